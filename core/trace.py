@@ -336,6 +336,9 @@ class Tracer(Value):
     def __index__(self) -> int:
         return self._integer("a Python integer").__index__()
 
+    def __format__(self, spec: str) -> str:
+        return format(self._number("a formatted text"), spec) if spec else str(self)
+
     def __int__(self) -> int:
         return int(self._integer("a Python integer"))
 

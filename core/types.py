@@ -18,7 +18,7 @@ import numpy as np
 
 from .caches import cached
 from .config import current
-from .errors import DtypeError, KernelBodyError
+from .errors import ArgumentTypeError, DtypeError, KernelBodyError
 from .runtime import runtime
 
 Shape = tuple[int, ...]
@@ -468,9 +468,17 @@ class MemorySpace(StrEnum):
     TMEM = "tmem"
     REGS = "regs"
 
-    def __call__(self, shape: Any, dtype: Any) -> RefType:
-        """The type of a Ref in this memory: how the scratch of a kernel is stated."""
-        return RefType(ArrayType(tuple(shape), canonical_dtype(dtype)), self)
+    def __call__(self, shape: Any, dtype: Any = None) -> RefType:
+        """The type of a Ref in this memory: how the scratch of a kernel is stated. Raises `ArgumentTypeError` for a
+        shape that is no sequence of sizes, or without a dtype."""
+        try:
+            sizes = [as_size(n) for n in shape]
+        except TypeError:
+            sizes = [-1]
+        if dtype is None or any(type(n) is int and n < 0 for n in sizes):
+            raise ArgumentTypeError(f"{self.name}({shape!r}{'' if dtype is None else f', {dtype!r}'}) is no scratch",
+                                    f"give a shape and a dtype: `{self.name}((8, 128), 'float32')`")  # fmt: skip
+        return RefType(ArrayType(sizes, canonical_dtype(dtype)), self)
 
     def like(self, x: Any) -> RefType:
         """The type of a Ref in this memory, of the shape and dtype of an array or a Ref."""

@@ -29,7 +29,7 @@ from .analysis import analyse
 from .build import backwards, blank, grid_block, prune, remap, trace_kernel
 from .flatten import flatten_control
 from .kernel import Block, Kernel, edged
-from .maps import linear_index, map_of
+from .maps import distinct, linear_index, map_of
 from .ops import when
 from .phases import Phases
 from .stores import reads
@@ -59,9 +59,9 @@ def route_of(kernel: Kernel, block: Block) -> Route:
         return Route(tuple(a for a in kernel.long_axes if a in ids), False)
     if fact.table is None:
         return Route(fact.axes, False)
-    distinct = np.unique(linear_index(fact.table - fact.table.min(initial=0))).size
+    different = distinct(linear_index(fact.table - fact.table.min(initial=0))).size
     cells = int(np.prod([kernel.grid[a] for a in fact.axes], dtype=np.int64))
-    return Route(fact.axes, distinct == cells and (not any(block.element) or _disjoint(block, fact)))
+    return Route(fact.axes, different == cells and (not any(block.element) or _disjoint(block, fact)))
 
 
 def used_axes(kernel: Kernel, block: Block) -> Axes | None:
@@ -73,7 +73,7 @@ def used_axes(kernel: Kernel, block: Block) -> Axes | None:
 def _disjoint(block: Block, fact: Fact) -> bool:
     assert fact.table is not None
     for d, windowed in enumerate(block.element):
-        starts = np.unique(fact.table[..., d])
+        starts = distinct(fact.table[..., d])
         if windowed and starts.size > 1 and np.diff(starts).min() < block.sizes[d]:
             return False
     return True
@@ -87,7 +87,7 @@ def covers(kernel: Kernel, block: Block, fixed: Sequence[tuple[int, int]] = ()) 
     wanted = int(np.prod([-(-n // s) for n, s in zip(block.array.shape, block.sizes, strict=True)], dtype=np.int64))
     known = dict(fixed)
     table = fact.table[tuple(known.get(a, slice(None)) for a in fact.axes)]
-    return np.unique(linear_index(table)).size == wanted
+    return distinct(linear_index(table)).size == wanted
 
 
 def state_block(kernel: Kernel, parts: Phases, position: int) -> Block:

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from ..core.arguments import public
 from ..core.convert import as_array
 from ..core.errors import ArgumentError, ArgumentTypeError, NoDerivativeError, ShapeError, UnsupportedError
 from ..core.jvp import expanded_jvp
@@ -67,6 +68,7 @@ inline_asm_p = Primitive(
 )
 
 
+@public
 def inline_asm(
     asm: str, *operands: Any, constraints: str, result_dtypes: Any, pack: int = 1, pure: bool = True,
     dialect: str = "ptx", meaning: Callable[..., Any] | None = None,
@@ -99,6 +101,7 @@ def inline_asm(
     return tuple(found) if several else found[0]
 
 
+@public
 def elementwise_inline_asm(
     asm: str, *, args: Sequence[Any], constraints: str, pack: int, result_shape_dtypes: Sequence[Any],
     meaning: Callable[..., Any] | None = None,

@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from ..core.arguments import public
 from ..core.errors import ArgumentError, DifferentiationError, DtypeError, NoDerivativeError, Source
 from ..core.ir import Effect
 from ..core.linear import spread
@@ -267,7 +268,7 @@ def _atomic(kind: str, doc: str) -> Callable[..., Any]:
         'The memory order `sem` ("relaxed", "acquire", "release", "acq_rel") and the `scope` ("cta", "gpu", "sys") are '
         "for targets whose cells run side by side; an `ArgumentError` for others."
     )
-    return atomic
+    return public(atomic)
 
 
 atomic_add = _atomic("add", "Add `val` to `ref[idx]`")
@@ -279,6 +280,7 @@ atomic_xor = _atomic("xor", "Bitwise `ref[idx] ^= val`")
 atomic_xchg = _atomic("xchg", "Store `val` in `ref[idx]`")
 
 
+@public
 def atomic_cas(ref: Any, cmp: Any, val: Any, *, mask: Any = None, sem: str | None = None, scope: str | None = None
                ) -> Any:  # fmt: skip
     """Store `val` in a Ref (or `ref.at[...]`) where it holds `cmp`, as one step; gives what was there before.

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from ..core.arguments import public
 from ..core.errors import ArgumentError, ArgumentTypeError, BlockRankError
 from ..core.primitives.refindex import Slice
 from ..core.types import ArrayType, MemorySpace, RefType, canonical_dtype
@@ -36,6 +37,7 @@ class Blocked:
     block_size: int
 
 
+@public
 @dataclass(frozen=True)
 class Element:
     """A block axis of `block_size` elements whose index counts elements, so that blocks may overlap.
@@ -60,6 +62,7 @@ class BoundedSlice:
     block_size: int
 
 
+@public
 @dataclass(frozen=True)
 class Buffered:
     """How deep the pipeline of an operand is: `buffer_count` blocks are in flight at once."""
@@ -72,6 +75,7 @@ class Buffered:
             raise ArgumentError(f"Buffered: buffer_count is {self.buffer_count!r}", "give 1 or more")
 
 
+@public
 @dataclass(frozen=True)
 class BlockSpec:
     """How one operand is cut: the block's shape, and which block each cell of the grid sees.
@@ -95,6 +99,15 @@ class BlockSpec:
         if callable(self.block_shape):
             raise ArgumentTypeError(
                 "BlockSpec: the first argument is a function", "write BlockSpec(block_shape, index_map), in this order"
+            )
+        if self.index_map is not None and not callable(self.index_map):
+            raise ArgumentTypeError(
+                f"BlockSpec: the index map is {self.index_map!r}",
+                "give a function of the grid's indices that gives a block index for each axis: `lambda i: (i, 0)`",
+            )
+        if self.memory_space is not None and not isinstance(self.memory_space, MemorySpace):
+            raise ArgumentTypeError(
+                f"BlockSpec: memory_space is {self.memory_space!r}", "give `lang.VMEM`, `SMEM`, `ANY` or `HBM`, or None"
             )
         if self.block_shape is not None and not isinstance(self.block_shape, Iterable):
             raise ArgumentTypeError(
@@ -168,6 +181,7 @@ def block_index(spec: BlockSpec, ids: Sequence[Any], rank: int, where: str) -> l
     return [np.int32(i) if isinstance(i, (int, np.integer)) else i for i in found]
 
 
+@public
 @dataclass(frozen=True)
 class GridSpec:
     """A grid with the BlockSpecs of inputs and outputs (pytrees like theirs) and the scratch."""
@@ -179,11 +193,15 @@ class GridSpec:
     num_scalar_prefetch: int = field(default=0, kw_only=True)
 
 
+@public
 class PrefetchScalarGridSpec(GridSpec):
     """A grid whose index maps also take the first `num_scalar_prefetch` operands, as Refs after the indices."""
 
     def __init__(self, num_scalar_prefetch: int, grid: Any = (), in_specs: Any = None, out_specs: Any = None,
                  scratch_shapes: Any = ()):  # fmt: skip
+        if not isinstance(num_scalar_prefetch, int) or num_scalar_prefetch < 0:
+            raise ArgumentError(f"PrefetchScalarGridSpec: num_scalar_prefetch is {num_scalar_prefetch!r}",
+                                "give how many of the first operands the index maps take")  # fmt: skip
         super().__init__(grid, in_specs, out_specs, scratch_shapes, num_scalar_prefetch=num_scalar_prefetch)
 
 

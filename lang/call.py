@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from ..core import tree
+from ..core.arguments import public
 from ..core.config import current
 from ..core.convert import make_array
 from ..core.errors import (
@@ -54,9 +55,10 @@ from .verify import verify
 from .warpgroups.checks import check_mesh
 from .warpgroups.specs import MeshSpec
 
-_NOT_GIVEN: Any = object()
+_NOT_GIVEN: Any = Ellipsis
 
 
+@public
 def kernel_call(
     body: Callable[..., None],
     out_shape: Any = _NOT_GIVEN,
@@ -101,6 +103,11 @@ def kernel_call(
     [0. 2. 4. 6.]
     """
     _refuse(unused)
+    if not callable(body):
+        raise ArgumentTypeError(f"kernel_call: the body is {body!r}", "give a function of Refs, then `out_shape`")
+    for option, value in (("debug", debug), ("strict", strict)):
+        if not isinstance(value, bool | np.bool_ | None):
+            raise ArgumentTypeError(f"kernel_call: {option} is {value!r}", "give True or False")
     if out_shape is _NOT_GIVEN:
         raise ArgumentTypeError(
             "kernel_call was given no out_shape, and does not know what the kernel makes",
@@ -112,6 +119,8 @@ def kernel_call(
     spec = grid_spec
     if spec is None:
         spec = GridSpec(() if grid is None else grid, in_specs, out_specs, scratch_shapes)
+    elif not isinstance(spec, GridSpec):
+        raise ArgumentTypeError(f"kernel_call: grid_spec is {spec!r}", "give a `GridSpec` or `PrefetchScalarGridSpec`")
     elif not (grid is None and in_specs is None and out_specs is None and scratch_shapes == ()):
         raise ArgumentError(
             "kernel_call was given grid_spec and also grid, in_specs, out_specs or scratch_shapes",
@@ -127,11 +136,14 @@ def kernel_call(
     settings = _settings(compiler_params, cost_estimate, semantics, getattr(spec, "mesh", None))
     if partition is not None and not isinstance(partition, Partition):
         raise ArgumentTypeError(f"kernel_call: partition is {partition!r}", "give a `lang.Partition`")
-    aliases = dict(input_output_aliases or {})
+    aliases = _pairs(input_output_aliases)
     request = _Request(body, out_shape, spec, aliases, semantics, as_mode(interpret), label, settings, strict, debug)
 
     @functools.wraps(body)
-    def call(*args: Any) -> Any:
+    def call(*args: Any, **named: Any) -> Any:
+        if named:
+            raise ArgumentTypeError(f"kernel {label} is given its operands {sorted(named)} by name",
+                                    "give operands in the order of the body's Refs, without names")  # fmt: skip
         return request.run(args, partition)
 
     return call
@@ -167,6 +179,18 @@ def _settings(
         except TypeError:
             raise ArgumentTypeError(f"kernel_call: {key} is {value!r}", "give values that are hashable") from None
     return tuple((key, value) for key, value in given.items() if value is not None)
+
+
+def _pairs(aliases: Any) -> dict[int, int]:
+    """`input_output_aliases` as it was given: a dictionary, or pairs."""
+    try:
+        found = dict(aliases or {})
+        if all(isinstance(n, (int, np.integer)) for pair in found.items() for n in pair):
+            return found
+    except (TypeError, ValueError):
+        pass
+    raise ArgumentTypeError(f"kernel_call: input_output_aliases is {aliases!r}",
+                            "give the number of each operand with that of its output: `{0: 0}`")  # fmt: skip
 
 
 _IGNORED = {"backend", "name_stack", "vma", "mesh"}
@@ -366,6 +390,9 @@ class _Request:
                     "give one block index per axis of the block")  # fmt: skip
             found = [blocks.start_of(x, s, where) for x, s in zip(found, shape, strict=True)]
             for x in found:
+                if x is None or isinstance(x, (str, slice, dict)):
+                    raise BlockRankError(f"{where}: its index map gives {x!r}",
+                                         "give a block index, an integer, for each axis of the block")  # fmt: skip
                 t = typeof(x)
                 if t.shape or not is_integer(t.dtype):
                     raise BlockRankError(f"{where}: its index map gives {t.show()}", "index maps give integers")
@@ -450,6 +477,10 @@ class _Request:
                     f"kernel {self.name}: {eqn.primitive} was applied to a semaphore, which holds no array",
                     "use `lang.semaphore_signal`, `semaphore_wait` and `semaphore_read`, or hand it to a copy",
                     eqn.source)  # fmt: skip
+            if eqn.primitive is kernel_call_p:
+                raise KernelBodyError(f"kernel {self.name}: its body calls the kernel {eqn.params['kernel'].name}",
+                                      "call the other body as a function of Refs, or run it over parts of them by "
+                                      "`emit_pipeline`", eqn.source)  # fmt: skip
             inner = list(subprograms(eqn))
             if not inner and touches_refs(eqn) and not any(isinstance(e.operand, int) for e in eqn.effects):
                 raise KernelBodyError(
@@ -470,6 +501,7 @@ def _is_semaphore(atom: Any) -> bool:
 def _semantics(given: Any, grid: tuple[int, ...], name: str) -> tuple[str, ...] | None:
     if given is None:
         return None
+    given = (given,) if isinstance(given, str) else given
     found = tuple(str(getattr(s, "value", s)).lower() for s in given)
     if len(found) != len(grid) or any(
         s not in ("parallel", "arbitrary", "core_parallel", "subcore_parallel") for s in found

@@ -19,7 +19,8 @@ from typing import Any
 
 import numpy as np
 
-from ..core.errors import DtypeError, KernelBodyError, ShapeError
+from ..core.arguments import public
+from ..core.errors import ArgumentTypeError, DtypeError, KernelBodyError, ShapeError
 from ..core.ir import Effect
 from ..core.primitive import Primitive, Zero
 from ..core.primitives import refview as refs
@@ -45,6 +46,9 @@ class SemaphoreType(enum.Enum):
 
     def __call__(self, shape: Any) -> RefType:
         sizes = tuple(shape) if isinstance(shape, (tuple, list)) else (shape,)
+        if not all(isinstance(n, (int, np.integer)) for n in sizes):
+            raise ArgumentTypeError(f"SemaphoreType.{self.name}({shape!r}) is no array of semaphores",
+                                    f"say how many there are: `SemaphoreType.{self.name}((2,))`")  # fmt: skip
         return RefType(ArrayType(sizes, INT32), MemorySpace.SEMAPHORE)
 
 
@@ -202,6 +206,7 @@ semaphore_read_p = _semaphore("semaphore_read", _read_typing, _read_numpy, ("rea
 PRIMITIVES = (dma_start_p, dma_wait_p, semaphore_signal_p, semaphore_wait_p, semaphore_read_p)
 
 
+@public
 def semaphore_wait(sem: Any, value: Any = 1, *, decrement: bool = True) -> None:
     """Wait until a semaphore holds `value`, then take that much off it."""
     target = refs.view(sem)
@@ -209,6 +214,7 @@ def semaphore_wait(sem: Any, value: Any = 1, *, decrement: bool = True) -> None:
     semaphore_wait_p.bind(target.ref, count_of(value), *operands, index=index, decrement=decrement)
 
 
+@public
 def semaphore_read(sem: Any) -> Any:
     """What a semaphore holds, an int32 scalar."""
     target = refs.view(sem)
@@ -261,6 +267,7 @@ class AsyncCopyDescriptor:
     wait_send = wait_recv = wait
 
 
+@public
 def make_async_copy(src_ref: Any, dst_ref: Any, sem: Any) -> AsyncCopyDescriptor:
     """A copy from `src_ref` to `dst_ref` (Refs or `ref.at[...]`, of one shape and dtype) that is not started yet.
 
@@ -270,6 +277,7 @@ def make_async_copy(src_ref: Any, dst_ref: Any, sem: Any) -> AsyncCopyDescriptor
     return AsyncCopyDescriptor(src_ref, dst_ref, sem)
 
 
+@public
 def async_copy(src_ref: Any, dst_ref: Any, sem: Any, *, priority: int = 0, add: bool = False) -> AsyncCopyDescriptor:
     """Start a copy; wait for it with `.wait()`. With `add` the source is added to the destination."""
     copy = AsyncCopyDescriptor(src_ref, dst_ref, sem, add)
@@ -277,6 +285,7 @@ def async_copy(src_ref: Any, dst_ref: Any, sem: Any, *, priority: int = 0, add: 
     return copy
 
 
+@public
 def sync_copy(src_ref: Any, dst_ref: Any, *, add: bool = False) -> None:
     """Copy one part of a Ref to another.
 

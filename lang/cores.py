@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ..core import tree
+from ..core.arguments import public
 from ..core.errors import ArgumentError
 from ..core.types import MemorySpace
 from . import mesh_kernel
@@ -16,6 +17,7 @@ from .chips import CoreMesh
 from .warpgroups.specs import Mesh
 
 
+@public
 def core_map(
     mesh: CoreMesh | int, *, out_shape: Any = None, **options: Any
 ) -> Callable[[Callable[..., None]], Callable[..., Any]]:
@@ -58,6 +60,7 @@ def core_map(
     return decorate
 
 
+@public
 def kernel(
     body: Callable[..., None] | None = None, out_type: Any = None, *, mesh: Any = None, scratch_types: Any = (),
     **options: Any,

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..core import tree
+from ..core.arguments import public
 from ..core.ir import Eqn, Program, subprograms
 from ..core.primitives.ref import Index, access_shape
 from ..core.relation import runs, work_of
@@ -22,6 +23,7 @@ from .warpgroups.transfers import copy_gmem_to_smem_p, copy_smem_to_gmem_p
 _COPIES = (dma_start_p, copy_gmem_to_smem_p, copy_smem_to_gmem_p)
 
 
+@public
 @dataclass(frozen=True)
 class CostEstimate:
     """Operations and bytes of one call, for schedulers and rooflines: no result depends on it."""

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from ..core.arguments import public
 from .params import Params
 
 
+@public
 @dataclass(frozen=True)
 class CompilerParams(Params):
     """`intermediate_bytes`: the most that an intermediate result of cells run side by side may take.

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from ..core.arguments import public
 from ..core.types import ArrayType
 from .params import Params
 
 
+@public
 @dataclass(frozen=True)
 class CompilerParams(Params):
     """A kernel whose parameters are of this class is compiled by CUTLASS, and by nothing else.

@@ -7,12 +7,14 @@ from typing import Any
 
 import numpy as np
 
+from ..core.arguments import public
 from ..core.errors import KernelError
 from ..core.primitives.callback import debug_callback
 from ..core.primitives.callback import debug_print as print_values
 from .ops import current_cell
 
 
+@public
 def debug_print(fmt: str, *args: Any) -> None:
     """Print values in every cell: formatted as by `str.format`, or after the text where it names none.
 
@@ -39,6 +41,7 @@ class Check:
                 "this is the check that the kernel's author wrote")  # fmt: skip
 
 
+@public
 def debug_check(condition: Any, message: Any) -> None:
     """Raise an error that names the cell, and carries `message`, where `condition` is not true.
 

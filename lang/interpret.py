@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from ..core.errors import CheckError, OutOfBoundsError
+from ..core.errors import ArgumentTypeError, CheckError, OutOfBoundsError
 from ..core.evaluate import evaluate, observing
 from ..core.ir import Effect, Eqn
 from ..core.types import FAR, MemorySpace
@@ -265,6 +265,9 @@ def interpret(
     `params` are the modes (those of the kernel where not given). `watch(ids, block_indices)` is called before
     each cell, with the index of each input's and output's block.
     """
+    if not isinstance(kernel, Kernel):
+        raise ArgumentTypeError(f"lang.interpret: {kernel!r} is no Kernel",
+                                "have a call interpreted: `kernel_call(body, ..., interpret=True)`")  # fmt: skip
     if params is None:
         params = kernel.interpret if isinstance(kernel.interpret, InterpretParams) else DEFAULT
     if mesh_of(kernel) is not None:

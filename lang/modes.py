@@ -11,6 +11,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
+from ..core.arguments import public
 from ..core.config import config, current
 from ..core.errors import ArgumentError, ArgumentTypeError, SemaphoreError, Source
 from ..core.types import is_bool, is_complex, is_float
@@ -18,6 +19,7 @@ from ..core.types import is_bool, is_complex, is_float
 _CHOICES = {"uninitialized_memory": ("nan", "zero"), "dma_execution_mode": ("on_wait", "eager")}
 
 
+@public
 @dataclass(frozen=True)
 class InterpretParams:
     """Modes of the interpreter, for `kernel_call(..., interpret=InterpretParams(...))` and `lang.interpret`.

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from ..core.arguments import public
 from .absent import MOSAIC_GPU, absent_from
 from .mesh_kernel import kernel
 from .mesh_loops import NDLoopInfo, dynamic_scheduling_loop, nd_loop, planar_snake
@@ -76,6 +77,7 @@ force_gpu_interpret_mode, set_gpu_interpret_mode = force_tpu_interpret_mode, set
 __getattr__ = absent_from(__name__, MOSAIC_GPU)
 
 
+@public
 @dataclass(frozen=True)
 class CompilerParams(Params):
     """A kernel whose parameters are of this class is compiled by Mosaic GPU, where there is a choice.
@@ -109,6 +111,7 @@ class CompilerParams(Params):
     lowering_semantics: Any = None
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if self.dimension_semantics is not None:
             object.__setattr__(self, "dimension_semantics", tuple(self.dimension_semantics))
 

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from ..core import tree
+from ..core.arguments import public
 from ..core.caches import cached
 from ..core.convert import as_array
 from ..core.errors import (
@@ -433,6 +434,7 @@ def addupdate(ref: Any, idx: Any, x: Any) -> None:
     add_to(_place(ref, idx), x)
 
 
+@public
 def run_state(f: Callable[[Any], Any]) -> Callable[[Any], Any]:
     """A function of arrays that calls `f` with Refs that hold them, and gives what these hold then.
 

@@ -10,6 +10,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
+from ..core.arguments import public
 from ..core.caches import cached
 from ..core.convert import as_array
 from ..core.errors import ArgumentError, DtypeError, ShapeError
@@ -29,6 +30,7 @@ ROUNDED = ("bfloat16", "float16", "float8_e4m3fn", "float8_e5m2")
 # ---------------------------------------------------------------------------- rounding at random
 
 
+@public
 def stochastic_round(x: Any, random_bits: Any, target_dtype: Any) -> Any:
     """`x`, of float32, as one of the two neighbours in a smaller dtype: the nearer, the likelier.
 
@@ -111,6 +113,7 @@ def _width(words: Any, bits: int, what: str) -> int:
     return width
 
 
+@public
 def unpack(words: Any, bits: int = 4, *, axis: int = -1, signed: bool = True, interleaved: bool = True) -> Any:
     """The numbers of `bits` bits that integers hold, lowest first, as int32: `axis` becomes as many times longer.
 
@@ -136,6 +139,7 @@ def unpack(words: Any, bits: int = 4, *, axis: int = -1, signed: bool = True, in
     return reshape(stack(parts, axis + 1), (*shape[:axis], shape[axis] * len(parts), *shape[axis + 1 :]))
 
 
+@public
 def pack(values: Any, bits: int = 4, dtype: Any = "uint8", *, axis: int = -1) -> Any:
     """Integers of `bits` bits as words of `dtype`, lowest first: what `unpack` takes apart.
 
@@ -193,6 +197,7 @@ def _scales(scale: Any) -> Any:
     return reshape(broadcast_in_dim(found, (rows, groups, GROUP), (0, 1)), (rows, groups * GROUP))
 
 
+@public
 def dot_scaled(
     lhs: Any, lhs_scale: Any, lhs_format: str, rhs: Any, rhs_scale: Any, rhs_format: str, acc: Any = None, *,
     out_dtype: Any = "float32",
@@ -238,6 +243,7 @@ def _no_float(dtype: Any) -> Any:
 # ---------------------------------------------------------------------------- counts
 
 
+@public
 def histogram(x: Any, num_bins: int, *, mask: Any = None) -> Any:
     """How often each of 0 to `num_bins - 1` is among the integers of `x` (where `mask` is true): int32 of (num_bins,).
 

@@ -11,7 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from ..core.errors import ArgumentError, KernelBodyError, check_options
+from ..core.arguments import of_parameters, public
+from ..core.errors import ArgumentError, ArgumentTypeError, KernelBodyError, check_options
 from ..core.operands import INT
 from ..core.primitives import refview as refs
 from ..core.primitives.compare import ne_p
@@ -74,6 +75,8 @@ def current_cell(what: str) -> Cell:
 
 def _axis(axis: int, name: str) -> Cell:
     cell = current_cell(f"{name}({axis})")
+    if not isinstance(axis, (int, np.integer)):
+        raise ArgumentTypeError(f"kernel {cell.kernel}: {name}({axis!r})", "an axis is a Python integer")
     if not 0 <= axis < len(cell.grid):
         raise ArgumentError(
             f"kernel {cell.kernel}: {name}({axis}) of a grid with {len(cell.grid)} axes {cell.grid}",
@@ -81,11 +84,13 @@ def _axis(axis: int, name: str) -> Cell:
     return cell
 
 
+@public
 def program_id(axis: int) -> Any:
     """The index of this cell along a grid axis, an int32 scalar."""
     return _axis(axis, "program_id").ids[axis]
 
 
+@public
 def num_programs(axis: int) -> Any:
     """The size of a grid axis; an int32 scalar where it is computed."""
     return _axis(axis, "num_programs").grid[axis]
@@ -101,6 +106,7 @@ def unravel(t: Any, axes: Sequence[int], grid: Sequence[Any]) -> dict[int, Any]:
     return ids
 
 
+@public
 def cdiv(a: Any, b: Any) -> Any:
     """`a / b` rounded up: how many blocks of size `b` cover `a`.
 
@@ -110,6 +116,7 @@ def cdiv(a: Any, b: Any) -> Any:
     return (a + b - 1) // b if isinstance(a, int) and isinstance(b, int) else -(-a // b)
 
 
+@public
 def next_power_of_2(x: int) -> int:
     """The least power of two that is at least `x`.
 
@@ -121,6 +128,7 @@ def next_power_of_2(x: int) -> int:
     return 1 if x == 0 else 2 ** (x - 1).bit_length()
 
 
+@public
 def align_to(x: int, a: int) -> int:
     """`x` rounded up to a multiple of `a`."""
     return cdiv(x, a) * a
@@ -133,6 +141,7 @@ multiple_of_p = unary(
 PRIMITIVES = (multiple_of_p,)
 
 
+@public
 def multiple_of(x: Any, values: Any) -> Any:
     """`x`, an integer that is a multiple of `values`: on a TPU, rows that start there may be copied as they lie."""
     if isinstance(x, (int, np.integer)):
@@ -142,6 +151,7 @@ def multiple_of(x: Any, values: Any) -> Any:
     return x
 
 
+@public
 def when(condition: Any) -> Callable[[Callable[[], Any]], None]:
     """Decorator: run a function of no arguments in the cells where `condition` holds.
 
@@ -150,6 +160,7 @@ def when(condition: Any) -> Callable[[Callable[[], Any]], None]:
     """
 
     def decorate(function: Callable[[], Any]) -> None:
+        of_parameters("when", function, 0, "write @when(condition) above a function of no arguments")
         if isinstance(condition, (bool, int)):
             if condition:
                 function()
@@ -171,6 +182,7 @@ def when(condition: Any) -> Callable[[Callable[[], Any]], None]:
 _HINTS = ("cache_modifier", "eviction_policy", "volatile")
 
 
+@public
 def load(target: Any, index: Any = Ellipsis, *, mask: Any = None, other: Any = None, **hints: Any) -> Any:
     """Read part of a Ref; where `mask` is false, `other` (unspecified without one).
 
@@ -180,6 +192,7 @@ def load(target: Any, index: Any = Ellipsis, *, mask: Any = None, other: Any = N
     return refs.read(refs.view(target, index), mask, other)
 
 
+@public
 def store(target: Any, *rest: Any, mask: Any = None, **hints: Any) -> None:
     """Write part of a Ref where `mask` is true: `store(ref, index, value)` or `store(ref.at[...], value)`."""
     check_options("store", hints, ("mask", *_HINTS))
@@ -187,6 +200,7 @@ def store(target: Any, *rest: Any, mask: Any = None, **hints: Any) -> None:
     refs.write(refs.view(target, index), value, mask)
 
 
+@public
 def swap(target: Any, *rest: Any, mask: Any = None, **hints: Any) -> Any:
     """Write part of a Ref and give what was there: `swap(ref, index, value)` or `swap(ref.at[...], value)`."""
     check_options("swap", hints, ("mask", *_HINTS))
@@ -194,6 +208,7 @@ def swap(target: Any, *rest: Any, mask: Any = None, **hints: Any) -> Any:
     return refs.swap(refs.view(target, index), value, mask)
 
 
+@public
 def addupdate(target: Any, *rest: Any, mask: Any = None) -> None:
     """Add to part of a Ref, positions named twice twice: `addupdate(ref, index, value)`."""
     index, value = _index_value("addupdate", rest)
@@ -205,7 +220,8 @@ def _index_value(name: str, rest: Sequence[Any]) -> tuple[Any, Any]:
         return Ellipsis, rest[0]
     if len(rest) == 2:
         return rest[0], rest[1]
-    raise ArgumentError(f"{name} takes (ref, index, value) or (ref.at[...], value), got {len(rest) + 1} arguments")
+    raise ArgumentError(f"{name} got {len(rest) + 1} arguments",
+                        f"write {name}(ref, index, value) or {name}(ref.at[...], value)")  # fmt: skip
 
 
 __all__ = [

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
 from typing import Any
 
+import numpy as np
+
+from ..core.errors import ArgumentTypeError
 from .kernel import Kernel
 
 
@@ -15,6 +19,16 @@ class Params:
 
     dimension_semantics: Any = None
     backward: Any = None
+
+    def __post_init__(self) -> None:
+        """Raise an `ArgumentTypeError` for a number that is none, or one for what is true or false."""
+        for field in fields(self):  # type: ignore[arg-type]
+            value, kinds = getattr(self, field.name), _KINDS.get(str(field.type).removesuffix(" | None"))
+            if value is not None and kinds and not isinstance(value, kinds[0]):
+                raise ArgumentTypeError(f"CompilerParams: {field.name} is {value!r}", f"give {kinds[1]}")
+
+
+_KINDS: dict[str, tuple[Any, str]] = {"int": ((int, np.integer), "an int"), "bool": ((bool, np.bool_), "True or False")}
 
 
 def stated(kernel: Kernel) -> Params | None:

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from ..core import tree
+from ..core.arguments import public
 from ..core.errors import ArgumentError, BlockRankError, UnsupportedError
 from ..core.primitives import refview as refs
 from ..core.primitives.compare import and_p, eq_p, ge_p, lt_p, ne_p, or_p
@@ -154,6 +155,7 @@ def _specs(specs: Any, what: str) -> list[BlockSpec]:
     return [spec or no_block_spec for spec in found]
 
 
+@public
 def emit_pipeline(
     body: Callable[..., None], *, grid: Any = (), in_specs: Any = (), out_specs: Any = (),
     dimension_semantics: Any = None, core_axis: Any = None, core_axis_name: Any = None, tiling: Any = None,
@@ -241,6 +243,7 @@ def _enter(operand: _Operand, number: Any, index: Sequence[Any], before: Sequenc
     when(new)(lambda: undefine_p.bind(operand.block, zero=False) and None)
 
 
+@public
 def loop(
     lower: Any, upper: Any, *, init_carry: Any = None, step: Any = 1, unroll: Any = None, num_stages: int | None = None
 ) -> Callable[[Callable[..., Any]], Any]:

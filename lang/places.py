@@ -1,7 +1,8 @@
-"""Places that bodies compute: whether an access without a mask lies within its Ref, in every cell.
+"""Places that bodies and index maps compute: whether an access without a mask lies within its Ref, in every cell.
 
 An integer (or boolean) is followed as the range of what it may be, each end a table that broadcasts to the grid; one
 whose ends are one table is known. What data goes into is not known. Masked accesses leave out what lies outside.
+Where a grid has too many cells for tables, ids are ranges, which prove; the cells at the ends of the axes then refute.
 """
 
 from __future__ import annotations
@@ -127,6 +128,17 @@ _OPEN = {is_integer: Range(np.asarray(-FAR), np.asarray(FAR)), is_bool: Range(np
 VALUES = {get_p: 0, swap_p: 1, addupdate_p: 1, atomic_rmw_p: 1, atomic_cas_p: 2}  # that follow the Ref
 
 
+def _tables(grid: Sequence[int]) -> list[np.ndarray | None]:
+    """The ids along each axis, short axes first; None for the axes with which there are too many cells for tables."""
+    out: list[np.ndarray | None] = [None] * len(grid)
+    cells = 1
+    for axis in sorted(range(len(grid)), key=lambda a: grid[a]):
+        cells *= grid[axis]
+        if cells <= MAX_CELLS:
+            out[axis] = np.arange(grid[axis])
+    return out
+
+
 def computed_places(program: Program) -> bool:
     """Whether some access without a mask goes where something is computed."""
     for eqn in program.eqns:
@@ -140,22 +152,34 @@ def computed_places(program: Program) -> bool:
 
 
 class Places:
-    """The accesses of a body at computed places: `seen`, the Refs they go to; `wrong`, those that may lie outside."""
+    """The accesses at computed places: `seen`, the Refs they go to; `wrong`, those that may lie outside.
 
-    def __init__(self, kernel: Kernel):
+    Of the body, or of `program`, whose inputs are the first of those of the body: an index map.
+    """
+
+    def __init__(self, kernel: Kernel, program: Program | None = None):
         self.kernel, self.seen = kernel, set[int]()
         self.wrong: list[Place] = []
-        if not computed_places(kernel.body):
+        self.ranges = 0  # how many of these are not known by ranges, rather than by data
+        program = program or kernel.body
+        if not computed_places(program):
             return
-        rank = len(kernel.grid)
-        args: list[Any] = []
-        for axis, n in enumerate(kernel.grid):
-            if n > MAX_CELLS:
+        self.ids = _tables(kernel.grid)
+        self.follow(program)
+        if any(ids is None for ids in self.ids) and self.ranges and not self.wrong[0].sure:
+            self.ids = [np.unique(np.clip([0, 1, n - 2, n - 1], 0, n - 1)) for n in kernel.grid]
+            self.follow(program)
+
+    def follow(self, program: Program) -> None:
+        """Follow a Program of the ids and Refs, in the cells of `ids`."""
+        rank, args = len(self.ids), list[Any]()
+        for axis, (ids, n) in enumerate(zip(self.ids, self.kernel.grid, strict=True)):
+            if ids is None:
                 args.append(Range(np.asarray(0), np.asarray(n - 1)))
             else:
-                args.append(_exact(np.arange(n).reshape([-1 if a == axis else 1 for a in range(rank)])))
-        args += [Ref(p) for p in range(rank, len(kernel.body.inputs))]
-        self.run(kernel.body, args, np.asarray(True), np.asarray(True))
+                args.append(_exact(ids.reshape([-1 if a == axis else 1 for a in range(rank)])))
+        args += [Ref(p) for p in range(rank, len(program.inputs))]
+        self.run(program, args, np.asarray(True), np.asarray(True))
 
     def run(self, program: Program, args: Sequence[Any], may: np.ndarray, sure: np.ndarray) -> list[Any]:
         """Follow a Program that runs in the cells `sure`, and in no others than `may`."""
@@ -240,12 +264,13 @@ class Places:
                     self.refuse(position, axis, eqn, outside, place.low)
                 else:
                     self.wrong.append(Place(position, axis, eqn))
+                    self.ranges += 1
 
     def refuse(self, position: int, axis: int, eqn: Eqn, outside: np.ndarray, low: np.ndarray) -> None:
-        rank = len(self.kernel.grid)
-        cell = tuple(map(int, np.argwhere(outside.reshape((1,) * (rank - outside.ndim) + outside.shape))[0]))
-        table = np.broadcast_to(low, np.broadcast_shapes(np.shape(low), outside.shape))
-        first = table.reshape((1,) * (rank - table.ndim) + table.shape)[cell] if table.ndim or rank else table
+        at = tuple(np.argwhere(outside)[0])
+        first = np.broadcast_to(low, outside.shape)[at]
+        at = (0,) * (len(self.ids) - outside.ndim) + at
+        cell = tuple(0 if ids is None else int(ids[i]) for ids, i in zip(self.ids, at, strict=True))
         self.wrong.insert(0, Place(position, axis, eqn, True, cell, int(first)))
 
     # ------------------------------------------------------------ control flow
@@ -264,8 +289,9 @@ class Places:
             outs.append(None if unknown else values[0] if len(values) == 1 else _ends([e for v in values for e in v]))
         return outs
 
-    def carried(self, program: Program, carry: Sequence[Any], first: int, turns: Any) -> list[Any]:
-        """What the carry of a loop may be in any turn: counters, and what stays as it is."""
+    def carried(self, program: Program, carry: Sequence[Any], first: int, turns: Any, last: bool = False) -> list[Any]:
+        """What the carry of a loop may be in any turn (`last`: is in the last one): counters, and what stays as it is.
+        """
         made = {v: e for e in program.eqns for v in e.outputs}
         out = []
         for number, start in enumerate(carry):
@@ -277,15 +303,22 @@ class Places:
                 out.append(start)
             else:
                 way = step * np.maximum(turns - 1, 0)
-                out.append(Range(start.low + np.minimum(way, 0), start.high + np.maximum(way, 0)))
+                if last:
+                    out.append(_exact(start.low + way) if start.known else None)
+                else:
+                    out.append(Range(start.low + np.minimum(way, 0), start.high + np.maximum(way, 0)))
         return out
 
     def scan(self, eqn: Eqn, inputs: list[Any], may: np.ndarray, sure: np.ndarray) -> list[Any]:
         p = eqn.params
         n, m, length = p["num_consts"], p["num_carry"], p["length"]
         if length:
-            carry = self.carried(p["program"], inputs[n : n + m], n, np.asarray(length))
+            turns, ranges = np.asarray(length), self.ranges
+            carry = self.carried(p["program"], inputs[n : n + m], n, turns)
             self.run(p["program"], [*inputs[:n], *carry, *inputs[n + m :]], may, sure)
+            if self.ranges > ranges and not self.wrong[0].sure:
+                for known in (inputs[n : n + m], self.carried(p["program"], inputs[n : n + m], n, turns, last=True)):
+                    self.run(p["program"], [*inputs[:n], *known, *inputs[n + m :]], may, sure)
         after = self.carried(p["program"], inputs[n : n + m], n, np.asarray(length + 1))
         return [*after, *[None] * (len(eqn.outputs) - m)]
 
@@ -314,8 +347,11 @@ def _step(eqn: Eqn | None, counter: Any) -> int | None:
     return None if type(other) is Var else int(other.value)
 
 
-def wrong_places(kernel: Kernel) -> Iterator[tuple[int, Place | None]]:
-    """For each Ref that is accessed at computed places, the worst of those that may lie outside; None if none may."""
-    found = Places(kernel)
+def wrong_places(kernel: Kernel, program: Program | None = None) -> Iterator[tuple[int, Place | None]]:
+    """For each Ref that is accessed at computed places, the worst of those that may lie outside; None if none may.
+
+    By the body, or by `program`, an index map.
+    """
+    found = Places(kernel, program)
     for position in sorted(found.seen):
         yield position, next((place for place in found.wrong if place.position == position), None)

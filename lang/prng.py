@@ -17,6 +17,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
+from ..core.arguments import public
 from ..core.errors import ArgumentError, DtypeError, KernelBodyError
 from ..core.linear import spread
 from ..core.primitives import refview as refs
@@ -116,6 +117,7 @@ def _bernoulli(bits: Any, p: Any) -> Any:
 # ---------------------------------------------------------------------------- with state
 
 
+@public
 def prng_seed(*seeds: Any) -> None:
     """Seed this cell's generator from integer scalars; cells of the same seeds draw apart, for their ids count too."""
     if not seeds:
@@ -131,6 +133,7 @@ def prng_seed(*seeds: Any) -> None:
         refs.write(refs.view(state, place), value)
 
 
+@public
 def stateful_bits(shape: Any, dtype: Any = UINT32) -> Any:
     """Fresh random bits, uint32 or int32, from the generator that `prng_seed` set."""
     dtype = as_dtype(dtype)
@@ -148,21 +151,25 @@ def stateful_bits(shape: Any, dtype: Any = UINT32) -> Any:
     return bits if dtype == UINT32 else bitcast_convert_type_p.bind(bits, new_dtype=INT32)
 
 
+@public
 def prng_random_bits(shape: Any) -> Any:
     """Fresh random bits as int32, from the generator that `prng_seed` set."""
     return stateful_bits(shape, INT32)
 
 
+@public
 def stateful_uniform(shape: Any, dtype: Any = FLOAT32, minval: Any = 0.0, maxval: Any = 1.0) -> Any:
     """Fresh floats uniform in [minval, maxval)."""
     return _uniform(stateful_bits(shape), _float_dtype(dtype, "stateful_uniform"), minval, maxval)
 
 
+@public
 def stateful_normal(shape: Any, dtype: Any = FLOAT32) -> Any:
     """Fresh standard normal floats."""
     return _normal(stateful_bits(shape), _float_dtype(dtype, "stateful_normal"))
 
 
+@public
 def stateful_bernoulli(p: Any, shape: Any) -> Any:
     """Fresh booleans, each True with probability `p`."""
     return _bernoulli(stateful_bits(shape), p)
@@ -171,6 +178,7 @@ def stateful_bernoulli(p: Any, shape: Any) -> Any:
 # ---------------------------------------------------------------------------- without state
 
 
+@public
 def counter_bits(shape: Any, *words: Any) -> Any:
     """Random uint32 bits as a function of integer scalars (a seed and counters) and the element's place alone."""
     if not words:
@@ -181,16 +189,19 @@ def counter_bits(shape: Any, *words: Any) -> Any:
     return _bits(key, np.uint32(0), _shape(shape))
 
 
+@public
 def counter_uniform(shape: Any, *words: Any, dtype: Any = FLOAT32, minval: Any = 0.0, maxval: Any = 1.0) -> Any:
     """Floats uniform in [minval, maxval), a function of integer scalars alone."""
     return _uniform(counter_bits(shape, *words), _float_dtype(dtype, "counter_uniform"), minval, maxval)
 
 
+@public
 def counter_normal(shape: Any, *words: Any, dtype: Any = FLOAT32) -> Any:
     """Standard normal floats, a function of integer scalars alone."""
     return _normal(counter_bits(shape, *words), _float_dtype(dtype, "counter_normal"))
 
 
+@public
 def counter_bernoulli(p: Any, shape: Any, *words: Any) -> Any:
     """Booleans, each True with probability `p`, a function of integer scalars alone."""
     return _bernoulli(counter_bits(shape, *words), p)

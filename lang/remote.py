@@ -16,6 +16,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from ..core.arguments import public
 from ..core.errors import KernelBodyError
 from ..core.ir import Effect
 from ..core.primitive import OWN, Primitive
@@ -124,6 +125,7 @@ barrier_p = _primitive("barrier", lambda sem, *, mesh, axes: [], _semaphore_effe
 PRIMITIVES = (remote_start_p, remote_wait_p, remote_signal_p, barrier_p)
 
 
+@public
 def semaphore_signal(
     sem: Any, inc: Any = 1, *, device_id: Any = None, device_id_type: DeviceIdType = DeviceIdType.MESH,
     core_index: Any = None,
@@ -145,6 +147,7 @@ def semaphore_signal(
     remote_signal_p.bind(target.ref, count_of(inc), *operands, device, index=index, mesh=mesh, axes=axes)
 
 
+@public
 def get_barrier_semaphore() -> Any:
     """The semaphore that kernels of one `collective_id` share: with it devices tell that they have entered a kernel.
 
@@ -194,6 +197,7 @@ class AsyncRemoteCopyDescriptor:
         self.wait_recv()
 
 
+@public
 def make_async_remote_copy(
     src_ref: Any, dst_ref: Any, send_sem: Any, recv_sem: Any, device_id: Any,
     device_id_type: DeviceIdType = DeviceIdType.MESH,
@@ -209,6 +213,7 @@ def make_async_remote_copy(
     return AsyncRemoteCopyDescriptor(src_ref, dst_ref, send_sem, recv_sem, device, axes)
 
 
+@public
 def async_remote_copy(
     src_ref: Any, dst_ref: Any, send_sem: Any, recv_sem: Any, device_id: Any,
     device_id_type: DeviceIdType = DeviceIdType.MESH,

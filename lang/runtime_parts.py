@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from ..core.arguments import public
 from ..core.errors import ArgumentError, ShapeError, UnsupportedError
 from ..core.primitives import refview as refs
 from ..core.primitives.compare import and_p, eq_p, ne_p
@@ -44,6 +45,7 @@ class Selected(refs.Part):
         raise UnsupportedError("a Ref that select_ref gives is stored to", "copy to it: `sync_copy(scratch, selected)`")
 
 
+@public
 def select_ref(idx: Any, *given: Any) -> Selected:
     """The Ref, or part of one (`ref.at[...]`), at place `idx` (an integer scalar) among several of one shape and dtype.
 

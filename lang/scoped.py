@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ..core import tree
+from ..core.arguments import public
 from ..core.errors import ArgumentTypeError
 from ..core.ir import writes
 from ..core.primitive import Primitive
@@ -59,12 +60,18 @@ def allocate(what: str, scratch: Any, axes: Any = ()) -> Any:
     return ref
 
 
+@public
 def run_scoped(f: Callable[..., Any], *types: Any, collective_axes: Any = (), **kw_types: Any) -> Any:
     """Call `f` with fresh Refs of the given types, as `scratch_shapes` states them; gives what `f` returns.
 
     The Refs are undefined at first and are not to be used after the call. In a kernel for several warpgroups, memory
     and barriers are of all of them, which `collective_axes` says by naming their axis; an accumulator is of each.
     """
+    if not callable(f):
+        raise ArgumentTypeError(
+            f"run_scoped: {f!r} is no function",
+            'give the function, then a type for each of its Refs: `run_scoped(f, VMEM((8,), "float32"))`',
+        )
     leaves, structure = tree.flatten((types, kw_types), is_leaf=lambda x: hasattr(x, "shape"))
     args, kwargs = structure.unflatten([allocate("run_scoped", t, collective_axes) for t in leaves])
     try:
@@ -80,6 +87,7 @@ def run_scoped(f: Callable[..., Any], *types: Any, collective_axes: Any = (), **
     return f(*args, **kwargs)
 
 
+@public
 def with_scoped(*types: Any, collective_axes: Any = (), **kw_types: Any) -> Callable[..., Callable[..., Any]]:
     """Decorator: a function that is called with fresh Refs after its own arguments; types and errors as `run_scoped`.
 

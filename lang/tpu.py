@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from ..core.arguments import public
 from ..core.errors import ArgumentError, ArgumentTypeError
 from ..core.primitives.collective import axis_index
 from ..core.primitives.compare import and_p, eq_p, ne_p, select_n_p
@@ -62,6 +63,7 @@ PARALLEL, CORE_PARALLEL, SUBCORE_PARALLEL, ARBITRARY = GridDimensionSemantics
 TensorCoreMesh = CoreMesh
 
 
+@public
 @dataclass(frozen=True)
 class CompilerParams(Params):
     """What the TPU compiler is told. Only `dimension_semantics` says something about the kernel itself.
@@ -92,6 +94,7 @@ class CompilerParams(Params):
     backward: CompilerParams | None = None
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         # Part of a Kernel, so every field is made hashable.
         for name in ("dimension_semantics", "allow_input_fusion"):
             value = getattr(self, name)
@@ -100,6 +103,7 @@ class CompilerParams(Params):
             object.__setattr__(self, "flags", tuple(sorted(self.flags.items())))
 
 
+@public
 def roll(x: Any, shift: Any, axis: int, *, stride: int | None = None, stride_axis: int | None = None) -> Any:
     """An array with its elements moved along an axis by `shift` (may be traced), those past the end to the start.
 
@@ -143,6 +147,7 @@ approx_reciprocal_p = unary(
 PRIMITIVES = (approx_reciprocal_p,)
 
 
+@public
 def reciprocal(x: Any, *, approx: bool = False, full_range: bool = True) -> Any:
     """`1 / x`, of floats or complex numbers; `approx` allows a target to give fewer digits.
 

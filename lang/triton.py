@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from ..core.arguments import public
 from ..core.primitives.contract import dot as contract
 from ..core.primitives.elementwise import tanh
 from ..core.trace import typeof
@@ -26,6 +27,7 @@ from .ops import load, store
 from .params import Params
 
 
+@public
 @dataclass(frozen=True)
 class CompilerParams(Params):
     """What the Triton compiler is told: warps for each program, and stages of software pipelining.
@@ -47,11 +49,13 @@ class CompilerParams(Params):
     warp_specialize: bool | None = None
 
 
+@public
 def approx_tanh(x: Any) -> Any:
     """The hyperbolic tangent; a target may give fewer digits."""
     return tanh(x)
 
 
+@public
 def dot(a: Any, b: Any, *, precision: Any = None, preferred_element_type: Any = None) -> Any:
     """The matrix product of two blocks, summed in float32 (integers: int32) unless `preferred_element_type` says so."""
     if preferred_element_type is None:

@@ -34,8 +34,9 @@ from .carries import only_atomic, writes
 from .in_order import meeting
 from .kernel import Block, Kernel, ragged_axes
 from .levels import RAW, SPOILED
-from .maps import block_count, cell_at, linear_index, map_of, runs_again
+from .maps import block_count, cell_at, distinct, linear_index, map_of, runs_again
 from .memory import Leak
+from .places import wrong_places
 from .plain import plain
 from .reach import apart
 from .semaphores import check_semaphores
@@ -168,6 +169,25 @@ def _bounds_affine(kernel: Kernel, block: Block, fact: Fact) -> Finding:
     return Finding("in bounds", block.name, "proved")
 
 
+def _reads_of_maps(known: Analysis) -> Iterator[Finding]:
+    """No index map reads a prefetched operand outside of it."""
+    kernel = known.kernel
+    for block in kernel.blocks:
+        for position, place in () if block.index_map is None else wrong_places(kernel, block.index_map):
+            name, shape = _ref_name(kernel, position), kernel.body.inputs[position].type.shape
+            if place is None:
+                yield Finding("index map reads in bounds", block.name, "proved")
+                continue
+            if place.sure and not kernel.extents:
+                n = shape[place.axis]
+                raise OutOfBoundsError(
+                    f"kernel {kernel.name}: operand {block.name}: in cell {place.cell} its index map reads {name} at "
+                    f"{place.first} along axis {place.axis}, which has {n} elements",
+                    f"keep the place from 0 to {n - 1}, or pass a longer operand", place.eqn.source or kernel.source)
+            yield Finding("index map reads in bounds", block.name, "unknown",
+                          f"a place along axis {place.axis} of {name} is not known to lie within")  # fmt: skip
+
+
 def _indices(block: Block, axis: int) -> int:
     """How many indices of a block there are along an axis."""
     n = block.array.shape[axis]
@@ -180,13 +200,14 @@ def _out_of_bounds(kernel: Kernel, block: Block, cell: tuple[int, ...], index: A
     n, size, step = block.array.shape[axis], block.sizes[axis], block.steps[axis]
     low, high = block.padding[axis] if block.element[axis] else (0, 0)
     start = int(index[axis]) * step - low
+    wanted = f"keep block indices along axis {axis} from 0 to {max(_indices(block, axis) - 1, 0)}: the grid is "
+    counts = "" if step == 1 or not 0 <= int(index[axis]) < n else "; an index counts blocks, not elements"
     padded = f", with {low} before it and {high} after it: indices count from the first of those" if low or high else ""
     raise OutOfBoundsError(
         f"kernel {kernel.name}: operand {block.name} of {block.array.show()}: in cell {cell} the index map gives block "
         f"{tuple(int(i) for i in index)}; along axis {axis} that is elements {start} to {start + size - 1}, "
         f"but the operand has {n}{padded}",
-        f"keep block indices along axis {axis} from 0 to {max(_indices(block, axis) - 1, 0)}: the grid is "
-        f"{kernel.grid_text}", kernel.source)  # fmt: skip
+        f"{wanted}{kernel.grid_text}{counts}", kernel.source)  # fmt: skip
 
 
 def _outputs(known: Analysis) -> Iterator[Finding]:
@@ -251,7 +272,7 @@ def _places(known: Analysis) -> Iterator[Finding]:
 def _ref_name(kernel: Kernel, position: int) -> str:
     ids, first, _, scratch, _ = kernel.splits
     if position < first:
-        return f"prefetched operand {position - ids}"
+        return f"prefetched operand {position - ids - len(kernel.computed)}"
     return kernel.blocks[position - first].name if position < scratch else f"scratch {kernel.scratch_name(position)}"
 
 
@@ -375,7 +396,7 @@ def _enough(kernel: Kernel, fact: Fact, blocks: int) -> str:
     """What writes more blocks: more cells, another index map, or the body where both reach them all."""
     if math.prod(kernel.grid) < blocks:
         return "enlarge the grid"
-    if fact.table is not None and np.unique(linear_index(fact.table)).size < blocks:
+    if fact.table is not None and distinct(linear_index(fact.table)).size < blocks:
         return "have the index map give other cells other blocks"
     return "store in the other cells too"
 
@@ -400,7 +421,7 @@ def _coverage(known: Analysis, number: int, block: Block) -> Finding:
     if any(block.element):
         return _windows(known, number, block, fact)
     wanted = block_count(block)
-    numbers = np.unique(_blocks_of(kernel, fact, known.written(inputs + number)))
+    numbers = distinct(_blocks_of(kernel, fact, known.written(inputs + number)))
     if numbers.size < wanted:
         missing = _missing(block, fact, numbers)
         raise UncoveredOutputError(
@@ -408,7 +429,7 @@ def _coverage(known: Analysis, number: int, block: Block) -> Finding:
             f"blocks of output {block.name} of {block.array.show()} (blocks of {block.sizes}){missing}",
             f"{_enough(kernel, fact, wanted)}, or alias the output to an operand that holds the rest",
             kernel.source)  # fmt: skip
-    if np.unique(_blocks_of(kernel, fact, known.filled(inputs + number))).size < wanted:
+    if distinct(_blocks_of(kernel, fact, known.filled(inputs + number))).size < wanted:
         return Finding("wholly written", block.name, "unknown", "no cell is known to store to the whole of some block")
     return Finding("wholly written", block.name, "proved")
 
@@ -435,7 +456,7 @@ def _windows(known: Analysis, number: int, block: Block, fact: Fact) -> Finding:
 def _reached(kernel: Kernel, block: Block, fact: Fact, cells: np.ndarray | None) -> np.ndarray | None:
     """The elements of an output that the blocks of some cells (None: all) hold; None where that is too much to tell."""
     assert fact.table is not None
-    numbers = np.unique(_blocks_of(kernel, fact, cells))
+    numbers = distinct(_blocks_of(kernel, fact, cells))
     if block.array.size > MAX_ELEMENTS or numbers.size > MAX_BLOCKS:
         return None
     seen = fact.table[np.isin(linear_index(fact.table), numbers)]
@@ -448,5 +469,5 @@ def _reached(kernel: Kernel, block: Block, fact: Fact, cells: np.ndarray | None)
 
 
 CHECKS: tuple[Callable[[Analysis], Iterable[Finding]], ...] = (
-    _language, _bounds, _outputs, _carries, _sequences, _places, _memory,
+    _language, _reads_of_maps, _bounds, _outputs, _carries, _sequences, _places, _memory,
 )  # fmt: skip

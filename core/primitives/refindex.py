@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from ..arguments import public
 from ..entries import Slice
 from ..errors import ArgumentTypeError, OutOfBoundsError, ShapeError
 from ..trace import Tracer, shape_of, typeof
@@ -15,6 +16,7 @@ from ..types import is_integer
 from .ref import Shape
 
 
+@public
 def dslice(start: Any, size: int | None = None, stride: int | None = None) -> Slice | slice:
     """A slice of static size, of a Ref or an array, whose start may be traced; `dslice(n)` is the first `n`."""
     if start is None:
@@ -80,6 +82,9 @@ def _resolve_one(entry: Any, size: int, axis: int, shape: Shape) -> Resolved:
         last = start + max(entry.size - 1, 0) * entry.stride
         within = start >= 0 and (not entry.size or last < size)
         return Resolved(start, entry.size, entry.stride, None if within else outside(f"{start} to {last}"))
+    if isinstance(entry, (str, dict, set, type)) or callable(entry):
+        raise ArgumentTypeError(f"a Ref is indexed with {entry!r} along axis {axis}",
+                                "index with integers, slices, `ds(start, size)` or arrays of integers")  # fmt: skip
     type_ = typeof(entry)
     if not is_integer(type_.dtype):
         raise ArgumentTypeError(

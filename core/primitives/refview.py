@@ -18,6 +18,13 @@ from .refindex import Resolved, compose, dslice, is_static, resolve, unfolded
 from .shape import broadcast_in_dim_p, reshape
 from .words import apart, joined, piece, rows_of, unsigned
 
+_CHANGES = {  # what arrays have, and what is written for it with Refs
+    "set": "`ref[index] = value`", "add": "`ref[index] += value`", "get": "`ref[index]`",
+    **{name: f"`ref[index] = numpy.{name}(ref[index], value)`" for name in ("multiply", "divide", "power")},
+    "min": "`ref[index] = numpy.minimum(ref[index], value)`", "max": "`ref[index] = numpy.maximum(ref[index], value)`",
+    "apply": "`ref[index] = function(ref[index])`", "mul": "`ref[index] *= value`",
+}  # fmt: skip
+
 
 class Part(ABC):
     """Part of a Ref, or a way to see one: indexing reads it, assignment to an index writes it."""
@@ -38,6 +45,12 @@ class Part(ABC):
     def aval(self) -> Any:
         """It has none."""
         raise KernelBodyError("a part of a Ref is used as a value", "read it first: `ref[...]`")
+
+    def __getattr__(self, name: str) -> Any:
+        if name in _CHANGES:
+            raise KernelBodyError(f"`.at[...].{name}` was applied to a Ref, whose elements change where they are",
+                                  f"write {_CHANGES[name]}")  # fmt: skip
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
     @abstractmethod
     def part(self, key: Any) -> Part:

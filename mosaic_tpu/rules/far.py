@@ -187,32 +187,41 @@ def _copy(act: Any) -> Rule:
     return rule
 
 
+def rows_around(size: int, tile: int) -> int:
+    """How many rows the whole tiles around some rows have, wherever these start."""
+    return (-(-(size - 1) // tile) + 1) * tile
+
+
+def tiles_around(b: Body, start: Value, tile: int, most: int) -> tuple[Value, Value]:
+    """Where the whole tiles around a row start, at `most`, and the row's place in them."""
+    scalar, word, step = ArrayType((), start.dtype), b.scalar(start), b.int_constant(tile)
+    first = b.scalar_op("arith.muli", b.scalar_op("arith.divsi", word, step), step)
+    first = b.scalar_op("arith.minsi", first, b.int_constant(most))
+    within = Value(scalar, scalar=b.scalar_op("arith.subi", word, first))
+    return Value(scalar, scalar=first, multiple=tile), within
+
+
 def window(b: Body, ref: Ref, index: Index, dynamic: Sequence[Value]) -> tuple[Access, Index, list[Value]] | None:
-    """The whole tiles of rows around some rows of 16 bits in far memory, and where the rows are in them; None where
-    there are none: a Ref of one axis, rows apart, or an end that is no end of a tile. Rows of 8 bits: libtpu hangs."""
+    """The whole tiles of rows around some rows of 8 or 16 bits in far memory, and where the rows are in them; None
+    where there are none: a Ref of one axis, rows apart, or an end that is no end of a tile."""
     axis, limit = len(index) - 2, ref.shape[-2] if len(ref.shape) > 1 else 0
     tile = b.target.sublanes * 32 // bits_of(ref.mem.element)
     entry = index[axis] if len(index) == len(ref.shape) - ref.lead and axis >= 0 else None
-    if not b.windows or entry is None or bits_of(ref.mem.element) != 16 or limit % tile:
+    if not b.windows or entry is None or bits_of(ref.mem.element) not in (8, 16) or limit % tile:
         return None
     if type(entry) is Take or getattr(entry, "stride", 1) != 1:
         return None
     size = entry.size if type(entry) is Span else 1
-    rows = min((-(-(size - 1) // tile) + 1) * tile, limit)
+    rows = min(rows_around(size, tile), limit)
     place = sum(n < axis for n in index.dynamic)
     start = b.integer(entry.start) if entry.start is not None else dynamic[place]
-    word, most, step = b.scalar(start), b.int_constant(limit - rows), b.int_constant(tile)
-    first = b.scalar_op("arith.muli", b.scalar_op("arith.divsi", word, step), step)
-    first = b.scalar_op("arith.minsi", first, most)
-    within = b.scalar_op("arith.subi", word, first)
-    scalar = ArrayType((), start.dtype)
+    first, within = tiles_around(b, start, tile, limit - rows)
     before, after = dynamic[:place], dynamic[place + (entry.start is None) :]
     around = Index((*index[:axis], Span(None, rows), index[-1]))
     shape = access_shape(around)
     inside = Index((*(Span(0, n) for n in shape[:-2]), Span(None, size) if type(entry) is Span else Point(None),
                     Span(0, shape[-1])))  # fmt: skip
-    places = [*before, Value(scalar, scalar=first, multiple=tile), *after]
-    return (ref, around, places), inside, [Value(scalar, scalar=within)]
+    return (ref, around, [*before, first, *after]), inside, [within]
 
 
 def read_far(b: Body, ref: Ref, index: Index, dynamic: Sequence[Value], out: ArrayType) -> Ref:

@@ -1,15 +1,18 @@
 """Accesses of Refs: `get`, `swap` and `addupdate`.
 
 What memory can be asked for directly is: any part at static positions; one row, or an aligned part, at computed
-positions. Any other part at a computed position is read (and written) as the whole of its axis, rotated.
+positions. Other rows at a computed position are read (and written) as the whole tiles around them, rotated; any other
+part as the whole of its axis.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from ...core.errors import ResourceError
 from ...core.primitive import Primitive
 from ...core.primitives.compare import select_n_p
 from ...core.primitives.elementwise import add_p, max_p, min_p
@@ -29,14 +32,16 @@ LANES, SUBLANES = 128, 8
 
 @dataclass
 class Part:
-    """An access along one axis: `size` positions from `start`, `stride` apart; `direct`: memory is asked for them."""
+    """An access along one axis: `size` positions from `start`, `stride` apart; `direct`: memory is asked for them,
+    else for `limit` positions, which begin at `base`."""
 
-    start: Any  # int or a scalar Value
+    start: Any  # int or a scalar Value, counted from `base`
     size: int
     stride: int
-    limit: int  # size of the axis
+    limit: int  # size of the axis, or of what is read of it
     direct: bool
-    aligned: int = 1  # a multiple of the start that memory must be told of
+    aligned: int = 1  # a multiple of the start, or of `base`, that memory must be told of
+    base: Any = 0
 
     @property
     def reach(self) -> int:
@@ -55,8 +60,21 @@ def _parts(b: Body, ref: Ref, index: Index, dynamic: Sequence[Value], masked: bo
         clipped = False
         if masked and size == 1 and isinstance(start, Value):  # a place outside is masked: any place does
             start, clipped = _clipped(b, start, ref.shape[lead + axis]), True
-        parts.append(_placed(ref, lead + axis, start, size, stride, masked and not clipped))
+        anywhere = masked and not clipped
+        part = _placed(ref, lead + axis, start, size, stride, anywhere)
+        rows = isinstance(start, Value) and not part.direct and stride == 1 and lead + axis == len(ref.shape) - 2
+        parts.append(_around(b, ref, part) if rows and not anywhere and ref.past is None else part)
     return parts
+
+
+def _around(b: Body, ref: Ref, part: Part) -> Part:
+    """Rows as part of the whole tiles around them; as they are where the axis ends within a tile, or has no more."""
+    tile = SUBLANES * 32 // bits_of(ref.mem.element)
+    rows = far.rows_around(part.size, tile)
+    if part.limit % tile or rows >= part.limit:
+        return part
+    base, within = far.tiles_around(b, part.start, tile, part.limit - rows)
+    return Part(within, part.size, 1, rows, False, tile, base)
 
 
 def _clipped(b: Body, start: Value, limit: int) -> Value:
@@ -92,15 +110,17 @@ def _place(b: Body, ref: Ref, parts: Sequence[Part]) -> tuple[list[SSA], tuple[i
     indices = [b.w.index(0) for _ in range(ref.lead)]
     shape = [1] * ref.lead
     for part in parts:
-        if not part.direct:
-            indices.append(b.w.index(0))
-            shape.append(part.limit)
-            continue
-        at = b.as_index(part.start)
+        at = b.as_index(part.start if part.direct else part.base)
         if part.aligned > 1:
             at = b.w.op("tpu.assume_multiple", [at], None, "index", f"multiple = {part.aligned} : i32")
         indices.append(at)
-        shape.append(part.reach)
+        shape.append(part.reach if part.direct else part.limit)
+    if not all(part.direct for part in parts) and math.prod(shape) * 4 > 2 * b.target.default_bytes:
+        raise ResourceError(
+            f"kernel {b.kernel}: a computed place in {ref.type.array.show()} is reached by a value of {tuple(shape)}, "
+            f"in 32-bit words more than {b.target.name} compiles",
+            f"have a multiple of {SUBLANES * 32 // bits_of(ref.mem.element)} rows, of which whole ones are picked, or "
+            "keep what is picked on an axis before the last two", b.source)  # fmt: skip
     return indices, tuple(shape)
 
 

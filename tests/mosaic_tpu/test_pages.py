@@ -1,6 +1,7 @@
 """Pages and caches in far memory, reached by prefetched tables: what runs gives the right numbers, libtpu takes it."""
 
 import importlib.util
+import re
 from dataclasses import replace
 
 import ml_dtypes
@@ -232,7 +233,7 @@ def test_atomics_on_blocks_entered_again_compile(target):
     compiled(split_sum(None, 8), struct((3, 8)), target=target)
 
 
-# ---------------------------------------------------------------------------- rows of 16 bits
+# ---------------------------------------------------------------------------- rows of 8 and 16 bits
 
 
 def picked(idx, x, o, held, done):
@@ -258,18 +259,22 @@ def of_rows(body, count, n, dtype="bfloat16"):
     return tl.kernel_call(body, out, grid_spec=spec, input_output_aliases={2: 0} if moves else {})
 
 
+@pytest.mark.parametrize("dtype", [ml_dtypes.bfloat16, np.int8])
 @pytest.mark.parametrize("count", [1, 3, 17])
 @pytest.mark.parametrize("body", [picked, placed])
-def test_rows_of_16_bits_anywhere_are_reached_by_the_tiles_around_them(body, count):
-    """Where VMEM does not hold what is far: as on a target with little of it."""
+@pytest.mark.parametrize("far", [True, False])
+def test_rows_of_few_bits_anywhere_are_reached_by_the_tiles_around_them(body, count, dtype, far):
+    """By copies where VMEM does not hold what is far (as on a target with little of it), else in VMEM."""
     rng = np.random.default_rng(0)
-    idx = np.array([3, 46, 15, 64 - count], np.int32)
-    x, new = (rng.integers(-9, 9, s).astype(ml_dtypes.bfloat16) for s in ((64, 256), (4, count, 256)))
-    call = of_rows(body, count, 64)
+    n = 160
+    idx = np.array([3, 95, 15, n - count], np.int32)
+    x, new = (rng.integers(-9, 9, s).astype(dtype) for s in ((n, 256), (4, count, 256)))
+    call = of_rows(body, count, n, dtype)
     ((kernel, operands),) = kernels_of(call, idx, *([new] if body is placed else []), x)
-    small = replace(target_of("tpu:v5e"), fast_bytes=4096, block_bytes=4096)
-    module = mosaic_module(kernel, small)
-    assert "tpu.enqueue_dma" in module.text and "#tpu.memory_space<any>" in module.text
+    target = target_of("tpu:v5e")
+    module = mosaic_module(kernel, replace(target, fast_bytes=4096, block_bytes=4096) if far else target)
+    assert ("tpu.enqueue_dma" in module.text and "#tpu.memory_space<any>" in module.text) == far
+    assert body is placed or "vector<160x256x" not in module.text  # the rows around, not all of them
     (found,) = run_mosaic_tpu(module, operands)
     np.testing.assert_array_equal(found, np.asarray(interpret(kernel, *operands)[0]))
 
@@ -277,9 +282,20 @@ def test_rows_of_16_bits_anywhere_are_reached_by_the_tiles_around_them(body, cou
 @pytest.mark.targets
 @with_compiler
 @pytest.mark.parametrize("body", [picked, placed])
-def test_rows_of_16_bits_of_large_arrays_compile(body):
-    new = [struct((4, 3, 256), "bfloat16")] if body is placed else []
-    compiled(of_rows(body, 3, 2**19), struct((4,), "int32"), *new, struct((2**19, 256), "bfloat16"), target="tpu:v5e")
-    with pytest.raises(ResourceError, match="not known to start at a multiple of 32 rows"):
-        tw.compile(of_rows(picked, 3, 2**20, "int8"), struct((4,), "int32"), struct((2**20, 256), "int8"),
-                   target="tpu:v5e")  # fmt: skip
+@pytest.mark.parametrize(("dtype", "n"), [("bfloat16", 2**19), ("int8", 2**20), ("int8", 2**16)])
+def test_rows_of_few_bits_of_large_arrays_compile(body, dtype, n):
+    """In seconds: of the last VMEM holds all, of which one value would take minutes."""
+    new = [struct((4, 3, 256), dtype)] if body is placed else []
+    args = struct((4,), "int32"), *new, struct((n, 256), dtype)
+    (used,) = tw.compile(of_rows(body, 3, n, dtype), *args, target="tpu:v5e").resources
+    assert used.fast_bytes < 2**20 or n == 2**16
+
+
+@pytest.mark.parametrize(("n", "words"), [
+    (2**20 - 1, "not known to start at a multiple of 32 rows"),
+    (2**16 - 1, "reached by a value of (65535, 256)"),
+])  # fmt: skip
+def test_rows_that_end_within_a_tile_are_refused_before_the_compiler(n, words):
+    with pytest.raises(ResourceError, match=re.escape(words)):
+        tw.compile(of_rows(picked, 3, n, "int8"), struct((4,), "int32"), struct((n, 256), "int8"), target="tpu:v5e",
+                   stop="module")  # fmt: skip
