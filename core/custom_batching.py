@@ -17,7 +17,7 @@ from .errors import ArgumentTypeError, BatchAxisError, DifferentiationError, Uns
 from .ir import Program
 from .jvp import jvp_flat, jvp_program
 from .linear import moved
-from .primitive import AxisInfo, Primitive, Zero
+from .primitive import AxisInfo, Zero
 from .primitives import held
 from .primitives.custom import rule_setter
 from .primitives.structured import close
@@ -101,17 +101,8 @@ def _batch(
     return outs, [0 if b else None for b in batched]
 
 
-custom_vmap_p = Primitive(
-    "custom_vmap",
-    held.typing,
-    jvp=_jvp,
-    linearize=_linearize,
-    transpose=_transpose,
-    batch=_batch,
-    effects=held.effects,
-    numpy=held.numpy,
-    expand=held.expand,
-    multiple=True,
+custom_vmap_p = held.holder(
+    "custom_vmap", jvp=_jvp, linearize=_linearize, transpose=_transpose, batch=_batch, expand=held.expand
 )
 
 

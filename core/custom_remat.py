@@ -12,7 +12,7 @@ from .errors import ArgumentTypeError
 from .ir import Program
 from .jvp import jvp_flat
 from .linear import moved, reduce_sum_p
-from .primitive import OWN, AxisInfo, Primitive, Zero
+from .primitive import OWN, AxisInfo, Zero
 from .primitives import held
 from .primitives.checkpoint import KEPT, REMADE, name_p
 from .primitives.custom import custom_vjp
@@ -90,17 +90,7 @@ def _jvp(primals: Any, tangents: Any, *, program: Program, **_: Any) -> Any:
     return jvp_flat(functools.partial(eval_program, program), primals, tangents)
 
 
-custom_remat_p = Primitive(
-    "custom_remat",
-    held.typing,
-    jvp=_jvp,
-    batch=_batch,
-    effects=held.effects,
-    numpy=held.numpy,
-    expand=held.expand,
-    multiple=True,
-    varies=OWN,
-)
+custom_remat_p = held.holder("custom_remat", jvp=_jvp, batch=_batch, expand=held.expand, varies=OWN)
 
 
 def _bind(program: Program, operands: Sequence[Any], count: int, rules: _Rules) -> list[Any]:

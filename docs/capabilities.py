@@ -1,6 +1,6 @@
 """The tables of the body language on the pages, made from the list and the backends' tables.
 
-`python -m docs.capabilities` rewrites them in README.md and docs/; each stands between two comments that name it.
+`python -m docs.capabilities` rewrites them in docs/; each stands between two comments that name it.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from tilewright.mosaic_tpu.rules import BACKEND as TPU
 from tilewright.triton_backend.rules import BACKEND as GPU
 
 ROOT = Path(__file__).resolve().parent.parent
-PAGES = (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")))
+PAGES = sorted((ROOT / "docs").glob("*.md"))
 TARGETS = {"GPU (Triton)": GPU, "TPU (Mosaic)": TPU}
 WAYS = {"printed": "yes", "rewritten": "made of others", "refused": "no"}
 

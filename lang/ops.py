@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import itertools
 from collections.abc import Callable, Iterator, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, field
@@ -38,7 +37,7 @@ class Cell:
     trace: Any = None  # that of the body, where scratch made while tracing is added
     devices: tuple[tuple[Any, int], ...] = ()  # the axes of the mesh whose devices the body may speak of
     made: dict[str, Any] = field(default_factory=dict)  # what operations keep for the whole body
-    number: int = field(default_factory=itertools.count().__next__)
+    mark: object = field(default_factory=object)  # tells it from every other cell
 
     def allocate(self, type: RefType) -> Any:
         """One more scratch of the kernel."""
@@ -54,7 +53,7 @@ def in_cell(cell: Cell) -> Iterator[None]:
     token = _cell.set(cell)
     try:
         # An axis that nothing else is named by keeps Programs cached for other cells from being used here.
-        with extended_axes(("cell", cell.number), 1):
+        with extended_axes(("cell", cell.mark), 1):
             yield
     finally:
         _cell.reset(token)
@@ -86,13 +85,29 @@ def _axis(axis: int, name: str) -> Cell:
 
 @public
 def program_id(axis: int) -> Any:
-    """The index of this cell along a grid axis, an int32 scalar."""
+    """The index of this cell along a grid axis, an int32 scalar.
+
+    >>> import tilewright as tw
+    >>> from tilewright import lang as tl, numpy as tnp
+    >>> def body(o):
+    ...     o[tl.program_id(0)] = tl.program_id(0) * 10
+    >>> print(tl.kernel_call(body, tw.ShapeDtypeStruct((3,), "int32"), grid=3)())
+    [ 0 10 20]
+    """
     return _axis(axis, "program_id").ids[axis]
 
 
 @public
 def num_programs(axis: int) -> Any:
-    """The size of a grid axis; an int32 scalar where it is computed."""
+    """The size of a grid axis; an int32 scalar where it is computed.
+
+    >>> import tilewright as tw
+    >>> from tilewright import lang as tl, numpy as tnp
+    >>> def body(o):
+    ...     o[tl.program_id(0)] = tl.num_programs(0) - tl.program_id(0)
+    >>> print(tl.kernel_call(body, tw.ShapeDtypeStruct((3,), "int32"), grid=3)())
+    [3 2 1]
+    """
     return _axis(axis, "num_programs").grid[axis]
 
 
@@ -130,7 +145,11 @@ def next_power_of_2(x: int) -> int:
 
 @public
 def align_to(x: int, a: int) -> int:
-    """`x` rounded up to a multiple of `a`."""
+    """`x` rounded up to a multiple of `a`.
+
+    >>> align_to(10, 4)
+    12
+    """
     return cdiv(x, a) * a
 
 
@@ -143,7 +162,11 @@ PRIMITIVES = (multiple_of_p,)
 
 @public
 def multiple_of(x: Any, values: Any) -> Any:
-    """`x`, an integer that is a multiple of `values`: on a TPU, rows that start there may be copied as they lie."""
+    """`x`, an integer that is a multiple of `values`: on a TPU, rows that start there may be copied as they lie.
+
+    >>> multiple_of(16, 8)
+    16
+    """
     if isinstance(x, (int, np.integer)):
         return x
     for value in values if isinstance(values, (tuple, list)) else [values]:
@@ -157,6 +180,16 @@ def when(condition: Any) -> Callable[[Callable[[], Any]], None]:
 
     The condition is a boolean scalar, or an integer one, which holds where it is not 0. The function acts through Refs;
     what it returns is not used.
+
+    >>> import tilewright as tw
+    >>> from tilewright import lang as tl, numpy as tnp
+    >>> def body(o):
+    ...     o[tl.program_id(0)] = 1
+    ...     @tl.when(tl.program_id(0) == 2)
+    ...     def _():
+    ...         o[2] = 5
+    >>> print(tl.kernel_call(body, tw.ShapeDtypeStruct((3,), "int32"), grid=3)())
+    [1 1 5]
     """
 
     def decorate(function: Callable[[], Any]) -> None:
@@ -187,6 +220,14 @@ def load(target: Any, index: Any = Ellipsis, *, mask: Any = None, other: Any = N
     """Read part of a Ref; where `mask` is false, `other` (unspecified without one).
 
     `target` is a Ref or `ref.at[...]`. The hints `cache_modifier`, `eviction_policy` and `volatile` change no value.
+
+    >>> import tilewright as tw
+    >>> from tilewright import lang as tl, numpy as tnp
+    >>> def body(x, o):
+    ...     places = tnp.arange(4)
+    ...     o[...] = tl.load(x, places, mask=places < 3, other=-1)
+    >>> print(tl.kernel_call(body, tw.ShapeDtypeStruct((4,), "int32"))(tnp.arange(3)))
+    [ 0  1  2 -1]
     """
     check_options("load", hints, ("mask", "other", *_HINTS))
     return refs.read(refs.view(target, index), mask, other)
@@ -194,7 +235,16 @@ def load(target: Any, index: Any = Ellipsis, *, mask: Any = None, other: Any = N
 
 @public
 def store(target: Any, *rest: Any, mask: Any = None, **hints: Any) -> None:
-    """Write part of a Ref where `mask` is true: `store(ref, index, value)` or `store(ref.at[...], value)`."""
+    """Write part of a Ref where `mask` is true: `store(ref, index, value)` or `store(ref.at[...], value)`.
+
+    >>> import tilewright as tw
+    >>> from tilewright import lang as tl, numpy as tnp
+    >>> def body(x, o):
+    ...     o[...] = tnp.zeros(3, "int32")
+    ...     tl.store(o, tnp.arange(3), x[...], mask=x[...] > 1)
+    >>> print(tl.kernel_call(body, tw.ShapeDtypeStruct((3,), "int32"))(tnp.array([1, 2, 3])))
+    [0 2 3]
+    """
     check_options("store", hints, ("mask", *_HINTS))
     index, value = _index_value("store", rest)
     refs.write(refs.view(target, index), value, mask)
@@ -202,7 +252,16 @@ def store(target: Any, *rest: Any, mask: Any = None, **hints: Any) -> None:
 
 @public
 def swap(target: Any, *rest: Any, mask: Any = None, **hints: Any) -> Any:
-    """Write part of a Ref and give what was there: `swap(ref, index, value)` or `swap(ref.at[...], value)`."""
+    """Write part of a Ref and give what was there: `swap(ref, index, value)` or `swap(ref.at[...], value)`.
+
+    >>> import tilewright as tw
+    >>> from tilewright import lang as tl, numpy as tnp
+    >>> def body(o):
+    ...     o[...] = tnp.arange(3)
+    ...     o[0] = tl.swap(o, 2, 7)
+    >>> print(tl.kernel_call(body, tw.ShapeDtypeStruct((3,), "int32"))())
+    [2 1 7]
+    """
     check_options("swap", hints, ("mask", *_HINTS))
     index, value = _index_value("swap", rest)
     return refs.swap(refs.view(target, index), value, mask)
@@ -210,7 +269,17 @@ def swap(target: Any, *rest: Any, mask: Any = None, **hints: Any) -> Any:
 
 @public
 def addupdate(target: Any, *rest: Any, mask: Any = None) -> None:
-    """Add to part of a Ref, positions named twice twice: `addupdate(ref, index, value)`."""
+    """Add to part of a Ref, positions named twice twice: `addupdate(ref, index, value)`.
+
+    >>> import tilewright as tw
+    >>> from tilewright import lang as tl, numpy as tnp
+    >>> def body(o):
+    ...     o[...] = tnp.zeros(3, "int32")
+    ...     tl.addupdate(o, 1, 5)
+    ...     tl.addupdate(o, 1, 5)
+    >>> print(tl.kernel_call(body, tw.ShapeDtypeStruct((3,), "int32"))())
+    [ 0 10  0]
+    """
     index, value = _index_value("addupdate", rest)
     refs.addupdate(refs.view(target, index), value, mask)
 

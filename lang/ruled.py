@@ -183,10 +183,7 @@ def _calling(kernel: Kernel) -> Program:
     return trace_program(functools.partial(kernel_call_p.bind, kernel=kernel), kernel.in_types, kernel.name)
 
 
-partitioned_p = Primitive(
-    "partitioned", held.typing, jvp=_jvp, linearize=_linearize, batch=_batch, numpy=held.numpy, expand=held.expand,
-    effects=held.effects, multiple=True,
-)  # fmt: skip
+partitioned_p = held.holder("partitioned", jvp=_jvp, linearize=_linearize, batch=_batch, expand=held.expand)
 partitioned_linear_p = Primitive(
     "partitioned_linear", _linear_typing, transpose=_transpose, linearize=_linear_linearize, numpy=_apply,
     expand=_apply, multiple=True,

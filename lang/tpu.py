@@ -109,6 +109,11 @@ def roll(x: Any, shift: Any, axis: int, *, stride: int | None = None, stride_axi
 
     With a `stride`, what is at place `i` along `stride_axis` is moved by `i * stride` more. Raises `ArgumentError` for
     one of the two alone, and for two axes that are one.
+
+    >>> from tilewright import lax, numpy as jnp
+    >>> from tilewright.lang import tpu
+    >>> tpu.roll(jnp.arange(4), 1, 0)
+    Array([3, 0, 1, 2], dtype=int32)
     """
     if (stride is None) != (stride_axis is None):
         raise ArgumentError(f"roll: stride is {stride}, stride_axis {stride_axis}", "give both, or none")
@@ -152,6 +157,11 @@ def reciprocal(x: Any, *, approx: bool = False, full_range: bool = True) -> Any:
     """`1 / x`, of floats or complex numbers; `approx` allows a target to give fewer digits.
 
     Without `full_range` a target may go wrong where x or the result is 0, infinite, NaN or subnormal.
+
+    >>> from tilewright import lax, numpy as jnp
+    >>> from tilewright.lang import tpu
+    >>> tpu.reciprocal(jnp.array([2.0, 4.0]), approx=True)
+    Array([0.5 , 0.25], dtype=float32)
     """
     return approx_reciprocal_p.bind(x, full_range=bool(full_range)) if approx else _inverse(x)
 
@@ -160,6 +170,11 @@ def with_memory_space_constraint(x: Any, memory_space: Any) -> Any:
     """The array itself: where operands of kernels lie is said by their BlockSpec, and XLA places the rest.
 
     Raises `ArgumentTypeError` for what is no memory space.
+
+    >>> from tilewright import lax, numpy as jnp
+    >>> from tilewright.lang import tpu
+    >>> tpu.with_memory_space_constraint(jnp.ones(2), tpu.HBM)
+    Array([1., 1.], dtype=float32)
     """
     if not isinstance(memory_space, MemorySpace):
         raise ArgumentTypeError(f"with_memory_space_constraint: {memory_space!r} is no memory space", "give `HBM`, say")
@@ -168,7 +183,15 @@ def with_memory_space_constraint(x: Any, memory_space: Any) -> Any:
 
 def annotate(ref: Any, *, no_store: bool = False, no_bank_conflict: bool = False, no_hazard: bool = False,
              no_hazard_no_deps: bool = False) -> Any:  # fmt: skip
-    """The Ref, or part of one, itself: what is said of its accesses are hints, which no target reads."""
+    """The Ref, or part of one, itself: what is said of its accesses are hints, which no target reads.
+
+    >>> import tilewright as tw
+    >>> from tilewright import lang as tl, numpy as tnp
+    >>> def body(x, o):
+    ...     o[...] = tl.tpu.annotate(x, no_hazard=True)[...]
+    >>> print(tl.kernel_call(body, tw.ShapeDtypeStruct((3,), "int32"))(tnp.arange(3)))
+    [0 1 2]
+    """
     return view(ref)
 
 

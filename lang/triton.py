@@ -51,13 +51,25 @@ class CompilerParams(Params):
 
 @public
 def approx_tanh(x: Any) -> Any:
-    """The hyperbolic tangent; a target may give fewer digits."""
+    """The hyperbolic tangent; a target may give fewer digits.
+
+    >>> from tilewright import lax, numpy as jnp
+    >>> from tilewright.lang import triton
+    >>> triton.approx_tanh(jnp.array([0.0]))
+    Array([0.], dtype=float32)
+    """
     return tanh(x)
 
 
 @public
 def dot(a: Any, b: Any, *, precision: Any = None, preferred_element_type: Any = None) -> Any:
-    """The matrix product of two blocks, summed in float32 (integers: int32) unless `preferred_element_type` says so."""
+    """The matrix product of two blocks, summed in float32 (integers: int32) unless `preferred_element_type` says so.
+
+    >>> from tilewright import lax, numpy as jnp
+    >>> from tilewright.lang import triton
+    >>> triton.dot(jnp.ones((2, 3), "float16"), jnp.ones((3, 4), "float16")).dtype
+    dtype('float32')
+    """
     if preferred_element_type is None:
         dtype = typeof(a).dtype
         preferred_element_type = INT32 if is_integer(dtype) else None if dtype.itemsize >= 4 else "float32"
@@ -65,11 +77,24 @@ def dot(a: Any, b: Any, *, precision: Any = None, preferred_element_type: Any = 
 
 
 def debug_barrier() -> None:
-    """Wait for all threads of the program: does nothing, as accesses of a cell already happen in their order."""
+    """Wait for all threads of the program: does nothing, as accesses of a cell already happen in their order.
+
+    >>> import tilewright as tw
+    >>> from tilewright import lang as tl, numpy as tnp
+    >>> def body(x, o):
+    ...     o[...] = x[...]
+    ...     tl.triton.debug_barrier()
+    >>> print(tl.kernel_call(body, tw.ShapeDtypeStruct((3,), "int32"))(tnp.arange(3)))
+    [0 1 2]
+    """
 
 
 def max_contiguous(x: Any, values: Any) -> Any:
-    """A hint that runs of `values` elements of `x` are contiguous; the value itself is unchanged."""
+    """A hint that runs of `values` elements of `x` are contiguous; the value itself is unchanged.
+
+    >>> max_contiguous(8, 4)
+    8
+    """
     return x
 
 

@@ -63,16 +63,6 @@ def cpu_features() -> str:
     return f"{platform.machine()} {platform.processor()}"
 
 
-def key(*parts: str | bytes) -> str:
-    """The name under which an executable is kept, from everything that it depends on."""
-    digest = hashlib.sha256()
-    for part in parts:
-        data = part.encode() if isinstance(part, str) else part
-        digest.update(len(data).to_bytes(8, "little"))
-        digest.update(data)
-    return digest.hexdigest()
-
-
 def _checksum(name: str, payload: bytes) -> bytes:
     return hashlib.sha256(name.encode() + b"\0" + payload).digest()
 

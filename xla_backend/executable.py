@@ -17,11 +17,12 @@ from ..core.runtime import runtime
 from ..core.types import ArrayType
 from ..core.version import JAXLIB, __version__
 from . import failures, mappings, memory, shim
-from .cache import cpu_features, disk_cache, key
+from .cache import cpu_features, disk_cache
 from .client import Device, client, default_device, device_list
 from .cpu.places import without_places
+from .digest import digest
 from .module import Module
-from .processes import fingerprint, group, together
+from .processes import group, together
 from .transfer import physical
 
 # Part of every key of the disk cache: raised when the meaning of cached executables changes.
@@ -124,7 +125,7 @@ def compile_module(module: Module, on: Device | None = None) -> Executable:
     where = f"{device.platform} {[d.id for d in devices] if devices else device.id}"
     if members:
         where += f" process {runtime.process_index} of {runtime.process_count}"
-    name = key(module.text, _environment(device), f"{where} {module.settings} {module.placeless}")
+    name = digest(module.text, _environment(device), f"{where} {module.settings} {module.placeless}")
     found = _loaded.touch(name)
     if found is None:
         found = _loaded.keep(name, _from_disk(name, module, device))
@@ -139,10 +140,10 @@ def _agreed(module: Module, devices: Sequence[Device], members: tuple[int, ...])
     held = [c for c in module.constants if getattr(c, "_placed", None) is None]
     about = {
         "arguments": ", ".join(t.show() for t in module.in_types),
-        "text": fingerprint(module.text)[:12],
-        "constants": fingerprint(*(np.asarray(_bits(c)).tobytes() for c in held))[:12],
+        "text": digest(module.text)[:12],
+        "constants": digest(*(np.asarray(_bits(c)).tobytes() for c in held))[:12],
         "devices": str([d.id for d in devices]),
-        "compiler": fingerprint(str(module.settings), os.environ.get("XLA_FLAGS", ""))[:12],
+        "compiler": digest(str(module.settings), os.environ.get("XLA_FLAGS", ""))[:12],
     }
     return group.agree(f"the program {module.name}", about, members)
 

@@ -8,7 +8,6 @@ coordination service, and where that differs each of them raises. XLA itself wou
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import json
 import sys
 import threading
@@ -22,6 +21,7 @@ from ..core.errors import CoordinatorError, ProcessMismatchError, Source, is_int
 from ..core.runtime import runtime
 from ..core.tree import leaves
 from . import shim
+from .digest import digest
 
 SLICE = 1000  # milliseconds of waiting in compiled code before Python looks for signals again
 ORDER_EVERY = 32  # calls after which processes compare their order
@@ -159,7 +159,7 @@ class Group:
 
     def agree(self, what: str, about: dict[str, str], members: tuple[int, ...]) -> str:
         """A step that is taken once for all that is equal to it; gives its fingerprint."""
-        name = fingerprint(what, json.dumps(about), str(members))
+        name = digest(what, json.dumps(about), str(members))
         if name not in self.agreed:
             self.step(what, about, members)
             self.agreed.add(name)
@@ -197,7 +197,7 @@ class Group:
 
     def _note(self, members: tuple[int, ...], mark: str) -> None:
         number, before = self.orders.get(members, (0, ""))
-        number, after = number + 1, fingerprint(before, mark)[:16]
+        number, after = number + 1, digest(before, mark)[:16]
         self.orders[members] = number, after
         if number % ORDER_EVERY == 0:
             self.marks.append((members, number, after))
@@ -205,16 +205,6 @@ class Group:
 
 
 group = runtime.part("processes", Group())
-
-
-def fingerprint(*parts: str | bytes | memoryview) -> str:
-    """A text that two processes have in common if all of these parts are equal."""
-    digest = hashlib.sha256()
-    for part in parts:
-        data = part.encode() if isinstance(part, str) else part
-        digest.update(len(data).to_bytes(8, "little"))
-        digest.update(data)
-    return digest.hexdigest()
 
 
 def _told_apart(number: int, told: dict[int, dict[str, str]], differing: Sequence[str]) -> str:

@@ -23,9 +23,10 @@ from ..core.types import FLOAT0, ArrayType, KeyDtype
 from . import shim
 from .array import Array, Shard, as_array, deleted, execution_error
 from .client import SingleDeviceSharding, as_device
+from .digest import digest
 from .executable import compile_module
 from .placed import lower_for
-from .processes import fingerprint, group, members_of
+from .processes import group, members_of
 from .recut import aligned, recut, suits
 from .settings import Call, Place
 from .shardings import device_list, named, rank, raw
@@ -347,8 +348,8 @@ def own_arguments(given: Sequence[Any]) -> dict[str, str]:
         if named(buffer._sharding) is None and buffer.on_device_size_in_bytes() <= SMALL:
             bits = np.ascontiguousarray(shim.to_numpy(buffer))
             shown = f" {bits[()]}" if bits.ndim == 0 else ""
-            digest = fingerprint(bits.reshape(-1).view(np.uint8).data)[:12]
-            found[f"argument {number}"] = f"{bits.dtype}{list(bits.shape)}{shown} {digest}"
+            mark = digest(bits.reshape(-1).view(np.uint8).data)[:12]
+            found[f"argument {number}"] = f"{bits.dtype}{list(bits.shape)}{shown} {mark}"
     return found
 
 

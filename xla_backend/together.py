@@ -10,7 +10,8 @@ import numpy as np
 from ..core.runtime import runtime
 from ..core.trace import Tracer, typeof
 from .array import Array, as_array
-from .processes import fingerprint, group, together
+from .digest import digest
+from .processes import group, together
 
 
 def everyone() -> tuple[int, ...]:
@@ -22,7 +23,7 @@ def described(x: Any) -> str:
     """Type and values of an array of this process, in few letters."""
     type: Any = typeof(x)
     bits = x if isinstance(x, np.ndarray) else as_array(x)._bits()
-    return f"{type.show()} {fingerprint(np.ascontiguousarray(bits).reshape(-1).view(np.uint8).data)[:12]}"
+    return f"{type.show()} {digest(np.ascontiguousarray(bits).reshape(-1).view(np.uint8).data)[:12]}"
 
 
 def check_equal(leaves: Sequence[Any], places: Sequence[Any]) -> None:

@@ -412,18 +412,10 @@ def _dce(used: Sequence[bool], eqn: Eqn) -> Eqn | None:
     return reduced(eqn, chosen(eqn.inputs, live), chosen(eqn.outputs, used), program=keep_inputs(program, live))
 
 
-checkpoint_p = Primitive(
-    "checkpoint",
-    held.typing,
-    jvp=_jvp,
-    linearize=_linearize,
-    transpose=_transpose,
-    batch=_batch,
-    dce=_dce,
-    effects=held.effects,
-    numpy=held.numpy,
-    recounted=recounted(), multiple=True, varies=OWN,
-)
+checkpoint_p = held.holder(
+    "checkpoint", jvp=_jvp, linearize=_linearize, transpose=_transpose, batch=_batch, dce=_dce, recounted=recounted(),
+    varies=OWN,
+)  # fmt: skip
 PRIMITIVES = (checkpoint_p, optimization_barrier_p, name_p)
 
 

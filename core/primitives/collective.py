@@ -395,12 +395,22 @@ def _over_leaves(primitive: Primitive, x: Any, axis_name: Any, groups: Any) -> A
 
 
 def pmax(x: Any, axis_name: Any, *, axis_index_groups: Any = None) -> Any:
-    """The largest value over a named axis, elementwise. Errors as `psum`."""
+    """The largest value over a named axis, elementwise. Errors as `psum`.
+
+    >>> import tilewright as tw
+    >>> print(tw.vmap(lambda x: tw.lax.pmax(x, "i"), axis_name="i")(tw.numpy.array([3, 1, 2])))
+    [3 3 3]
+    """
     return _over_leaves(pmax_p, x, axis_name, axis_index_groups)
 
 
 def pmin(x: Any, axis_name: Any, *, axis_index_groups: Any = None) -> Any:
-    """The smallest value over a named axis, elementwise. Errors as `psum`."""
+    """The smallest value over a named axis, elementwise. Errors as `psum`.
+
+    >>> import tilewright as tw
+    >>> print(tw.vmap(lambda x: tw.lax.pmin(x, "i"), axis_name="i")(tw.numpy.array([3, 1, 2])))
+    [1 1 1]
+    """
     return _over_leaves(pmin_p, x, axis_name, axis_index_groups)
 
 
@@ -473,7 +483,13 @@ def _checked(primitive: Primitive, x: Any, **params: Any) -> Any:
 def psum_scatter(
     x: Any, axis_name: Any, *, scatter_dimension: int = 0, axis_index_groups: Any = None, tiled: bool = False
 ) -> Any:
-    """The sum over a named axis, of which each member keeps its own part along `scatter_dimension`."""
+    """The sum over a named axis, of which each member keeps its own part along `scatter_dimension`.
+
+    >>> import tilewright as tw
+    >>> x = tw.numpy.array([[1, 2], [10, 20]])
+    >>> print(tw.vmap(lambda row: tw.lax.psum_scatter(row, "i"), axis_name="i")(x))
+    [11 22]
+    """
     names = _one(axis_name, "psum_scatter")
     groups = _grouped(axis_index_groups, names, "psum_scatter")
     size = _members(names, groups)
@@ -492,6 +508,12 @@ def all_to_all(
     """Split along `split_axis`, send part i to member i of a named axis, and join what arrives along `concat_axis`.
 
     Without `tiled` the split dimension has the axis's size and disappears, and a new one appears at `concat_axis`.
+
+    >>> import tilewright as tw
+    >>> x = tw.numpy.array([[1, 2], [3, 4]])
+    >>> print(tw.vmap(lambda row: tw.lax.all_to_all(row, "i", 0, 0), axis_name="i")(x))
+    [[1 3]
+     [2 4]]
     """
     names = _one(axis_name, "all_to_all")
     groups = _grouped(axis_index_groups, names, "all_to_all")
@@ -543,7 +565,12 @@ def ppermute(x: Any, axis_name: Any, perm: Sequence[tuple[int, int]]) -> Any:
 
 
 def pshuffle(x: Any, axis_name: Any, perm: Sequence[int]) -> Any:
-    """Member i of a named axis receives the value of member `perm[i]`."""
+    """Member i of a named axis receives the value of member `perm[i]`.
+
+    >>> import tilewright as tw
+    >>> print(tw.vmap(lambda x: tw.lax.pshuffle(x, "i", [2, 0, 1]), axis_name="i")(tw.numpy.arange(3)))
+    [2 0 1]
+    """
     size = _product(_one(axis_name, "pshuffle"))
     if sorted(perm) != list(range(size)):
         raise ArgumentError(f"{list(perm)} is not a permutation of an axis of size {size}", f"permute range({size})")
@@ -551,12 +578,24 @@ def pshuffle(x: Any, axis_name: Any, perm: Sequence[int]) -> Any:
 
 
 def pswapaxes(x: Any, axis_name: Any, axis: int, *, axis_index_groups: Any = None) -> Any:
-    """Swap a named axis with dimension `axis`, which has its size."""
+    """Swap a named axis with dimension `axis`, which has its size.
+
+    >>> import tilewright as tw
+    >>> x = tw.numpy.array([[1, 2], [3, 4]])
+    >>> print(tw.vmap(lambda row: tw.lax.pswapaxes(row, "i", 0), axis_name="i")(x))
+    [[1 3]
+     [2 4]]
+    """
     return all_to_all(x, axis_name, axis, axis, axis_index_groups=axis_index_groups)
 
 
 def pbroadcast(x: Any, axis_name: Any, source: int) -> Any:
-    """The value of member `source` of a named axis, for every member."""
+    """The value of member `source` of a named axis, for every member.
+
+    >>> import tilewright as tw
+    >>> print(tw.vmap(lambda x: tw.lax.pbroadcast(x, "i", 1), axis_name="i")(tw.numpy.arange(3)))
+    [1 1 1]
+    """
     names = _one(axis_name, "pbroadcast")
     if not 0 <= source < _product(names):
         raise ArgumentError(
@@ -586,6 +625,13 @@ def pcast(x: Any, axis_name: Any, *, to: str = "varying") -> Any:
 
     Raises:
       ArgumentError: another `to`; axes that are not those of a mesh here.
+
+    >>> import tilewright as tw
+    >>> from tilewright.sharding import P
+    >>> mesh = tw.make_mesh((1,), ("i",))
+    >>> f = tw.shard_map(lambda x: tw.lax.pcast(x, "i"), mesh=mesh, in_specs=P(), out_specs=P("i"))
+    >>> print(f(tw.numpy.ones(2)))
+    [1. 1.]
     """
     names = _names(axis_name)
     if to != "varying" or not _on_mesh(names):
@@ -609,7 +655,12 @@ def axis_index(axis_name: Any) -> Any:
 
 
 def axis_size(axis_name: Any) -> int:
-    """The size of a named axis (of several: their product), a Python int. Errors as `psum`."""
+    """The size of a named axis (of several: their product), a Python int. Errors as `psum`.
+
+    >>> import tilewright as tw
+    >>> print(tw.vmap(lambda x: x / tw.lax.axis_size("i"), axis_name="i")(tw.numpy.ones(4)))
+    [0.25 0.25 0.25 0.25]
+    """
     if isinstance(axis_name, Value):
         raise ArgumentTypeError(f"an axis name is a hashable value, got {axis_name!r}", "pass the name given to `vmap`")
     return _product(_names(axis_name))

@@ -195,19 +195,34 @@ clz = function(clz_p, 1, "Elementwise number of leading zero bits.")
 
 
 def clamp(min: Any, x: Any, max: Any) -> Any:  # noqa: A002
-    """Elementwise x limited to [min, max]; the bounds are scalars or of the shape of x."""
+    """Elementwise x limited to [min, max]; the bounds are scalars or of the shape of x.
+
+    >>> from tilewright import lax, numpy as jnp
+    >>> lax.clamp(0, jnp.array([-2, 5, 12]), 10)
+    Array([ 0,  5, 10], dtype=int32)
+    """
     if type(min) in Scalar or type(x) in Scalar or type(max) in Scalar:
         min, x, max = operands("clamp", min, x, max)  # noqa: A001
     return clamp_p.bind(min, x, max)
 
 
 def select(pred: Any, on_true: Any, on_false: Any) -> Any:
-    """Elementwise `on_true` where `pred` (bool, a scalar or of their shape), else `on_false`."""
+    """Elementwise `on_true` where `pred` (bool, a scalar or of their shape), else `on_false`.
+
+    >>> from tilewright import lax, numpy as jnp
+    >>> lax.select(jnp.array([True, False]), jnp.array([1, 2]), jnp.array([10, 20]))
+    Array([ 1, 20], dtype=int32)
+    """
     return select_n(pred, on_false, on_true)
 
 
 def select_n(which: Any, *cases: Any) -> Any:
-    """Elementwise `cases[which]`; `which` is bool or int32, a scalar or of the shape of the cases."""
+    """Elementwise `cases[which]`; `which` is bool or int32, a scalar or of the shape of the cases.
+
+    >>> from tilewright import lax, numpy as jnp
+    >>> lax.select_n(jnp.array([2, 0]), jnp.array([1, 2]), jnp.array([3, 4]), jnp.array([5, 6]))
+    Array([5, 2], dtype=int32)
+    """
     return select_n_p.bind(which, *operands("select_n", *cases))
 
 

@@ -375,7 +375,12 @@ def dot(
 
 
 def batch_matmul(lhs: Any, rhs: Any, precision: Any = None) -> Any:
-    """The matrix product over the last two axes, all leading axes batched (and equal on both sides)."""
+    """The matrix product over the last two axes, all leading axes batched (and equal on both sides).
+
+    >>> from tilewright import lax, numpy as jnp
+    >>> lax.batch_matmul(jnp.ones((5, 2, 3)), jnp.ones((5, 3, 4))).shape
+    (5, 2, 4)
+    """
     left, right = shape_of(lhs), shape_of(rhs)
     if min(len(left), len(right)) < 2 or len(left) != len(right):
         raise ShapeError(f"batch_matmul of shapes {left} and {right}", "give two arrays of one rank, at least 2")

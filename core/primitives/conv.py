@@ -55,7 +55,11 @@ def _spec(text: Any, role: str, ndim: int, space: str) -> Spec:
 def conv_dimension_numbers(
     lhs_shape: Sequence[int], rhs_shape: Sequence[int], dimension_numbers: Any
 ) -> ConvDimensionNumbers:
-    """Dimension numbers given as three strings such as `('NHWC', 'HWIO', 'NHWC')`, or None for NCHW, as axes."""
+    """Dimension numbers given as three strings such as `('NHWC', 'HWIO', 'NHWC')`, or None for NCHW, as axes.
+
+    >>> conv_dimension_numbers((1, 8, 8, 3), (3, 3, 3, 4), ("NHWC", "HWIO", "NHWC")).lhs_spec
+    (0, 3, 1, 2)
+    """
     ndim = len(lhs_shape)
     if isinstance(dimension_numbers, ConvDimensionNumbers):
         return dimension_numbers
@@ -419,7 +423,12 @@ def conv(
     lhs: Any, rhs: Any, window_strides: Sequence[int], padding: str, precision: Any = None,
     preferred_element_type: Any = None,
 ) -> Any:  # fmt: skip
-    """A convolution of NCHW with OIHW, with strides and padding by name."""
+    """A convolution of NCHW with OIHW, with strides and padding by name.
+
+    >>> from tilewright import lax, numpy as jnp
+    >>> lax.conv(jnp.ones((1, 3, 8, 8)), jnp.ones((4, 3, 3, 3)), (2, 2), "SAME").shape
+    (1, 4, 4, 4)
+    """
     return conv_general_dilated(
         lhs, rhs, window_strides, padding, precision=precision, preferred_element_type=preferred_element_type
     )
@@ -429,7 +438,13 @@ def conv_with_general_padding(
     lhs: Any, rhs: Any, window_strides: Sequence[int], padding: Any, lhs_dilation: Any, rhs_dilation: Any,
     precision: Any = None, preferred_element_type: Any = None,
 ) -> Any:  # fmt: skip
-    """A convolution of NCHW with OIHW, with strides, padding and dilations."""
+    """A convolution of NCHW with OIHW, with strides, padding and dilations.
+
+    >>> from tilewright import lax, numpy as jnp
+    >>> image, kernel = jnp.ones((1, 3, 8, 8)), jnp.ones((4, 3, 3, 3))
+    >>> lax.conv_with_general_padding(image, kernel, (1, 1), ((1, 1), (0, 0)), (1, 1), (1, 1)).shape
+    (1, 4, 8, 6)
+    """
     return conv_general_dilated(
         lhs, rhs, window_strides, padding, lhs_dilation, rhs_dilation, precision=precision,
         preferred_element_type=preferred_element_type,
@@ -543,6 +558,11 @@ def conv_general_dilated_local(
     """A convolution with a kernel of its own at every output place.
 
     `rhs` has the output's axes of space where a kernel has its own, and input features times window as inputs.
+
+    >>> from tilewright import lax, numpy as jnp
+    >>> kernels = jnp.ones((4, 1 * 3 * 3, 6, 6))
+    >>> lax.conv_general_dilated_local(jnp.ones((1, 1, 8, 8)), kernels, (1, 1), "VALID", (3, 3)).shape
+    (1, 4, 6, 6)
     """
     numbers = conv_dimension_numbers(shape_of(lhs), shape_of(rhs), dimension_numbers)
     patches = conv_general_dilated_patches(

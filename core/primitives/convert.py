@@ -81,6 +81,10 @@ def convert_element_type(operand: Any, new_dtype: Any, weak_type: bool = False) 
 
     Floats beyond the range of an integer dtype saturate and NaN becomes 0; a complex number gives its
     real part; `weak_type` makes the result promote as a Python scalar does.
+
+    >>> from tilewright import lax, numpy as jnp
+    >>> lax.convert_element_type(jnp.array([1.7, -1.7, jnp.nan]), "int32")
+    Array([ 1, -1,  0], dtype=int32)
     """
     old, new = typeof(operand), canonical_dtype(new_dtype)
     if old.dtype == new and old.weak_type == weak_type and type(operand) not in Scalar:
@@ -157,7 +161,12 @@ bitcast_convert_type_p = Primitive(
 
 
 def bitcast_convert_type(operand: Any, new_dtype: Any) -> Any:
-    """An array's bits read as another dtype; a wider one takes in, and a narrower one adds, a last axis."""
+    """An array's bits read as another dtype; a wider one takes in, and a narrower one adds, a last axis.
+
+    >>> from tilewright import lax, numpy as jnp
+    >>> lax.bitcast_convert_type(jnp.array([1.0, -0.0]), "uint32")
+    Array([1065353216, 2147483648], dtype=uint32)
+    """
     return bitcast_convert_type_p.bind(operand, new_dtype=canonical_dtype(new_dtype))
 
 
@@ -194,7 +203,12 @@ reduce_precision_p = Primitive(
 
 
 def reduce_precision(operand: Any, exponent_bits: int, mantissa_bits: int) -> Any:
-    """Floats rounded to a format of so many exponent and mantissa bits, still of their own dtype."""
+    """Floats rounded to a format of so many exponent and mantissa bits, still of their own dtype.
+
+    >>> from tilewright import lax, numpy as jnp
+    >>> lax.reduce_precision(jnp.array([1.0, 1.01]), exponent_bits=8, mantissa_bits=7)  # as bfloat16 has
+    Array([1.       , 1.0078125], dtype=float32)
+    """
     return reduce_precision_p.bind(operand, exponent_bits=int(exponent_bits), mantissa_bits=int(mantissa_bits))
 
 
@@ -248,7 +262,12 @@ imag = function(imag_p, 1, "Elementwise imaginary part of complex numbers.")
 
 
 def complex(x: Any, y: Any) -> Any:  # noqa: A001
-    """Elementwise x + iy, of floats."""
+    """Elementwise x + iy, of floats.
+
+    >>> from tilewright import lax, numpy as jnp
+    >>> lax.complex(jnp.array([1.0]), jnp.array([2.0]))
+    Array([1.+2.j], dtype=complex64)
+    """
     x, y = operands("complex", x, y)
     try:
         return complex_p.bind(x, y)
@@ -257,7 +276,12 @@ def complex(x: Any, y: Any) -> Any:  # noqa: A001
 
 
 def conj(x: Any) -> Any:
-    """Elementwise complex conjugate; a float becomes complex."""
+    """Elementwise complex conjugate; a float becomes complex.
+
+    >>> from tilewright import lax, numpy as jnp
+    >>> lax.conj(jnp.array([1.0 + 2.0j]))
+    Array([1.-2.j], dtype=complex64)
+    """
     return conj_p.bind(x, input_dtype=typeof(x).dtype)
 
 
@@ -267,7 +291,12 @@ stop_gradient_p = unary("stop_gradient", ANY, np.copy, flat=True, wide=False, wo
 
 
 def stop_gradient(x: Any) -> Any:
-    """A pytree of the same values with derivative zero; what is not a float stays as it is."""
+    """A pytree of the same values with derivative zero; what is not a float stays as it is.
+
+    >>> import tilewright as tw
+    >>> print(tw.grad(lambda x: x * tw.lax.stop_gradient(x))(3.0))
+    3.0
+    """
 
     def stop(leaf: Any) -> Any:
         return stop_gradient_p.bind(leaf) if is_inexact(typeof(leaf).dtype) else leaf

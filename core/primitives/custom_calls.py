@@ -143,15 +143,8 @@ def _batch_jvp(
     return outs, [0] * len(outs)
 
 
-custom_jvp_call_p = Primitive(
-    "custom_jvp_call",
-    held.typing,
-    jvp=_jvp,
-    transpose=_transpose,
-    batch=_batch_jvp,
-    effects=held.effects,
-    numpy=held.numpy,
-    recounted=recounted("num_consts"), multiple=True, varies=OWN,
+custom_jvp_call_p = held.holder(
+    "custom_jvp_call", jvp=_jvp, transpose=_transpose, batch=_batch_jvp, recounted=recounted("num_consts"), varies=OWN
 )
 
 
@@ -275,17 +268,10 @@ def _batch_vjp(
     return outs, [0] * len(outs)
 
 
-custom_vjp_call_p = Primitive(
-    "custom_vjp_call",
-    held.typing,
-    jvp=_no_forward,
-    linearize=_linearize,
-    transpose=_transpose,
-    batch=_batch_vjp,
-    effects=held.effects,
-    numpy=held.numpy,
-    recounted=recounted("num_consts"), multiple=True, varies=OWN,
-)
+custom_vjp_call_p = held.holder(
+    "custom_vjp_call", jvp=_no_forward, linearize=_linearize, transpose=_transpose, batch=_batch_vjp,
+    recounted=recounted("num_consts"), varies=OWN,
+)  # fmt: skip
 
 
 # ---------------------------------------------------------------------------- custom_lin
@@ -395,17 +381,10 @@ def _linear_batch(
     return outs, [0] * len(outs)
 
 
-linear_call_p = Primitive(
-    "linear_call",
-    held.typing,
-    jvp=_linear_jvp,
-    transpose=_linear_transpose,
-    batch=_linear_batch,
-    linearize=_linear_linearize,
-    effects=held.effects,
-    numpy=held.numpy,
-    recounted=recounted("num_res"), multiple=True, varies=OWN,
-)
+linear_call_p = held.holder(
+    "linear_call", jvp=_linear_jvp, transpose=_linear_transpose, batch=_linear_batch, linearize=_linear_linearize,
+    recounted=recounted("num_res"), varies=OWN,
+)  # fmt: skip
 PRIMITIVES = (custom_jvp_call_p, custom_vjp_call_p, custom_lin_p, linear_call_p)
 
 

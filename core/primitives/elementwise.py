@@ -390,12 +390,22 @@ add_any = function(add_any_p, 2, "Elementwise x + y: the sum of cotangents.")
 
 
 def nextafter(x1: Any, x2: Any) -> Any:
-    """Elementwise next floating number after x1 in the direction of x2."""
+    """Elementwise next floating number after x1 in the direction of x2.
+
+    >>> from tilewright import lax, numpy as jnp
+    >>> lax.nextafter(jnp.array([0.0]), jnp.array([1.0]))
+    Array([1.e-45], dtype=float32)
+    """
     return _nextafter(x1, x2)
 
 
 def mul(x: Any, y: Any, *, out_dtype: Any = None) -> Any:
-    """Elementwise x * y, of one dtype and one shape (scalars aside); `out_dtype` converts the operands first."""
+    """Elementwise x * y, of one dtype and one shape (scalars aside); `out_dtype` converts the operands first.
+
+    >>> from tilewright import lax, numpy as jnp
+    >>> lax.mul(jnp.array([1.0, 2.0]), 3.0)
+    Array([3., 6.], dtype=float32)
+    """
     x, y = operands("mul", x, y)
     if out_dtype is not None:
         x, y = convert_element_type(x, out_dtype), convert_element_type(y, out_dtype)
@@ -406,7 +416,12 @@ def mul(x: Any, y: Any, *, out_dtype: Any = None) -> Any:
 
 
 def pow(x: Any, y: Any) -> Any:  # noqa: A001
-    """Elementwise x to the power y; y is of the dtype of x, or an integer."""
+    """Elementwise x to the power y; y is of the dtype of x, or an integer.
+
+    >>> from tilewright import lax, numpy as jnp
+    >>> lax.pow(jnp.array([2.0, 3.0]), 2)
+    Array([4., 9.], dtype=float32)
+    """
     if type(y) is int and kind(typeof(x).dtype) in INEXACT:
         return integer_pow(x, y)
     if not is_integer(typeof(y).dtype):
@@ -418,22 +433,42 @@ def pow(x: Any, y: Any) -> Any:  # noqa: A001
 
 
 def integer_pow(x: Any, y: int) -> Any:
-    """Elementwise x to a power y known as a Python integer, by repeated multiplication."""
+    """Elementwise x to a power y known as a Python integer, by repeated multiplication.
+
+    >>> from tilewright import lax, numpy as jnp
+    >>> lax.integer_pow(jnp.array([2.0, 3.0]), -1)
+    Array([0.5       , 0.33333334], dtype=float32)
+    """
     return x if y == 1 else square_p.bind(x) if y == 2 else integer_pow_p.bind(x, y=int(y))
 
 
 def reciprocal(x: Any) -> Any:
-    """Elementwise 1 / x."""
+    """Elementwise 1 / x.
+
+    >>> from tilewright import lax, numpy as jnp
+    >>> lax.reciprocal(jnp.array([2.0, 4.0]))
+    Array([0.5 , 0.25], dtype=float32)
+    """
     return integer_pow(x, -1)
 
 
 def round(x: Any, rounding_method: int = RoundingMethod.AWAY_FROM_ZERO) -> Any:  # noqa: A001
-    """Elementwise nearest integer of floats; `rounding_method` says where halves go."""
+    """Elementwise nearest integer of floats; `rounding_method` says where halves go.
+
+    >>> from tilewright import lax, numpy as jnp
+    >>> lax.round(jnp.array([0.5, 1.5])), lax.round(jnp.array([0.5, 1.5]), lax.RoundingMethod.TO_NEAREST_EVEN)
+    (Array([1., 2.], dtype=float32), Array([0., 2.], dtype=float32))
+    """
     return round_p.bind(x, rounding_method=RoundingMethod(rounding_method))
 
 
 def log2(x: Any, *, accuracy: Any = None) -> Any:
-    """Elementwise logarithm to base 2."""
+    """Elementwise logarithm to base 2.
+
+    >>> from tilewright import lax, numpy as jnp
+    >>> lax.log2(jnp.array([1.0, 8.0]))
+    Array([0., 3.], dtype=float32)
+    """
     check_accuracy("log2", accuracy)
     return div_p.bind(log_p.bind(x), like(x, math.log(2)))
 

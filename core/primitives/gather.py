@@ -36,6 +36,12 @@ def gather(
     """Read the windows of `slice_sizes` that start at `start_indices`; `mode` says what happens out of bounds.
 
     Without indices the operand may be smaller than a window.
+
+    >>> from tilewright import lax, numpy as jnp
+    >>> numbers = lax.GatherDimensionNumbers(offset_dims=(1,), collapsed_slice_dims=(0,), start_index_map=(0,))
+    >>> print(lax.gather(jnp.eye(3), jnp.array([[2], [0]]), numbers, slice_sizes=(1, 3)))
+    [[0. 0. 1.]
+     [1. 0. 0.]]
     """
     sizes, shape = integers(slice_sizes, "slice_sizes", "gather"), shape_of(operand)
     if 0 in shape_of(start_indices) and 0 in shape and len(sizes) == len(shape):  # there is nothing to read
@@ -50,7 +56,12 @@ def gather(
 
 
 def index_take(src: Any, idxs: Sequence[Any], axes: Sequence[int]) -> Any:
-    """The elements of `src` at the 1-d index arrays `idxs` along `axes`, batch axis first, indices taken modulo."""
+    """The elements of `src` at the 1-d index arrays `idxs` along `axes`, batch axis first, indices taken modulo.
+
+    >>> from tilewright import lax, numpy as jnp
+    >>> lax.index_take(jnp.array([10, 20, 30]), [jnp.array([2, -3])], (0,))
+    Array([30, 10], dtype=int32)
+    """
     shape = shape_of(src)
     axes = as_axes(axes, len(shape), "index_take")
     indices = concatenate([expand_dims(_modulo(i, shape[a]), (1,)) for i, a in zip(idxs, axes, strict=True)], 1)

@@ -1,4 +1,4 @@
-"""The rules of a primitive that is the Program it holds, its parameter `program`."""
+"""Primitives that are the Program they hold, their parameter `program`."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from typing import Any
 
 from ..evaluate import evaluate
 from ..ir import Effects, Program
+from ..primitive import Primitive
 from ..trace import eval_program
 
 
@@ -23,3 +24,8 @@ def numpy(*arrays: Any, program: Program, **_: Any) -> list[Any]:
 
 def expand(*args: Any, program: Program, **_: Any) -> list[Any]:
     return eval_program(program, *args)
+
+
+def holder(name: str, **rules: Any) -> Primitive:
+    """A primitive whose type, effects and meaning are its Program's; `rules` are the others."""
+    return Primitive(name, typing, effects=effects, numpy=numpy, multiple=True, **rules)

@@ -9,7 +9,7 @@ from ..ir import Eqn, Program
 from ..jvp import jvp_program
 from ..linearize import linearized
 from ..logs import log
-from ..primitive import OWN, AxisInfo, Linear, Primitive, Zero
+from ..primitive import OWN, AxisInfo, Linear, Zero
 from ..rewrite import eliminate_dead
 from ..transpose import transpose_telling
 from ..vmap import batch_program
@@ -83,8 +83,8 @@ def _recounted(params: dict[str, Any], widths: Sequence[int]) -> dict[str, Any]:
     return params | {"donated": tuple(flag for flag, width in donated for _ in range(width))}
 
 
-jit_p = Primitive(
-    "jit", held.typing, jvp=_jvp, linearize=_linearize, transpose=_transpose, batch=_batch, dce=_dce,
-    effects=held.effects, numpy=held.numpy, recounted=_recounted, multiple=True, varies=OWN,
+jit_p = held.holder(
+    "jit", jvp=_jvp, linearize=_linearize, transpose=_transpose, batch=_batch, dce=_dce, recounted=_recounted,
+    varies=OWN,
 )  # fmt: skip
 PRIMITIVES = (jit_p,)

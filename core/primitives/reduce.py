@@ -223,13 +223,23 @@ argmin_p = _position("argmin", np.argmin)
 
 
 def argmax(operand: Any, axis: int, index_dtype: Any = np.int32) -> Any:
-    """The position of the first maximum (or of the first NaN) along an axis."""
+    """The position of the first maximum (or of the first NaN) along an axis.
+
+    >>> from tilewright import lax, numpy as jnp
+    >>> lax.argmax(jnp.array([3, 7, 7]), 0)
+    Array(1, dtype=int32)
+    """
     axes = as_axes((axis,), len(shape_of(operand)), "argmax")
     return argmax_p.bind(operand, axes=axes, index_dtype=canonical_dtype(index_dtype))
 
 
 def argmin(operand: Any, axis: int, index_dtype: Any = np.int32) -> Any:
-    """The position of the first minimum (or of the first NaN) along an axis."""
+    """The position of the first minimum (or of the first NaN) along an axis.
+
+    >>> from tilewright import lax, numpy as jnp
+    >>> lax.argmin(jnp.array([3, 7, 2]), 0)
+    Array(2, dtype=int32)
+    """
     axes = as_axes((axis,), len(shape_of(operand)), "argmin")
     return argmin_p.bind(operand, axes=axes, index_dtype=canonical_dtype(index_dtype))
 
@@ -364,6 +374,10 @@ def reduce(
 
     `computation(a, b)` takes and gives pytrees of scalars and must be associative and commutative, with
     `init_values` (scalars) its identity; the order of the folds is not defined.
+
+    >>> from tilewright import lax, numpy as jnp
+    >>> lax.reduce(jnp.array([[1, 2], [3, 4]]), 1, lax.mul, (1,))
+    Array([ 2, 12], dtype=int32)
     """
     if out_sharding is not None:
         return runtime.asked(out_sharding, reduce, operands, init_values, computation, dimensions)

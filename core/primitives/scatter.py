@@ -71,6 +71,11 @@ def scatter_apply(
     """Apply a scalar function in place at the indices, once for each time a place is named.
 
     It has a derivative only with `unique_indices=True`.
+
+    >>> from tilewright import lax, numpy as jnp
+    >>> numbers = lax.ScatterDimensionNumbers((), (0,), (0,))
+    >>> lax.scatter_apply(jnp.arange(4), jnp.array([[1], [3]]), lambda x: x * 10, numbers, update_shape=(2,))
+    Array([ 0, 10,  2, 30], dtype=int32)
     """
     shape = tuple(operator.index(n) for n in update_shape)
     how = (dimension_numbers, indices_are_sorted, unique_indices, mode)

@@ -96,7 +96,12 @@ def broadcast_in_dim(
 
 
 def broadcast(operand: Any, sizes: Sequence[int], *, out_sharding: None = None) -> Any:
-    """Add leading axes of the given sizes."""
+    """Add leading axes of the given sizes.
+
+    >>> from tilewright import lax, numpy as jnp
+    >>> lax.broadcast(jnp.ones(3), (2,)).shape
+    (2, 3)
+    """
     if out_sharding is not None:
         return runtime.asked(out_sharding, broadcast, operand, sizes)
     sizes = as_shape(sizes, "broadcast")
@@ -142,7 +147,12 @@ def broadcast_shapes(*shapes: Sequence[int]) -> Shape:
 
 
 def expand_dims(array: Any, dimensions: Any) -> Any:
-    """Insert axes of size 1 at the given positions of the result."""
+    """Insert axes of size 1 at the given positions of the result.
+
+    >>> from tilewright import lax, numpy as jnp
+    >>> lax.expand_dims(jnp.ones((2, 3)), (0, 3)).shape
+    (1, 2, 3, 1)
+    """
     shape = shape_of(array)
     rank = len(shape) + len(integers(dimensions, "dimensions", "expand_dims"))
     new = as_axes(dimensions, rank, "expand_dims")
@@ -162,6 +172,11 @@ def reshape(
     """The same elements, in row-major order, in another shape; one size may be -1, to be worked out.
 
     `dimensions`, if given, is a permutation of the axes applied first.
+
+    >>> from tilewright import lax, numpy as jnp
+    >>> lax.reshape(jnp.arange(6), (2, -1))
+    Array([[0, 1, 2],
+           [3, 4, 5]], dtype=int32)
     """
     if out_sharding is not None:
         return runtime.asked(out_sharding, reshape, operand, new_sizes, dimensions)
@@ -180,7 +195,12 @@ def reshape(
 
 
 def collapse(operand: Any, start_dimension: int, stop_dimension: int | None = None) -> Any:
-    """Merge the axes from `start_dimension` up to, not including, `stop_dimension` into one."""
+    """Merge the axes from `start_dimension` up to, not including, `stop_dimension` into one.
+
+    >>> from tilewright import lax, numpy as jnp
+    >>> lax.collapse(jnp.ones((2, 3, 4)), 0, 2).shape
+    (6, 4)
+    """
     shape = shape_of(operand)
     start, stop, _ = slice_of(start_dimension, stop_dimension).indices(len(shape))
     if stop < start:
@@ -214,13 +234,23 @@ squeeze_p = Primitive(
 
 
 def squeeze(array: Any, dimensions: Any) -> Any:
-    """Drop the named axes, each of size 1."""
+    """Drop the named axes, each of size 1.
+
+    >>> from tilewright import lax, numpy as jnp
+    >>> lax.squeeze(jnp.ones((1, 3, 1)), (0,)).shape
+    (3, 1)
+    """
     dims = as_axes(dimensions, len(shape_of(array)), "squeeze")
     return array if not dims and isinstance(array, Value) else squeeze_p.bind(array, dimensions=tuple(sorted(dims)))
 
 
 def transpose(operand: Any, permutation: Sequence[int]) -> Any:
-    """Reorder the axes: axis `i` of the result is axis `permutation[i]` of the operand."""
+    """Reorder the axes: axis `i` of the result is axis `permutation[i]` of the operand.
+
+    >>> from tilewright import lax, numpy as jnp
+    >>> lax.transpose(jnp.ones((2, 3, 4)), (2, 0, 1)).shape
+    (4, 2, 3)
+    """
     permutation = integers(permutation, "permutation", "transpose")
     if (
         permutation == tuple(range(len(permutation)))
@@ -258,7 +288,12 @@ rev_p = Primitive(
 
 
 def rev(operand: Any, dimensions: Any) -> Any:
-    """Reverse the order of elements along the named axes."""
+    """Reverse the order of elements along the named axes.
+
+    >>> from tilewright import lax, numpy as jnp
+    >>> lax.rev(jnp.arange(3), (0,))
+    Array([2, 1, 0], dtype=int32)
+    """
     return rev_p.bind(operand, dimensions=as_axes(dimensions, len(shape_of(operand)), "rev"))
 
 
@@ -347,7 +382,12 @@ slice_p = Primitive(
 def slice(  # noqa: A001
     operand: Any, start_indices: Sequence[int], limit_indices: Sequence[int], strides: Sequence[int] | None = None
 ) -> Any:
-    """The elements from `start_indices` up to `limit_indices`, `strides` apart."""
+    """The elements from `start_indices` up to `limit_indices`, `strides` apart.
+
+    >>> from tilewright import lax, numpy as jnp
+    >>> lax.slice(jnp.arange(10), (1,), (8,), (3,))
+    Array([1, 4, 7], dtype=int32)
+    """
     starts = integers(start_indices, "start_indices", "slice")
     limits = integers(limit_indices, "limit_indices", "slice")
     steps = None if strides is None else integers(strides, "strides", "slice")
@@ -370,7 +410,12 @@ def _ends(start: Any, limit: Any, size: Any) -> tuple[Any, Any]:
 
 
 def slice_in_dim(operand: Any, start_index: int | None, limit_index: int | None, stride: int = 1, axis: int = 0) -> Any:
-    """`slice` along one axis; negative indices count from the end, and None means the end itself."""
+    """`slice` along one axis; negative indices count from the end, and None means the end itself.
+
+    >>> from tilewright import lax, numpy as jnp
+    >>> lax.slice_in_dim(jnp.arange(10), -3, None)
+    Array([7, 8, 9], dtype=int32)
+    """
     shape = shape_of(operand)
     axis = as_axis(axis, len(shape), "slice_in_dim")
     if any([type(n) is not int and n is not None for n in (shape[axis], start_index, limit_index)]):
@@ -383,7 +428,12 @@ def slice_in_dim(operand: Any, start_index: int | None, limit_index: int | None,
 
 
 def index_in_dim(operand: Any, index: int, axis: int = 0, keepdims: bool = True) -> Any:
-    """The part of an array at one index of an axis; the axis stays, with size 1, if `keepdims`."""
+    """The part of an array at one index of an axis; the axis stays, with size 1, if `keepdims`.
+
+    >>> from tilewright import lax, numpy as jnp
+    >>> lax.index_in_dim(jnp.array([10, 20, 30]), -1)
+    Array([30], dtype=int32)
+    """
     shape = shape_of(operand)
     axis, position = as_axis(axis, len(shape), "index_in_dim"), as_size(index)
     size = shape[axis]
@@ -415,7 +465,13 @@ iota_p = Primitive("iota", typing=_iota_typing, jvp=None, numpy=_iota_numpy, rel
 
 
 def broadcasted_iota(dtype: Any, shape: Sequence[int], dimension: int, *, out_sharding: None = None) -> Any:
-    """An array of `shape` whose elements are their own index along `dimension`."""
+    """An array of `shape` whose elements are their own index along `dimension`.
+
+    >>> from tilewright import lax, numpy as jnp
+    >>> lax.broadcasted_iota("int32", (2, 3), 1)
+    Array([[0, 1, 2],
+           [0, 1, 2]], dtype=int32)
+    """
     if out_sharding is not None:
         return runtime.asked(out_sharding, broadcasted_iota, dtype, shape, dimension)
     shape = as_shape(shape, "broadcasted_iota")
@@ -424,12 +480,22 @@ def broadcasted_iota(dtype: Any, shape: Sequence[int], dimension: int, *, out_sh
 
 
 def iota(dtype: Any, size: int) -> Any:
-    """The integers from 0 up to `size`, in `dtype`."""
+    """The integers from 0 up to `size`, in `dtype`.
+
+    >>> from tilewright import lax, numpy as jnp
+    >>> lax.iota("float32", 3)
+    Array([0., 1., 2.], dtype=float32)
+    """
     return broadcasted_iota(dtype, (size,), 0)
 
 
 def full(shape: Any, fill_value: Any, dtype: Any = None, *, sharding: None = None) -> Any:
-    """An array of `shape` filled with a scalar; without `dtype`, that of the scalar (weak for a Python number)."""
+    """An array of `shape` filled with a scalar; without `dtype`, that of the scalar (weak for a Python number).
+
+    >>> from tilewright import lax, numpy as jnp
+    >>> lax.full((2,), 7, "int32")
+    Array([7, 7], dtype=int32)
+    """
     if sharding is not None:
         return runtime.asked(sharding, full, shape, fill_value, dtype)
     shape = as_shape(shape, "full")
@@ -440,7 +506,12 @@ def full(shape: Any, fill_value: Any, dtype: Any = None, *, sharding: None = Non
 
 
 def full_like(x: Any, fill_value: Any, dtype: Any = None, shape: Any = None, *, sharding: None = None) -> Any:
-    """An array filled with a scalar, of the shape and dtype of `x` where they are not given."""
+    """An array filled with a scalar, of the shape and dtype of `x` where they are not given.
+
+    >>> from tilewright import lax, numpy as jnp
+    >>> lax.full_like(jnp.zeros(2), 7)
+    Array([7., 7.], dtype=float32)
+    """
     if sharding is not None:
         return runtime.asked(sharding, full_like, x, fill_value, dtype, shape)
     type = x if hasattr(x, "shape") and hasattr(x, "dtype") else typeof(x)
@@ -552,7 +623,12 @@ pad_p = Primitive(
 
 
 def pad(operand: Any, padding_value: Any, padding_config: Sequence[tuple[int, int, int]]) -> Any:
-    """Surround and interleave with a scalar: `(low, high, interior)` per axis; negative low and high crop."""
+    """Surround and interleave with a scalar: `(low, high, interior)` per axis; negative low and high crop.
+
+    >>> from tilewright import lax, numpy as jnp
+    >>> lax.pad(jnp.array([1, 2, 3]), 0, [(2, -1, 1)])
+    Array([0, 0, 1, 0, 2, 0], dtype=int32)
+    """
     try:
         config = tuple((as_size(a), as_size(b), operator.index(c)) for a, b, c in padding_config)
     except (TypeError, ValueError):
@@ -616,7 +692,12 @@ concatenate_p = Primitive(
 
 
 def concatenate(operands: Sequence[Any], dimension: int) -> Any:
-    """Join arrays of equal dtype along an axis."""
+    """Join arrays of equal dtype along an axis.
+
+    >>> from tilewright import lax, numpy as jnp
+    >>> lax.concatenate([jnp.array([1, 2]), jnp.array([3])], 0)
+    Array([1, 2, 3], dtype=int32)
+    """
     operands = tuple(operands)
     if len(operands) == 1 and isinstance(operands[0], Value):
         return operands[0]
@@ -647,13 +728,23 @@ split_p = Primitive(
 
 
 def split(operand: Any, sizes: Sequence[int], axis: int = 0) -> list[Any]:
-    """Cut an array into pieces of the given sizes along an axis."""
+    """Cut an array into pieces of the given sizes along an axis.
+
+    >>> from tilewright import lax, numpy as jnp
+    >>> lax.split(jnp.arange(3), (1, 2))
+    [Array([0], dtype=int32), Array([1, 2], dtype=int32)]
+    """
     axis = as_axis(axis, len(shape_of(operand)), "split")
     return split_p.bind(operand, sizes=integers(sizes, "sizes", "split"), axis=axis)
 
 
 def stack(operands: Sequence[Any], axis: int = 0) -> Any:
-    """Join arrays of one shape along a new axis."""
+    """Join arrays of one shape along a new axis.
+
+    >>> from tilewright import lax, numpy as jnp
+    >>> lax.stack([jnp.ones(3), jnp.zeros(3)]).shape
+    (2, 3)
+    """
     operands = tuple(operands)
     if not operands:
         raise ArgumentError("stack: there are no arrays to stack", "pass one at least")
@@ -662,14 +753,24 @@ def stack(operands: Sequence[Any], axis: int = 0) -> Any:
 
 
 def unstack(x: Any, axis: int = 0) -> tuple[Any, ...]:
-    """The parts of an array along an axis, without that axis."""
+    """The parts of an array along an axis, without that axis.
+
+    >>> from tilewright import lax, numpy as jnp
+    >>> lax.unstack(jnp.array([10, 20]))
+    (Array(10, dtype=int32), Array(20, dtype=int32))
+    """
     axis = as_axis(axis, len(shape_of(x)), "unstack")
     parts = split(x, (1,) * shape_of(x)[axis], axis)
     return tuple(squeeze(part, (axis,)) for part in parts)
 
 
 def tile(operand: Any, reps: Sequence[int]) -> Any:
-    """Repeat an array `reps[i]` times along axis `i`; missing leading axes count as size 1."""
+    """Repeat an array `reps[i]` times along axis `i`; missing leading axes count as size 1.
+
+    >>> from tilewright import lax, numpy as jnp
+    >>> lax.tile(jnp.array([1, 2]), (2,))
+    Array([1, 2, 1, 2], dtype=int32)
+    """
     shape = shape_of(operand)
     reps = as_shape(reps, "tile")
     if len(reps) < len(shape):

@@ -155,7 +155,12 @@ def _literal(value: int) -> Any:
 def dynamic_slice(
     operand: Any, start_indices: Any, slice_sizes: Sequence[int], *, allow_negative_indices: Any = True
 ) -> Any:
-    """The window of `slice_sizes` that starts at `start_indices`, moved inside the array where it would leave it."""
+    """The window of `slice_sizes` that starts at `start_indices`, moved inside the array where it would leave it.
+
+    >>> from tilewright import lax, numpy as jnp
+    >>> lax.dynamic_slice(jnp.arange(5), (4,), (2,))
+    Array([3, 4], dtype=int32)
+    """
     starts = _starts("dynamic_slice", shape_of(operand), start_indices, allow_negative_indices)
     return dynamic_slice_p.bind(operand, *starts, slice_sizes=integers(slice_sizes, "slice_sizes", "dynamic_slice"))
 
@@ -163,7 +168,12 @@ def dynamic_slice(
 def dynamic_slice_in_dim(
     operand: Any, start_index: Any, slice_size: int, axis: int = 0, *, allow_negative_indices: bool = True
 ) -> Any:
-    """`dynamic_slice` along one axis, whole along the others."""
+    """`dynamic_slice` along one axis, whole along the others.
+
+    >>> from tilewright import lax, numpy as jnp
+    >>> lax.dynamic_slice_in_dim(jnp.ones((5, 3)), 2, 2).shape
+    (2, 3)
+    """
     shape = shape_of(operand)
     axis, size = as_axis(axis, len(shape), "dynamic_slice_in_dim"), operator.index(slice_size)
     starts, sizes = [0] * len(shape), list(shape)
@@ -174,7 +184,12 @@ def dynamic_slice_in_dim(
 def dynamic_index_in_dim(
     operand: Any, index: Any, axis: int = 0, keepdims: bool = True, *, allow_negative_indices: bool = True
 ) -> Any:
-    """The part of an array at a computed index of one axis; the axis stays, with size 1, if `keepdims`."""
+    """The part of an array at a computed index of one axis; the axis stays, with size 1, if `keepdims`.
+
+    >>> from tilewright import lax, numpy as jnp
+    >>> lax.dynamic_index_in_dim(jnp.array([10, 20, 30]), 1, keepdims=False)
+    Array(20, dtype=int32)
+    """
     part = dynamic_slice_in_dim(operand, index, 1, axis, allow_negative_indices=allow_negative_indices)
     return part if keepdims else squeeze(part, (axis,))
 
@@ -252,7 +267,12 @@ dynamic_update_slice_p = Primitive(
 
 
 def dynamic_update_slice(operand: Any, update: Any, start_indices: Any, *, allow_negative_indices: Any = True) -> Any:
-    """`operand` with `update` written at `start_indices`, moved inside the array where it would leave it."""
+    """`operand` with `update` written at `start_indices`, moved inside the array where it would leave it.
+
+    >>> from tilewright import lax, numpy as jnp
+    >>> lax.dynamic_update_slice(jnp.zeros(4), jnp.ones(2), (1,))
+    Array([0., 1., 1., 0.], dtype=float32)
+    """
     starts = _starts("dynamic_update_slice", shape_of(operand), start_indices, allow_negative_indices)
     return dynamic_update_slice_p.bind(operand, update, *starts)
 
@@ -260,7 +280,13 @@ def dynamic_update_slice(operand: Any, update: Any, start_indices: Any, *, allow
 def dynamic_update_slice_in_dim(
     operand: Any, update: Any, start_index: Any, axis: int, *, allow_negative_indices: bool = True
 ) -> Any:
-    """`dynamic_update_slice` along one axis, from the start of the others."""
+    """`dynamic_update_slice` along one axis, from the start of the others.
+
+    >>> from tilewright import lax, numpy as jnp
+    >>> print(lax.dynamic_update_slice_in_dim(jnp.zeros((2, 3)), jnp.ones((2, 1)), 1, 1))
+    [[0. 1. 0.]
+     [0. 1. 0.]]
+    """
     shape = shape_of(operand)
     starts: list[Any] = [0] * len(shape)
     starts[as_axis(axis, len(shape), "dynamic_update_slice_in_dim")] = start_index
@@ -270,7 +296,12 @@ def dynamic_update_slice_in_dim(
 def dynamic_update_index_in_dim(
     operand: Any, update: Any, index: Any, axis: int, *, allow_negative_indices: bool = True
 ) -> Any:
-    """Write one part of an array at a computed index of an axis; `update` may lack the axis."""
+    """Write one part of an array at a computed index of an axis; `update` may lack the axis.
+
+    >>> from tilewright import lax, numpy as jnp
+    >>> lax.dynamic_update_index_in_dim(jnp.zeros(3), 7.0, 1, 0)
+    Array([0., 7., 0.], dtype=float32)
+    """
     shape = shape_of(operand)
     axis = as_axis(axis, len(shape), "dynamic_update_index_in_dim")
     if len(shape_of(update)) != len(shape):

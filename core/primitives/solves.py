@@ -1,7 +1,8 @@
 """Implicit solves: `custom_linear_solve` and `custom_root`, whose derivatives do not look into the solver.
 
-linear_solve(*constants, *b; matvec, vecmat, solve, transpose_solve, size) -> *x, *aux
-each Program takes the constants and `size` vectors; `vecmat` and `transpose_solve` may be None (forward mode only)
+linear_solve(*constants, *b; matvec, vecmat, program, transpose_solve, size) -> *x, *aux
+each Program takes the constants and `size` vectors: `program` solves; `vecmat` and `transpose_solve` may be None
+(forward mode only)
 """
 
 from __future__ import annotations
@@ -12,16 +13,16 @@ from typing import Any
 
 from .. import tree
 from ..errors import ArgumentTypeError, ControlFlowTypeError, DifferentiationError
-from ..evaluate import evaluate
-from ..ir import Effects, Program
+from ..ir import Program
 from ..jvp import jvp_flat
 from ..linear import add_tangents, moved
 from ..linearize import linearize_flat
-from ..primitive import AxisInfo, Linear, Primitive, Zero, all_zero
+from ..primitive import AxisInfo, Linear, Zero, all_zero
 from ..rules import instantiate
 from ..trace import current_trace, eval_program, trace_program, typeof
 from ..transpose import transpose_program
 from ..vmap import batch_program
+from . import held
 from .custom_calls import CustomJVP
 from .elementwise import neg_p
 from .structured import check_match, flat_arguments, hoisted, with_output_types
@@ -36,22 +37,6 @@ def _negative(t: Any) -> Any:
 
 
 # ---------------------------------------------------------------------------- the primitive
-
-
-def _typing(*types: Any, solve: Program, **_: Any) -> list[Any]:
-    return solve.out_types
-
-
-def _effects(*types: Any, solve: Program, **_: Any) -> Effects:
-    return solve.effects
-
-
-def _numpy(*arrays: Any, solve: Program, **_: Any) -> list[Any]:
-    return evaluate(solve, *arrays)
-
-
-def _expand(*args: Any, solve: Program, **_: Any) -> list[Any]:
-    return eval_program(solve, *args)
 
 
 def _jvp(primals: Sequence[Any], tangents: Sequence[Any], *, matvec: Program, size: int, **params: Any) -> Any:
@@ -71,7 +56,7 @@ def _jvp(primals: Sequence[Any], tangents: Sequence[Any], *, matvec: Program, si
 
 
 def _transpose(
-    cts: Sequence[Any], *args: Any, matvec: Program, vecmat: Program | None, solve: Program,
+    cts: Sequence[Any], *args: Any, matvec: Program, vecmat: Program | None, program: Program,
     transpose_solve: Program | None, size: int,
 ) -> list[Any]:  # fmt: skip
     constants = args[:-size]
@@ -83,8 +68,8 @@ def _transpose(
             "pass `transpose_solve`, or symmetric=True",
         )
     found = linear_solve_p.bind(
-        *constants, *map(instantiate, cts[:size]), matvec=vecmat, vecmat=matvec, solve=transpose_solve,
-        transpose_solve=solve, size=size,
+        *constants, *map(instantiate, cts[:size]), matvec=vecmat, vecmat=matvec, program=transpose_solve,
+        transpose_solve=program, size=size,
     )  # fmt: skip
     return [*(None for _ in constants), *found[:size]]
 
@@ -99,17 +84,7 @@ def _batch(axis: AxisInfo, args: Sequence[Any], dims: Sequence[int | None], *, s
     return outs, [0] * len(outs)
 
 
-linear_solve_p = Primitive(
-    "linear_solve",
-    _typing,
-    jvp=_jvp,
-    transpose=_transpose,
-    batch=_batch,
-    effects=_effects,
-    numpy=_numpy,
-    expand=_expand,
-    multiple=True,
-)
+linear_solve_p = held.holder("linear_solve", jvp=_jvp, transpose=_transpose, batch=_batch, expand=held.expand)
 
 
 # ---------------------------------------------------------------------------- functions
@@ -174,10 +149,10 @@ def custom_linear_solve(
     solver, aux = _traced(functools.partial(solve, matvec), structure, types, "solve", has_aux)
     if transpose_solve is None:
         (operator, solver), constants = hoisted([operator, solver])
-        programs: Programs = {"matvec": operator, "vecmat": None, "solve": solver, "transpose_solve": None}
+        programs: Programs = {"matvec": operator, "vecmat": None, "program": solver, "transpose_solve": None}
     elif symmetric:
         (operator, solver), constants = hoisted([operator, solver])
-        programs = {"matvec": operator, "vecmat": operator, "solve": solver, "transpose_solve": solver}
+        programs = {"matvec": operator, "vecmat": operator, "program": solver, "transpose_solve": solver}
     else:
         (closed,), values = hoisted([operator])
         back = transpose_program(closed, (*(False for _ in values), *(True for _ in leaves)))
@@ -188,7 +163,7 @@ def custom_linear_solve(
         transposed, _ = _traced(vecmat, structure, types, "vecmat", False)
         backward, _ = _traced(functools.partial(transpose_solve, vecmat), structure, types, "transpose_solve", has_aux)
         found, constants = hoisted([operator, transposed, solver, backward])
-        programs = dict(zip(("matvec", "vecmat", "solve", "transpose_solve"), found, strict=True))
+        programs = dict(zip(("matvec", "vecmat", "program", "transpose_solve"), found, strict=True))
     outs = linear_solve_p.bind(*constants, *leaves, **programs, size=len(leaves)) if leaves else []
     x = structure.unflatten(outs[: len(leaves)])
     return (x, aux.unflatten(outs[len(leaves) :])) if has_aux else x

@@ -77,7 +77,12 @@ sort_p = Primitive(
 
 
 def sort(operand: Any, dimension: int = -1, is_stable: bool = True, num_keys: int = 1) -> Any:
-    """Sort an array along a dimension; or several arrays together, by the first `num_keys` of them."""
+    """Sort an array along a dimension; or several arrays together, by the first `num_keys` of them.
+
+    >>> from tilewright import lax, numpy as jnp
+    >>> lax.sort((jnp.array([2, 1, 2]), jnp.array([30, 20, 10])), num_keys=2)
+    (Array([1, 2, 2], dtype=int32), Array([20, 10, 30], dtype=int32))
+    """
     single = isinstance(operand, (Value, np.ndarray))
     operands = (operand,) if single else tuple(operand)
     if not operands:
@@ -88,7 +93,12 @@ def sort(operand: Any, dimension: int = -1, is_stable: bool = True, num_keys: in
 
 
 def sort_key_val(keys: Any, values: Any, dimension: int = -1, is_stable: bool = True) -> tuple[Any, Any]:
-    """Sort keys along a dimension, and values along with them."""
+    """Sort keys along a dimension, and values along with them.
+
+    >>> from tilewright import lax, numpy as jnp
+    >>> lax.sort_key_val(jnp.array([3, 1]), jnp.array([30, 10]))
+    (Array([1, 3], dtype=int32), Array([10, 30], dtype=int32))
+    """
     return sort((keys, values), dimension, is_stable, 1)
 
 
@@ -139,7 +149,12 @@ top_k_p = Primitive(
 
 
 def top_k(operand: Any, k: int, *, axis: int = -1, is_stable: bool = True) -> list[Any]:
-    """The `k` greatest values along an axis, greatest first, and their indices; of equals, the earlier first always."""
+    """The `k` greatest values along an axis, greatest first, and their indices; of equals, the earlier first always.
+
+    >>> from tilewright import lax, numpy as jnp
+    >>> lax.top_k(jnp.array([3, 9, 4]), 2)
+    [Array([9, 4], dtype=int32), Array([1, 2], dtype=int32)]
+    """
     return top_k_p.bind(operand, k=operator.index(k), axis=as_axis(axis, len(shape_of(operand)), "top_k"))
 
 
@@ -147,7 +162,12 @@ def approx_max_k(
     operand: Any, k: int, reduction_dimension: int = -1, recall_target: float = 0.95,
     reduction_input_size_override: int = -1, aggregate_to_topk: bool = True,
 ) -> list[Any]:  # fmt: skip
-    """The `k` greatest values along a dimension and their indices; here always exact, whatever the recall asked."""
+    """The `k` greatest values along a dimension and their indices; here always exact, whatever the recall asked.
+
+    >>> from tilewright import lax, numpy as jnp
+    >>> lax.approx_max_k(jnp.array([3.0, 9.0, 4.0]), 2)
+    [Array([9., 4.], dtype=float32), Array([1, 2], dtype=int32)]
+    """
     if not 0.0 < recall_target <= 1.0:
         raise ArgumentError(f"approx_max_k: recall_target {recall_target} is not within (0, 1]")
     return top_k(operand, k, axis=reduction_dimension)
@@ -157,7 +177,12 @@ def approx_min_k(
     operand: Any, k: int, reduction_dimension: int = -1, recall_target: float = 0.95,
     reduction_input_size_override: int = -1, aggregate_to_topk: bool = True,
 ) -> list[Any]:  # fmt: skip
-    """The `k` least values along a dimension and their indices; here always exact, whatever the recall asked."""
+    """The `k` least values along a dimension and their indices; here always exact, whatever the recall asked.
+
+    >>> from tilewright import lax, numpy as jnp
+    >>> lax.approx_min_k(jnp.array([3.0, 9.0, 4.0]), 2)
+    [Array([3., 4.], dtype=float32), Array([0, 2], dtype=int32)]
+    """
     values, places = approx_max_k(neg_p.bind(operand), k, reduction_dimension, recall_target)
     return [neg_p.bind(values), places]
 

@@ -505,6 +505,10 @@ def polygamma(m: Any, x: Any) -> Any:
 
     Below 0 by the sum over all poles, those on the right of x less those of 1 - x (DLMF 5.15.1), all above 0: XLA's own
     knows but the first poles.
+
+    >>> from tilewright import lax, numpy as jnp
+    >>> print(lax.polygamma(1.0, jnp.array([1.0])))  # pi ** 2 / 6
+    [1.644934]
     """
     m, x = operands("polygamma", m, x)
     try:
@@ -526,32 +530,62 @@ def polygamma(m: Any, x: Any) -> Any:
 
 
 def zeta(x: Any, q: Any) -> Any:
-    """Elementwise Hurwitz zeta function, the sum of (q + k) ** -x."""
+    """Elementwise Hurwitz zeta function, the sum of (q + k) ** -x.
+
+    >>> from tilewright import lax, numpy as jnp
+    >>> print(lax.zeta(jnp.array([2.0]), 1.0))  # pi ** 2 / 6
+    [1.644934]
+    """
     return _zeta(x, q)
 
 
 def igamma(a: Any, x: Any) -> Any:
-    """Elementwise regularised lower incomplete gamma function P(a, x)."""
+    """Elementwise regularised lower incomplete gamma function P(a, x).
+
+    >>> from tilewright import lax, numpy as jnp
+    >>> print(lax.igamma(1.0, jnp.array([1.0])))  # 1 - exp(-1)
+    [0.632121]
+    """
     return _lower_igamma(a, x)
 
 
 def igammac(a: Any, x: Any) -> Any:
-    """Elementwise regularised upper incomplete gamma function Q(a, x)."""
+    """Elementwise regularised upper incomplete gamma function Q(a, x).
+
+    >>> from tilewright import lax, numpy as jnp
+    >>> print(lax.igammac(1.0, jnp.array([1.0])))  # exp(-1)
+    [0.367879]
+    """
     return _upper_igamma(a, x)
 
 
 def igamma_grad_a(a: Any, x: Any) -> Any:
-    """Elementwise derivative of igamma(a, x) in a."""
+    """Elementwise derivative of igamma(a, x) in a.
+
+    >>> from tilewright import lax, numpy as jnp
+    >>> print(lax.igamma_grad_a(1.0, jnp.array([1.0])))
+    [-0.4317]
+    """
     return _igamma_slope(a, x)
 
 
 def betainc(a: Any, b: Any, x: Any) -> Any:
-    """Elementwise regularised incomplete beta function I_x(a, b)."""
+    """Elementwise regularised incomplete beta function I_x(a, b).
+
+    >>> from tilewright import lax, numpy as jnp
+    >>> print(lax.betainc(2.0, 1.0, jnp.array([0.5])))  # 0.5 ** 2
+    [0.25]
+    """
     return _betainc(a, b, x)
 
 
 def random_gamma_grad(a: Any, x: Any) -> Any:
-    """Elementwise derivative in a of a sample x of the gamma distribution: -(dP/da) / (dP/dx)."""
+    """Elementwise derivative in a of a sample x of the gamma distribution: -(dP/da) / (dP/dx).
+
+    >>> from tilewright import lax, numpy as jnp
+    >>> print(lax.random_gamma_grad(1.0, jnp.array([1.0])))
+    [1.1736]
+    """
     return neg_p.bind(div_p.bind(igamma_grad_a_p.bind(a, x), _gamma_pdf(a, x)))
 
 

@@ -72,7 +72,11 @@ def pads_of(name: str, sizes: Sequence[int], window: Sequence[int], strides: Seq
 
 
 def padtype_to_pads(in_shape: Any, window_shape: Any, window_strides: Any, padding: Any) -> list[tuple[int, int]]:
-    """Padding by name or as pairs, as pairs."""
+    """Padding by name or as pairs, as pairs.
+
+    >>> padtype_to_pads((8, 8), (3, 3), (2, 2), "SAME")
+    [(0, 1), (0, 1)]
+    """
     if isinstance(padding, str):
         return list(pads_of(padding, tuple(in_shape), tuple(window_shape), tuple(window_strides)))
     return [(int(low), int(high)) for low, high in padding]

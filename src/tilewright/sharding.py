@@ -184,6 +184,12 @@ def make_array_from_single_device_arrays(
     Raises:
       ShapeError: a part of another shape than the sharding's.
       MeshError: parts that do not lie one on each device.
+
+    >>> import tilewright as tw
+    >>> from tilewright.sharding import NamedSharding, P
+    >>> rows = NamedSharding(tw.make_mesh((1,), ("i",)), P("i"))
+    >>> make_array_from_single_device_arrays((2,), rows, [tw.numpy.ones(2)])
+    Array([1., 1.], dtype=float32)
     """
     sharding, shape = _placed(sharding), tuple(shape)
     by_device = {a.device: as_array(a) for a in arrays}

@@ -13,7 +13,14 @@ from tests.support.paths import ROOT
 pytestmark = pytest.mark.skipif(importlib.util.find_spec("jax") is None, reason="needs jax's own files")
 
 
-@pytest.mark.parametrize(("kernels", "count"), [("tpu.", 11), ("gpu.layer_norm", 2), ("gpu.paged_attention", 1)])
+# A gradient runs what is without it, too. All of them are behind the mark.
+SOME = r"tpu\..*(gradient|matmul|paged|local)|gpu\.(layer_norm|paged)"
+
+
+@pytest.mark.parametrize("kernels,count", [
+    pytest.param(SOME, 11, id="some"),
+    pytest.param(r"tpu\.|gpu\.(layer_norm|paged)", 14, marks=pytest.mark.targets, id="all"),
+])  # fmt: skip
 def test_values(kernels, count):
     script = "-m", "tilewright.as_jax", "benchmarks/pallas_ops.py", "--here", "--only", kernels
     environment = os.environ | {"PYTHONPATH": "src:."}

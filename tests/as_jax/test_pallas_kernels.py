@@ -78,11 +78,9 @@ both("attention_mgpu", call, (q, k, v), expected)
 """
 
 
-@pytest.mark.parametrize("code", [MATMUL, CLUSTER, ATTENTION, BLACKWELL, PAIRS],
-                         ids=["matmul", "cluster", "attention", "blackwell", "pairs"])  # fmt: skip
-def test_kernels_of_pallas(code, tmp_path):
+def test_kernels_of_pallas(tmp_path):
     script = tmp_path / "script.py"
-    script.write_text(LOAD + code)
+    script.write_text("".join([LOAD, MATMUL, CLUSTER, ATTENTION, BLACKWELL, PAIRS]))
     folder = Path(find_spec("jax").origin).parent
     done = subprocess.run(
         [sys.executable, "-m", "tilewright.as_jax", script, folder], capture_output=True, text=True, timeout=300,

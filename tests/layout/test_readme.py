@@ -42,8 +42,15 @@ def test_the_fused_kernel(names):
     assert names["report"].best.configuration["rows"] in (32, 64, 128)
 
 
-def test_what_it_says_of_a_missing_fill(names, blocks):
-    code = blocks[1].replace(", fill=0", "")
-    assert code != blocks[1]
-    with pytest.raises(names["tw"].errors.PaddingError, match="fill=0"):
-        exec(compile(code, "README.md", "exec"), dict(names))
+def test_what_it_says_of_what_lies_past_the_end(names):
+    tw, tl = names["tw"], names["tl"]
+
+    def total(x, out):
+        out[...] = x[...].sum(keepdims=True)
+
+    spec = tl.BlockSpec((64,), lambda i: (i,))
+    each = tl.BlockSpec((1,), lambda i: (i,))
+    sums = tl.kernel_call(total, tw.ShapeDtypeStruct((2,), "float32"), grid=2, in_specs=[spec], out_specs=each)
+    with pytest.raises(tw.errors.PaddingError, match="fill=0") as refused:
+        sums(names["x"][:, 0])
+    assert __file__ in str(refused.value)

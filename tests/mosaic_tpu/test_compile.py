@@ -55,7 +55,7 @@ def corpus_kernel(kernel, size, mode, target):
     )
 
 
-@over_sizes(NAMES, slice(0, 2))
+@over_sizes(NAMES, slice(0, 1))
 def test_the_corpus_for_v5e(kernel, size, mode):
     corpus_kernel(kernel, size, mode, V5E)
 
@@ -133,9 +133,8 @@ def fused(case, target, differentiated):
 
 
 @pytest.mark.parametrize("case", {c[0]: c for c in FUSED}.values(), ids=lambda c: c[0])
-@pytest.mark.parametrize("differentiated", [False, True], ids=["value", "gradient"])
-def test_every_fused_operation_for_v5e(case, differentiated):
-    fused(case, V5E, differentiated)
+def test_every_fused_operation_with_its_gradient_for_v5e(case):
+    fused(case, V5E, True)
 
 
 @pytest.mark.targets

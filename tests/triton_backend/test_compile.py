@@ -74,9 +74,10 @@ def test_the_corpus_for_sm_90():
     build_all(list(corpus(slice(1))), "cuda:sm_90")
 
 
-def test_every_template_for_sm_90():
-    machine = target_of("cuda:sm_90")
-    build_all([(n, template(n, machine)) for n in TEMPLATE_CASES if n not in COMPLEX], "cuda:sm_90")
+@pytest.mark.parametrize("every", [4, pytest.param(1, marks=pytest.mark.targets)])
+def test_templates_for_sm_90(every):
+    machine, names = target_of("cuda:sm_90"), [n for n in TEMPLATE_CASES if n not in COMPLEX]
+    build_all([(n, template(n, machine)) for n in names[::every]], "cuda:sm_90")
 
 
 @pytest.mark.parametrize("k", [65536, 65537 - 64 - 7])

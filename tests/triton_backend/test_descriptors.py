@@ -67,7 +67,7 @@ def text(kernel: tl.Kernel, asked: bool | None = True, target: str = "cuda:sm_90
 # ---------------------------------------------------------------------------- numerics
 
 
-@over_sizes(NAMES)
+@over_sizes(NAMES, usual=slice(0, 2))
 def test_corpus(kernel, size, mode):
     call = functools.partial(kernel.call, **size.blocks, **mode)
     assert check_all(check_triton, call, *operands(kernel, size), rtol=1e-3, tensor_descriptors=True)

@@ -30,7 +30,8 @@ from ..core.errors import (
 from ..core.runtime import runtime
 from ..core.types import KeyDtype
 from ..xla_backend.array import Array
-from ..xla_backend.processes import fingerprint, group
+from ..xla_backend.digest import digest
+from ..xla_backend.processes import group
 from ..xla_backend.sharded import distinct, local_part
 from ..xla_backend.together import everyone
 from ..xla_backend.transfer import physical
@@ -119,7 +120,7 @@ def save(path: str | os.PathLike[str], state: Any, *, notes: Any = None, progres
     number = 0
     if runtime.process_count > 1:
         types = str([(name, str(dtype), shape, key) for name, (dtype, shape, key, _) in leaves.items()])
-        number = group.step(f"the checkpoint {path}", {"leaves": fingerprint(types)[:12]}, everyone())
+        number = group.step(f"the checkpoint {path}", {"leaves": digest(types)[:12]}, everyone())
     return Saving(path, lambda: _write(path, leaves, notes, progress, source, number))
 
 

@@ -140,6 +140,11 @@ def shutdown() -> None:
 
     Raises:
       ProcessError: `initialize` was not called.
+
+    >>> shutdown()
+    Traceback (most recent call last):
+      ...
+    tilewright.core.errors.ProcessError: ...
     """
     if _state.member is None:
         raise ProcessError("distributed.shutdown without distributed.initialize", "call `initialize` first")

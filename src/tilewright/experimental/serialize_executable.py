@@ -122,6 +122,11 @@ def deserialize_and_load(
 
     Raises:
       ExportVersionError: bytes that are none of `serialize`, or were made by another version or for another device.
+
+    >>> import tilewright as tw
+    >>> compiled = tw.jit(lambda x: x + 1).lower(1.0).compile()
+    >>> print(deserialize_and_load(*serialize(compiled))(2.0))
+    3.0
     """
     if not serialized.startswith(MAGIC):
         raise ExportVersionError(f"these {len(serialized)} bytes are no compiled program", "pass what `serialize` gave")

@@ -21,7 +21,7 @@ from tilewright.sharding import NamedSharding, P
 DRAWN = int(os.environ.get("TILEWRIGHT_SHARDINGS", "1"))
 MESHES = [tw.make_mesh((4, 2), ("x", "y")), tw.make_mesh((2, 2, 2), ("x", "y", "z")), tw.make_mesh((8,), ("x",))]
 # One in so many cases, another each time the table changes little: all of them (`-m targets`) take minutes.
-EVERY = 14
+EVERY = 28
 
 
 def is_taken(case):

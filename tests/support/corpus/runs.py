@@ -20,15 +20,17 @@ NAMES = (
 KERNELS = {name: importlib.import_module(f"tests.support.corpus.{name}") for name in NAMES}
 
 
-def over_sizes(names: Any, which: slice = slice(None)) -> Any:
-    """Parametrized by kernel, size, and mode where the kernel has several."""
+def over_sizes(names: Any, which: slice = slice(None), usual: slice = slice(None)) -> Any:
+    """Parametrized by kernel, size, and mode where the kernel has several; what is not `usual` is behind `targets`."""
     cases = []
     for name in names:
         kernel = KERNELS[name]
-        for size in kernel.SIZES[which]:
+        sizes = kernel.SIZES[which]
+        for size in sizes:
+            marks = () if size in sizes[usual] else pytest.mark.targets
             for mode in getattr(kernel, "MODES", ({},)):
                 label = "-".join([name, repr(size), *(f"{k}={v}" for k, v in mode.items())])
-                cases.append(pytest.param(kernel, size, mode, id=label))
+                cases.append(pytest.param(kernel, size, mode, id=label, marks=marks))
     return pytest.mark.parametrize(("kernel", "size", "mode"), cases)
 
 

@@ -15,9 +15,10 @@ from ....core.linear import spread
 from ....core.primitive import Primitive
 from ....core.primitives.compare import eq_p, ge_p, select_n_p
 from ....core.primitives.convert import complex_p
+from ....core.primitives.linalg.common import real_of
 from ....core.primitives.shape import broadcast_in_dim
 from ....core.trace import shape_of, trace_program, typeof
-from ....core.types import INT32, ArrayType
+from ....core.types import INT32, ArrayType, is_complex
 from ..emit import Emitter, Operand
 
 Rule = Callable[..., Any]
@@ -110,11 +111,19 @@ def all_checked(e: Emitter, info: Operand, results: Sequence[Operand]) -> list[O
     return inline(e, lambda info, *xs: [checked(x, info) for x in xs], [info, *results])
 
 
-def eigen(e: Emitter, info: Operand, values: Sequence[Operand], vectors: Sequence[Operand]) -> list[Operand]:
-    """Eigenvalues (their real and imaginary parts where there are two) and vectors, with NaN where a routine failed."""
-    if len(values) == 2:
+def eigen(
+    e: Emitter, x: Operand, outs: Sequence[ArrayType], left: bool, right: bool, routine: Callable[[Any], Any]
+) -> list[Operand]:
+    """Eigenvalues, and the vectors asked for; NaN where the routine failed.
+
+    `routine` takes the types of its results and gives these; the values of a real matrix are two results, their parts.
+    """
+    real = not is_complex(x.dtype)
+    part, vectors = ArrayType(x.shape[:-1], real_of(x.dtype)), ArrayType(x.shape, outs[0].dtype)
+    *values, lefts, rights, info = routine([*([part] * 2 if real else outs[:1]), vectors, vectors, info_of(x)])
+    if real:
         values = inline(e, complex_p.bind, values)
-    return all_checked(e, info, [*values, *vectors])
+    return all_checked(e, info, [*values, *([lefts] if left else ()), *([rights] if right else ())])
 
 
 def empty(primitive: Primitive, operands: Sequence[Operand], outs: Sequence[ArrayType]) -> bool:

@@ -12,7 +12,6 @@ from ....core.linear import spread
 from ....core.primitives.convert import conj_p
 from ....core.primitives.elementwise import sub_p
 from ....core.primitives.linalg.cholesky import cholesky_p, cholesky_update_p, symmetric_product_p
-from ....core.primitives.linalg.common import real_of
 from ....core.primitives.linalg.eig import eig_p, hessenberg_p, schur_p, tridiagonal_p
 from ....core.primitives.linalg.eigh import eigh_p
 from ....core.primitives.linalg.lu import lu_p, lu_pivots_to_permutation, lu_pivots_to_permutation_p, lu_solve_p
@@ -127,17 +126,9 @@ def _eig(
     e: Emitter, operands: list[Operand], outs: Any, *, compute_left_eigenvectors: bool,
     compute_right_eigenvectors: bool, enable_eigvec_derivs: bool,
 ) -> list[Operand]:  # fmt: skip
-    (x,) = operands
-    batch, n = x.shape[:-2], x.shape[-1]
-    real = not is_complex(x.dtype)
-    part = ArrayType((*batch, n), real_of(x.dtype))
-    vectors = ArrayType(x.shape, outs[0].dtype)
-    types = [*([part, part] if real else [outs[0]]), vectors, vectors, info_of(x)]
-    config = {"compute_left": letter("V" if compute_left_eigenvectors else "N"),
-              "compute_right": letter("V" if compute_right_eigenvectors else "N")}  # fmt: skip
-    *values, left, right, info = _call(e, "geev", [x], types, config)
-    wanted = [v for v, w in ((left, compute_left_eigenvectors), (right, compute_right_eigenvectors)) if w]
-    return eigen(e, info, values, wanted)
+    (x,), left, right = operands, compute_left_eigenvectors, compute_right_eigenvectors
+    config = {"compute_left": letter("V" if left else "N"), "compute_right": letter("V" if right else "N")}
+    return eigen(e, x, outs, left, right, lambda types: _call(e, "geev", [x], types, config))
 
 
 def _schur(e: Emitter, operands: list[Operand], outs: Any, *, compute_schur_vectors: bool) -> list[Operand]:

@@ -10,7 +10,6 @@ import numpy as np
 from ....core.linear import spread
 from ....core.primitives.elementwise import sub_p
 from ....core.primitives.linalg.cholesky import cholesky_p, cholesky_update_p, symmetric_product_p
-from ....core.primitives.linalg.common import real_of
 from ....core.primitives.linalg.eig import eig_p, hessenberg_p, schur_p, tridiagonal_p
 from ....core.primitives.linalg.eigh import eigh_p
 from ....core.primitives.linalg.lu import lu_p, lu_pivots_to_permutation, lu_pivots_to_permutation_p, lu_solve_p
@@ -136,17 +135,10 @@ def _eig(
     compute_right_eigenvectors: bool, enable_eigvec_derivs: bool,
 ) -> list[Operand]:  # fmt: skip
     """By LAPACK on the host, which the plugin calls."""
-    (x,) = operands
-    batch, n = x.shape[:-2], x.shape[-1]
-    real = not is_complex(x.dtype)
-    part_ = ArrayType((*batch, n), real_of(x.dtype))
-    vectors = ArrayType(x.shape, outs[0].dtype)
-    types = [*([part_, part_] if real else [outs[0]]), vectors, vectors, info_of(x)]
-    config = {"left": flag(compute_left_eigenvectors), "magma": '"auto"', "right": flag(compute_right_eigenvectors)}
-    target = _name(e, "hybrid", "eig_real" if real else "eig_comp")
-    *values, left, right, info = call(e, target, [x], types, len(x.shape), config)
-    wanted = [v for v, w in ((left, compute_left_eigenvectors), (right, compute_right_eigenvectors)) if w]
-    return eigen(e, info, values, wanted)
+    (x,), left, right = operands, compute_left_eigenvectors, compute_right_eigenvectors
+    config = {"left": flag(left), "magma": '"auto"', "right": flag(right)}
+    target = _name(e, "hybrid", "eig_comp" if is_complex(x.dtype) else "eig_real")
+    return eigen(e, x, outs, left, right, lambda types: call(e, target, [x], types, len(x.shape), config))
 
 
 def _tridiagonal(e: Emitter, operands: list[Operand], outs: Any, *, lower: bool) -> list[Operand]:

@@ -14,7 +14,10 @@ def set_cache_dir(path: str | os.PathLike[str]) -> None:
 
 
 def reset_cache() -> None:
-    """Forget what is loaded of the folder, so that the next compilation looks there again. Its files stay."""
+    """Forget what is loaded of the folder, so that the next compilation looks there again. Its files stay.
+
+    >>> reset_cache()
+    """
     runtime.clear_caches()
 
 
