@@ -67,8 +67,8 @@ def page(results: Mapping[str, Any]) -> str:
     """The table, and under it how many tests fail here, and why."""
     lines = ["# Libraries written for jax", "",
              "Made by `python -m benchmarks.clients`: the libraries' own tests on this package, and on jax 0.11.2",
-             "those files in which something fails here. What counts are the tests that pass on jax; of a file that",
-             "passes here as a whole, its tests. A file that is cut short counts with the tests that ran.", "",
+             "those that fail here. A test counts if it passes here or on jax. A file that is cut short counts with",
+             "the tests that ran.", "",
              table(results)]  # fmt: skip
     for name, found in sorted(results.items()):
         if told := reasons(found):

@@ -6,7 +6,9 @@ Configurations are interned: equal ones are one object, so that a key compares t
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
+import sys
 import weakref
 from collections.abc import Callable, Iterator
 from contextvars import ContextVar
@@ -51,6 +53,7 @@ class Config:
     source_lines: bool = False
     communication: str = "allow"  # or "error": programs on a mesh that exchange what they do not say
     mesh: Any = None  # what a bare PartitionSpec means, see core/mesh.py
+    xla_notes: Any = ()  # names with values that each operation has, see core/metadata.py
     num_cpu_devices: int = 0  # 0: one
     stall_seconds: int = 60  # of waiting for other processes, after which all say where they are; 0: never
     stall_limit: int = 0  # of such waiting, after which all processes end; 0: never
@@ -177,19 +180,23 @@ def from_environment(environ: Any = os.environ) -> Config:
         text = environ.get(variable)
         if text is None or name in found:
             continue
-        if _KINDS[name].startswith("bool"):
-            if text.lower() not in _BOOLEANS:
-                raise ConfigError(f"{variable}={text!r} is not a boolean", f"set {variable} to 1 or 0")
-            found[name] = _BOOLEANS[text.lower()]
-        elif _KINDS[name] in _NUMBERS:
-            make, example = _NUMBERS[str(_KINDS[name])]
-            try:
-                found[name] = _valid(name, make(text))
-            except ValueError:
-                raise ConfigError(f"{variable}={text!r} is not {example}", f"set {variable} to one") from None
-        else:
-            found[name] = _valid(name, text)
+        found[name] = _of_text(variable, name, text)
     return with_settings(Config(), found)
+
+
+def _of_text(source: str, name: str, text: str) -> Any:
+    """The value of a setting that a variable or a flag gives as text."""
+    if _KINDS[name].startswith("bool"):
+        if text.lower() not in _BOOLEANS:
+            raise ConfigError(f"{source}={text!r} is not a boolean", f"set {source} to 1 or 0")
+        return _BOOLEANS[text.lower()]
+    if _KINDS[name] not in _NUMBERS:
+        return _valid(name, text)
+    make, example = _NUMBERS[str(_KINDS[name])]
+    try:
+        return _valid(name, make(text))
+    except ValueError:
+        raise ConfigError(f"{source}={text!r} is not {example}", f"set {source} to one") from None
 
 
 _Interned = weakref.WeakValueDictionary[tuple[Any, ...], Config]
@@ -280,9 +287,25 @@ class _ConfigAccess:
             vars(watched).update(before)
 
     def parse_flags_with_absl(self) -> None:
-        """Nothing: settings are read from the environment when the package is imported."""
+        """Set what the command line says as `--jax_NAME=VALUE`; other flags of absl's have their defaults from here on.
 
-    config_with_absl = parse_flags_with_absl
+        Nothing happens where absl is not installed, or has parsed its flags.
+        """
+        try:
+            from absl.flags import FLAGS
+        except ImportError:
+            return
+        if FLAGS.is_parsed():
+            return
+        for flag in itertools.takewhile(lambda argument: argument != "--", sys.argv[1:]):
+            source, _, text = flag.partition("=")
+            name, unused = _named(source.removeprefix("--jax_"))
+            if source.startswith("--jax_") and unused is _NONE:
+                self.update(name, _of_text(source, name, text or "true"))
+        FLAGS(sys.argv[:1])
+
+    def config_with_absl(self) -> None:
+        """Nothing: `parse_flags_with_absl` reads the command line."""
 
     @property
     def values(self) -> dict[str, Any]:

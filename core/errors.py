@@ -61,12 +61,12 @@ def exclude(path: str) -> None:
 
 
 class Source:
-    """A line of the user's code, resolved to text only when it is shown."""
+    """A line of the user's code, resolved to text only when it is shown; the scopes and notes for XLA it ran in."""
 
-    __slots__ = ("code", "lasti", "scope")
+    __slots__ = ("code", "lasti", "scope", "notes")
 
-    def __init__(self, code: CodeType, lasti: int, scope: str = ""):
-        self.code, self.lasti, self.scope = code, lasti, scope
+    def __init__(self, code: CodeType, lasti: int, scope: str = "", notes: tuple[tuple[str, str], ...] = ()):
+        self.code, self.lasti, self.scope, self.notes = code, lasti, scope, notes
 
     @property
     def line(self) -> int:
@@ -84,13 +84,13 @@ class Source:
         return f"{self.code.co_filename}:{self.line} ({self.code.co_name})"
 
 
-def user_source(scope: str = "") -> Source | None:
+def user_source(scope: str = "", notes: tuple[tuple[str, str], ...] = ()) -> Source | None:
     """The innermost frame on the stack that is not this package's."""
     frame: FrameType | None = sys._getframe(1)
     while frame is not None:  # for each equation that is traced, so `is_internal` is written out
         code = frame.f_code
         if not (_is_internal_file(code.co_filename) or code.co_qualname.startswith("__create_fn__.")):
-            return Source(code, frame.f_lasti, scope)
+            return Source(code, frame.f_lasti, scope, notes)
         frame = frame.f_back
     return None
 

@@ -448,6 +448,8 @@ class NamedSharding:
     def addressable_devices(self) -> set[Any]:
         return set(self.mesh.local_devices)
 
+    _addressable_device_assignment = addressable_devices  # orbax asks for it
+
     @property
     def is_fully_addressable(self) -> bool:
         return not self.mesh.is_multi_process

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from . import tree
-from .errors import ArgumentError, ArgumentTypeError, UnsupportedError
+from .config import config, current
+from .errors import ArgumentError, ArgumentTypeError
 from .primitive import Primitive
 from .primitives.jit import jit_p
 from .primitives.structured import close
@@ -41,8 +43,8 @@ def _notes(of: Any) -> Notes:
 def set_xla_metadata(x: Any = None, **kwargs: Any) -> Any:
     """The same values; the operation that gave each one has notes for XLA, derivatives' operations have none.
 
-    Raises:
-      UnsupportedError: no values are given, so that all operations of a block were to have them.
+    Without values, a context or a decorator: all operations that are traced within have the notes, beside those of
+    blocks around it.
 
     >>> import tilewright as tw
     >>> from tilewright import numpy as jnp
@@ -50,11 +52,17 @@ def set_xla_metadata(x: Any = None, **kwargs: Any) -> Any:
     >>> 'frontend_attributes={breakpoint="true"}' in f.lower(1.0).as_text("hlo")
     True
     """
-    if x is None:
-        raise UnsupportedError("set_xla_metadata as a context or a decorator, for all operations of a block",
-                               "name the values, or use `xla_metadata_call` for a function")  # fmt: skip
     entries = _notes(kwargs)
+    if x is None:
+        return _noting(entries)
     return x if is_evaluating() else tree.map(lambda leaf: tagged_p.bind(leaf, entries=entries), x)
+
+
+@contextlib.contextmanager
+def _noting(entries: Notes) -> Iterator[None]:
+    """Within, what is traced has these notes; a name that has a value already takes the new one."""
+    with config(xla_notes=tuple(sorted({**dict(current().xla_notes), **dict(entries)}.items()))):
+        yield
 
 
 def xla_metadata_call(f: Callable[..., Any] | None = None, /, **meta: Any) -> Any:

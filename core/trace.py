@@ -181,7 +181,7 @@ def of_line(source: Source | None, function: Callable[..., Any], /, *args: Any, 
 
 def line_here() -> Source | None:
     """The line of the user's that equations made here come from."""
-    return _line.get() or user_source(_scope.get())
+    return _line.get() or user_source(_scope.get(), current_config().xla_notes)
 
 
 class _KnownFirst(Trace):

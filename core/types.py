@@ -287,6 +287,9 @@ class ArrayType:
     def to_ct_aval(self) -> ArrayType:
         return self.tangent()
 
+    def at_least_vspace(self) -> ArrayType:
+        return self.tangent()
+
     # As clients' own types are asked, which may be made of arrays.
     def lo_ty(self) -> list[ArrayType]:
         return [self]

@@ -7,8 +7,8 @@ import gc
 import os
 import threading
 import warnings
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
 from ..core.caches import once
@@ -20,6 +20,7 @@ from ..core.errors import (
     CoordinatorError,
     DriverError,
     TilewrightError,
+    UnsupportedError,
     VersionError,
 )
 from ..core.runtime import runtime
@@ -72,6 +73,19 @@ class Device:
         """How many multiprocessors a GPU has; 1 where the driver does not say."""
         return getattr(self.raw, "core_count", 1)
 
+    @property
+    def client(self) -> Any:
+        """jaxlib's object for all devices of the platform, which tells of the runtime."""
+        return self.raw.client
+
+    def addressable_memories(self) -> list[Any]:
+        """jaxlib's objects for the memories that the device reaches; their names are `kind`."""
+        return self.raw.addressable_memories()
+
+    def default_memory(self) -> Any:
+        """jaxlib's object for the memory in which the device computes."""
+        return self.raw.default_memory()
+
     def memory_stats(self) -> dict[str, Any] | None:
         """The bytes in use, their peak and limit, as far as the device's driver counts them; None on the CPU."""
         return self.raw.memory_stats()
@@ -95,9 +109,21 @@ class Device:
 
 @dataclass(frozen=True, slots=True)
 class SingleDeviceSharding:
-    """Places an array wholly on one device."""
+    """Places an array wholly on one device, in the memory in which it computes (`memory_kind` None or "device").
+
+    Raises:
+      UnsupportedError: another kind of memory.
+    """
 
     device: Device
+    _: KW_ONLY
+    memory_kind: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.memory_kind not in (None, "device"):
+            raise UnsupportedError(f"SingleDeviceSharding with memory_kind={self.memory_kind!r}",
+                                   "use a NamedSharding over a mesh of that device")  # fmt: skip
+        object.__setattr__(self, "memory_kind", None)
 
     @property
     def device_set(self) -> set[Device]:
@@ -110,6 +136,26 @@ class SingleDeviceSharding:
     @property
     def is_fully_addressable(self) -> bool:
         return self.device.process_index == runtime.process_index
+
+    num_devices = 1
+
+    @property
+    def addressable_devices(self) -> set[Device]:
+        return self.device_set if self.is_fully_addressable else set()
+
+    def shard_shape(self, global_shape: Sequence[int]) -> tuple[int, ...]:
+        """The shape of what the device holds: all of the array."""
+        return tuple(global_shape)
+
+    def devices_indices_map(self, global_shape: Sequence[int]) -> dict[Device, tuple[slice, ...]]:
+        """The device, with the slices of the array that it holds: all of it."""
+        return {self.device: (slice(None),) * len(global_shape)}
+
+    def addressable_devices_indices_map(self, global_shape: Sequence[int]) -> dict[Device, tuple[slice, ...]]:
+        """The same, where the device is one of this process."""
+        return self.devices_indices_map(global_shape) if self.is_fully_addressable else {}
+
+    _addressable_device_assignment = addressable_devices  # orbax asks for it
 
     def is_equivalent_to(self, other: Any, ndim: int) -> bool:
         """Whether arrays of `ndim` dimensions lie the same under both."""

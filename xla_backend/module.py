@@ -13,7 +13,7 @@ from ..core.primitive import Primitive
 from ..core.primitives.random import threefry2x32_p
 from ..core.rewrite import eliminate_dead, occurrences
 from ..core.types import ArrayType
-from . import shim
+from . import hashes, shim
 from .cpu import products
 from .cpu.sums import compiler_options
 from .expand import expanded
@@ -69,7 +69,8 @@ class DonationWarning(UserWarning):
 
 def printed(unit: Unit, settings: Settings) -> Module:
     """Print a unit, all of whose primitives have rules, as a module."""
-    program, call, offset = unit.program, unit.call, len(unit.constants)
+    program = hashes.apart(unit.program) if settings.platform == "cpu" else unit.program
+    call, offset = unit.call, len(unit.constants)
     given = {i + offset for i in call.donated}
     position = {v: i for i, v in enumerate(program.inputs)}
     forwarded = {

@@ -222,8 +222,10 @@ def _local_parts(sharding: NamedSharding, shape: tuple[int, ...]) -> tuple[list[
     return local, len({tuple((s.start, s.stop) for s in i) for i, _ in local}) == len(local)
 
 
-def assemble(type: ArrayType, sharding: NamedSharding, parts: Sequence[Array]) -> Array:
+def assemble(type: ArrayType, sharding: NamedSharding | SingleDeviceSharding, parts: Sequence[Array]) -> Array:
     """An array of its parts, one on each device of this process, in the order of the mesh; padding is added."""
+    if isinstance(sharding, SingleDeviceSharding):
+        return parts[0]
     wide, shape = padded(type, sharding), sharding.shard_shape(type.shape)
     bits = [p._buffer if p.aval.shape == shape else _part(p._bits(), (slice(None),) * len(shape), shape) for p in parts]
     raws = [d.raw for d in sharding.mesh.local_devices]

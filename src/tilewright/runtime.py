@@ -131,15 +131,15 @@ def device_put(
 ) -> Any:
     """A pytree of arrays and numbers on a device (the default one if none is named), or on a mesh.
 
-    `device` may be a pytree of devices that is a prefix of `x`. With `donate` (which may be such a prefix too) arrays
-    that move are deleted where they were; `may_alias=False` gives arrays with memory of their own. `src`, where the
-    values are, is not needed. Raises `ArgumentTypeError` for what names no device.
+    `device` may be a pytree of devices that is a prefix of `x`; of a `Format` its sharding counts. With `donate` (which
+    may be such a prefix too) arrays that move are deleted where they were; `may_alias=False` gives arrays with memory
+    of their own. `src`, where the values are, is not needed. Raises `ArgumentTypeError` for what names no device.
 
     >>> device_put({"a": 1.5})
     {'a': Array(1.5, dtype=float32, weak_type=True)}
     """
     leaves, structure = tree.flatten(x)
-    places = tree.broadcast_prefix(device, x)
+    places = [d.sharding if hasattr(d, "layout") else d for d in tree.broadcast_prefix(device, x)]
     if runtime.process_count > 1:
         part("together").check_equal(leaves, places)
     donated = tree.broadcast_prefix(donate, x)

@@ -259,7 +259,9 @@ def _global_shape(sharding: NamedSharding, local: tuple[int, ...]) -> tuple[int,
     return tuple(n * whole // len(spans) for n, whole, spans in zip(local, parts, held, strict=True))
 
 
-def _placed(sharding: Any) -> NamedSharding:
+def _placed(sharding: Any) -> Any:
+    if isinstance(sharding, SingleDeviceSharding):
+        return sharding
     if not hasattr(sharding, "placed"):
         raise ArgumentError(f"{sharding!r} is no sharding over a mesh", "use NamedSharding(mesh, spec)")
     return sharding.placed("an array by")

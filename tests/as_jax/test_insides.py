@@ -190,3 +190,29 @@ def test_where_a_tree_is_no_prefix():
 
 def test_primitives_of_the_package_are_primitives():
     assert isinstance(lax.add_p, jex.Primitive) and not isinstance(lax.add, jex.Primitive)
+
+
+@pytest.mark.parametrize("ocdbt", [False, True])
+def test_arrays_are_saved_by_tensorstore_and_read_as_they_are_to_lie(tmp_path, ocdbt):
+    pytest.importorskip("tensorstore")
+    from tilewright.as_jax.jax.experimental.array_serialization import serialization
+
+    arrays = [jnp.arange(6.0).reshape(2, 3), jnp.asarray(2, jnp.bfloat16)]
+    specs = [serialization.get_tensorstore_spec(tmp_path / name, ocdbt) for name in "ab"]
+    done, manager = [], serialization.GlobalAsyncCheckpointManager()
+    manager.serialize(arrays, specs, on_commit_callback=lambda: done.append(1))
+    manager.wait_until_finished()
+    lies = tw.sharding.NamedSharding(tw.make_mesh((1,), ("x",)), tw.P("x"))
+    whole = tw.sharding.SingleDeviceSharding(tw.devices()[0])
+    first, second = manager.deserialize([lies, whole], specs, global_shapes=[(3, 3), ()], dtypes=[np.int32, None])
+    assert done == [1] and first.sharding is lies and second.dtype == jnp.bfloat16 and second == 2
+    assert first.tolist() == [[0, 1, 2], [3, 4, 5], [0, 0, 0]]
+    manager.serialize(arrays, specs, on_commit_callback=lambda: 1 // 0)
+    with pytest.raises(tw.errors.CheckpointWriteError):
+        manager.wait_until_finished()
+
+
+def test_one_process_has_no_coordination_service():
+    from tilewright.as_jax.jax._src.distributed import global_state
+
+    assert global_state.client is None and (global_state.process_id, global_state.num_processes) == (0, 1)

@@ -103,3 +103,22 @@ def test_the_folder_of_programs_by_functions(tmp_path):
         compilation_cache.reset_cache()
         tw.config.update("cache_dir", before)
     assert tw.lax.with_sharding_constraint is tw.sharding.with_sharding_constraint
+
+
+def test_flags_of_the_command_line_are_settings(monkeypatch):
+    flags = pytest.importorskip("absl.flags")
+    monkeypatch.setattr(flags, "FLAGS", flags.FlagValues())
+    line = ["program", "--jax_numpy_rank_promotion=raise", "--jax_debug_nans", "--other", "--", "--jax_debug_infs"]
+    monkeypatch.setattr("sys.argv", line)
+    with tw.config():
+        kept = (tw.config.numpy_rank_promotion, tw.config.debug_nans)
+        try:
+            tw.config.parse_flags_with_absl()
+            assert tw.config.numpy_rank_promotion == "raise" and tw.config.debug_nans and not tw.config.debug_infs
+            assert flags.FLAGS.is_parsed()
+            tw.config.update("debug_nans", False)
+            tw.config.parse_flags_with_absl()  # again: nothing
+            assert not tw.config.debug_nans
+        finally:
+            tw.config.update("numpy_rank_promotion", kept[0])
+            tw.config.update("debug_nans", kept[1])

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import tilewright as tw
+from tilewright import lax
 from tilewright import numpy as tnp
 from tilewright.experimental import xla_metadata
 
@@ -272,9 +273,25 @@ def test_notes_of_a_value():
     np.testing.assert_allclose(tw.grad(f)(1.0), np.cos(1.0) + 1, rtol=1e-6)
 
 
+def test_notes_of_all_operations_of_a_block():
+    def f(x):
+        with xla_metadata.set_xla_metadata(tag="outer"):
+            y = tnp.sin(x)
+            with xla_metadata.set_xla_metadata(tag="inner", step=1):
+                y = xla_metadata.set_xla_metadata(tnp.cos(y), tag="late", own=1)
+            return lax.fori_loop(0, 3, lambda i, c: c * 2, y)
+
+    text = tw.jit(f).lower(1.0).as_text()
+    notes = {name: line.partition("frontend_attributes = ")[2] for line in text.splitlines()
+             for name in ("sine", "cosine", "while", "multiply") if f"stablehlo.{name}" in line}  # fmt: skip
+    assert '{tag = "outer"}' in notes["sine"] and '{tag = "outer"}' in notes["multiply"]
+    assert '{own = "1", step = "1", tag = "inner"}' in notes["cosine"]  # what it has already stays
+    decorated = xla_metadata.set_xla_metadata(tag="on")(tnp.sin)
+    assert 'tag="on"' in hlo(decorated, 1.0) and "tag" not in hlo(tnp.sin, 1.0)
+    np.testing.assert_allclose(tw.grad(f)(1.0), -8 * np.sin(np.sin(1.0)) * np.cos(1.0), rtol=1e-6)
+
+
 def test_notes_that_cannot_be_are_refused():
-    with pytest.raises(tw.errors.UnsupportedError, match="all operations of a block"):
-        xla_metadata.set_xla_metadata(tag=1)
     with pytest.raises(tw.errors.ArgumentTypeError, match="the note 'tag'"):
         xla_metadata.xla_metadata_call(tag=[1])
     with pytest.raises(tw.errors.ArgumentError, match="ad_metadata"):

@@ -25,10 +25,10 @@ MAX_LINES = 800
 FORBIDDEN = re.compile(r"\b(?:TO" r"DO|FIX" r"ME|XX" r"X)\b|(?<![\w.:/-])/(?:home|root|Users|work|farm)/\w")
 # jaxlib is internal and drifts: one shim in xla_backend, the pytree registry, and the backends' MLIR bindings.
 JAXLIB = {"core/tree.py", "core/version.py", "xla_backend/shim.py", "xla_backend/shardy.py"}
-# What gives clients MLIR's bindings.
+# What gives clients bindings of jaxlib.
 JAXLIB |= {f"src/tilewright/as_jax/{name}" for name in (
     "mlir_rules.py", "jax/_src/lib/mlir/__init__.py", "jax/_src/lib/mlir/dialects/__init__.py",
-    "jax/extend/mlir/__init__.py", "jax/extend/mlir/dialects/__init__.py",
+    "jax/extend/ifrt_programs.py", "jax/extend/mlir/__init__.py", "jax/extend/mlir/dialects/__init__.py",
 )}  # fmt: skip
 JAXLIB_LAYERS = {"triton_backend", "mosaic_tpu", "mosaic_gpu", "emulator"}
 # What puts functions of ours into programs of jax, which the caller has then: imported inside functions.
@@ -39,7 +39,8 @@ OPTIONAL = {
     "matplotlib": "the extra `demo`",
     "cuda": "the extra `cuda`", "triton": "the extra `cuda`", "libtpu": "the extra `tpu`", "jax": "the caller's own",
     "torch": "the caller's own", "cupy": "the caller's own", "rich": "50 ms, and only for what is shown to people",
-    "opt_einsum": "10 ms, and only for sums of products",
+    "opt_einsum": "10 ms, and only for sums of products", "absl": "the caller's own",
+    "tensorstore": "of clients that save arrays by it",
 }  # fmt: skip
 # And what one file imports late, with the reason.
 LATE = {

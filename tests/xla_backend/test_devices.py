@@ -3,10 +3,12 @@
 import subprocess
 import sys
 
+import numpy as np
 import pytest
 
 import tilewright as tw
 from tilewright import targets
+from tilewright.experimental.layout import Format
 
 TWO = """
 import numpy as np
@@ -146,3 +148,23 @@ def test_the_target_of_a_gpu(capability, name, shared):
 def test_a_gpu_of_another_architecture_is_named(capability):
     with pytest.raises(tw.errors.UnsupportedError, match=f"{capability[0]}.{capability[1]}; kernels are compiled for"):
         targets.machine_for(capability, "Tesla")
+
+
+def test_an_array_that_lies_on_one_device_is_made_of_its_only_part():
+    (device,) = tw.devices()
+    lies = tw.sharding.SingleDeviceSharding(device, memory_kind="device")
+    assert lies == tw.sharding.SingleDeviceSharding(device) and lies.memory_kind is None
+    assert lies.num_devices == 1 and lies.addressable_devices == {device} and lies.shard_shape((3, 2)) == (3, 2)
+    assert lies.addressable_devices_indices_map((3, 2)) == {device: (slice(None), slice(None))}
+    x = tw.make_array_from_callback((3,), lies, lambda index: np.arange(3)[index])
+    assert x.tolist() == [0, 1, 2] and x.sharding == lies
+    assert tw.make_array_from_single_device_arrays((3,), lies, [x]) is x
+    assert tw.device_put(np.arange(3), Format(None, lies)).sharding == lies
+    with pytest.raises(tw.errors.UnsupportedError, match="pinned_host"):
+        tw.sharding.SingleDeviceSharding(device, memory_kind="pinned_host")
+
+
+def test_a_device_tells_of_its_memories_and_of_its_client():
+    (device,) = tw.devices()
+    assert device.default_memory().kind in [m.kind for m in device.addressable_memories()]
+    assert device.client.platform == "cpu"

@@ -6,6 +6,7 @@ one line each. XLA parses the text; it is also what the executable cache hashes.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -93,6 +94,7 @@ def dense(value: Any, dtype: Any) -> str:
 
 
 TOKEN = ArrayType((), INT32)
+ATTRIBUTES = "mhlo.frontend_attributes = {"
 Rule = Callable[..., Any]
 
 
@@ -102,6 +104,23 @@ def _located(line: str, operation: str, source: Source) -> str:
         return line
     name = "/".join(filter(None, [source.scope, operation]))
     return f'{line} loc("{_quoted(name)}"("{_quoted(source.code.co_filename)}":{source.line}:1))'
+
+
+def noted(line: str, notes: Sequence[tuple[str, str]]) -> str:
+    """A printed operation with notes for XLA, but for names of which it has a note already."""
+    head, found, types = line.rpartition(" : (")
+    body, lines, last = head.rpartition("\n")
+    text = ", ".join(f"{name} = {json.dumps(value)}" for name, value in
+                     ((json.dumps(name), value) for name, value in notes) if f"{name} = " not in last)  # fmt: skip
+    if not text or not found:
+        return line
+    if ATTRIBUTES in last:
+        last = last.replace(ATTRIBUTES, f"{ATTRIBUTES}{text}, ")
+    elif last.endswith("}"):  # it has other attributes
+        last = f"{last[:-1]}, {ATTRIBUTES}{text}}}}}"
+    else:
+        last = f"{last} {{{ATTRIBUTES}{text}}}}}"
+    return "".join((body, lines, last, found, types))
 
 
 def _quoted(text: str) -> str:
@@ -239,22 +258,24 @@ class Emitter:
         for eqn in program.eqns:
             operands, printed = [read(a) for a in eqn.inputs], len(self.lines)
             results = self.equation(eqn, operands)
+            if eqn.source is not None and eqn.source.notes:
+                self.lines[printed:] = [noted(line, eqn.source.notes) for line in self.lines[printed:]]
             if self.located and eqn.source is not None:
                 self.lines[printed:] = [_located(x, eqn.primitive.name, eqn.source) for x in self.lines[printed:]]
             for var, result in zip(eqn.outputs, results, strict=True):
                 env[var] = result
         return [read(a) for a in program.outputs]
 
-    def call(self, program: Program, operands: Sequence[Operand], more: str = "") -> list[Operand]:
-        """Call a Program as a private function, printed once however often it is called; `more` as in `ops`."""
+    def call(self, program: Program, operands: Sequence[Operand]) -> list[Operand]:
+        """Call a Program as a private function, printed once however often it is called."""
         name = self.called.get(program)
         if name is None:
             name = self.called[program] = f"{identifier(program.name)}_{len(self.called)}"
             self.functions.append(self.function(name, program, "private"))
         if ORDERED not in program.effects:
-            return self.ops("func.call", operands, program.out_types, f"callee = @{name}", more=more)
+            return self.ops("func.call", operands, program.out_types, f"callee = @{name}")
         types = [*program.out_types, TOKEN]
-        *results, self.token = self.ops("func.call", [*operands, self.token], types, f"callee = @{name}", more=more)
+        *results, self.token = self.ops("func.call", [*operands, self.token], types, f"callee = @{name}")
         return results
 
     def function(

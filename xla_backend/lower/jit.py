@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from typing import Any
 
 from ...core.ir import Program
 from ...core.metadata import tagged_p
 from ...core.primitives.jit import jit_p
-from .emit import Emitter, Operand
+from .emit import Emitter, Operand, noted
 
 
 def _jit(
@@ -18,11 +17,10 @@ def _jit(
 ) -> Any:  # fmt: skip
     if inline or e.within_mesh:
         return e.inline(program, operands)
-    return e.call(program, operands, f"{ATTRIBUTES}{_notes(metadata)}}}" if metadata else "")
-
-
-def _notes(entries: Sequence[tuple[str, str]]) -> str:
-    return ", ".join(f"{json.dumps(name)} = {json.dumps(value)}" for name, value in entries)
+    results, place = e.call(program, operands), len(e.lines) - 1
+    if metadata:
+        e.lines[place] = noted(e.lines[place], metadata)
+    return results
 
 
 def _tagged(e: Emitter, operands: list[Operand], out: Any, *, entries: Sequence[tuple[str, str]]) -> Operand:
@@ -30,14 +28,8 @@ def _tagged(e: Emitter, operands: list[Operand], out: Any, *, entries: Sequence[
     name = operands[0].name.partition("#")[0]
     places = [i for i, line in enumerate(e.lines) if line.startswith((f"{name} = ", f"{name}:"))]
     if places:  # an argument of the function has none
-        before, types = e.lines[places[-1]].rsplit(" : (", 1)
-        if ATTRIBUTES in before:
-            before = before.replace(ATTRIBUTES, f"{ATTRIBUTES}{_notes(entries)}, ")
-        else:
-            before = f"{before} {{{ATTRIBUTES}{_notes(entries)}}}}}"
-        e.lines[places[-1]] = f"{before} : ({types}"
+        e.lines[places[-1]] = noted(e.lines[places[-1]], entries)
     return operands[0]
 
 
-ATTRIBUTES = "mhlo.frontend_attributes = {"
 RULES = {jit_p: _jit, tagged_p: _tagged}

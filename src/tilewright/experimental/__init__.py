@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from . import (
         buffer_callback,
         checkify,
+        colocated_python,
         compilation_cache,
         jet,
         layout,
@@ -23,8 +24,8 @@ if TYPE_CHECKING:
     )
 
 _MODULES = (
-    "buffer_callback", "checkify", "compilation_cache", "jet", "layout", "mesh_utils", "multihost_utils", "ode", "pjit",
-    "random", "serialize_executable", "shard_map", "sparse",
+    "buffer_callback", "checkify", "colocated_python", "compilation_cache", "jet", "layout", "mesh_utils",
+    "multihost_utils", "ode", "pjit", "random", "serialize_executable", "shard_map", "sparse",
 )  # fmt: skip
 
 __getattr__, __dir__, __all__ = _later(__name__, {name: f".{name}" for name in _MODULES})

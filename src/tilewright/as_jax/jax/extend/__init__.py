@@ -3,5 +3,5 @@
 from ...missing import not_adapted
 
 __getattr__ = not_adapted(
-    "jax.extend", submodules=("backend", "core", "linear_util", "mlir", "random", "source_info_util")
+    "jax.extend", submodules=("backend", "core", "ifrt_programs", "linear_util", "mlir", "random", "source_info_util")
 )
