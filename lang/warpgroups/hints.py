@@ -9,7 +9,7 @@ from typing import Any
 from ...core.errors import ArgumentError
 from ...core.primitives import refview as refs
 from ...core.primitives.shape import iota_p
-from ...core.types import canonical_dtype
+from ...core.types import MemorySpace, canonical_dtype
 from ..block import BlockSpec as PlainSpec
 from .parts import GLOBAL, check_space, thread_cell
 
@@ -20,6 +20,10 @@ class BlockSpec(PlainSpec):
 
     `delay_release`: after how many more steps a block's memory is filled again, less than there are steps at once.
     `transforms` are hints. Along `collective_axes` of the cluster blocks read the same: each copies a part to all.
+
+    >>> from tilewright.lang import mosaic_gpu as plgpu
+    >>> plgpu.BlockSpec((64, 64), memory_space=plgpu.SMEM).memory_space
+    <MemorySpace.SMEM: 'smem'>
     """
 
     transforms: Any = ()
@@ -28,6 +32,9 @@ class BlockSpec(PlainSpec):
     oob_fill_mode: Any = None
 
     def __post_init__(self) -> None:
+        space = getattr(self.memory_space, "value", None)
+        if isinstance(space, MemorySpace):  # a name of this package's, which makes scratch when it is called
+            object.__setattr__(self, "memory_space", space)
         super().__post_init__()
         if not isinstance(self.delay_release, int) or self.delay_release < 0:
             raise ArgumentError(f"BlockSpec: delay_release is {self.delay_release!r}", "give 0 or more steps")
