@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import operator
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -66,16 +66,21 @@ def _broadcast(values: list[Any], types: list[ArrayType]) -> list[Any]:
     shapes = {t.shape for t in types if t.shape}
     if len(shapes) <= 1:
         return values
-    ranks = {len(s) for s in shapes}
+    check_ranks(types)
+    shape = broadcast_shapes(*shapes)
+    pairs = zip(values, types, strict=True)
+    return [v if not t.shape or t.shape == shape else broadcast_to(v, shape) for v, t in pairs]
+
+
+def check_ranks(types: Sequence[ArrayType]) -> None:
+    """Raise `ShapeError`, or warn, where arrays of several ranks meet and `numpy_rank_promotion` says so."""
+    ranks = {len(t.shape) for t in types if t.shape}
     mode = current().numpy_rank_promotion
     if len(ranks) > 1 and mode != "allow":
         what = f"operands of ranks {sorted(ranks)} ({', '.join(t.show() for t in types)}) need rank promotion"
         if mode == "raise":
             raise ShapeError(f"{what}, and numpy_rank_promotion is 'raise'", "reshape them to one rank")
-        warnings.warn(what, stacklevel=3)
-    shape = broadcast_shapes(*shapes)
-    pairs = zip(values, types, strict=True)
-    return [v if not t.shape or t.shape == shape else broadcast_to(v, shape) for v, t in pairs]
+        warnings.warn(what, stacklevel=4)
 
 
 def _cast(values: tuple[Any, ...], dtype: Any, weak: bool) -> list[Any]:
@@ -303,9 +308,11 @@ _OPERANDS = (Value, bool, int, float, complex, np.ndarray, np.generic)
 def declined(name: str, other: Any) -> Any:
     """What an operator says to an operand that is not its own: Python may ask the other side.
 
-    Except of a list or tuple beside `*`: Python would then repeat it, the array taken as a count.
+    Except of a list or tuple beside `*` that multiplies in no way of its own: Python would then repeat it, the array
+    taken as a count.
     """
-    if isinstance(other, (list, tuple)) and name in ("__mul__", "__rmul__"):
+    repeats = getattr(type(other), "__rmul__", None) in (list.__rmul__, tuple.__rmul__)
+    if repeats and name in ("__mul__", "__rmul__"):
         raise ArgumentTypeError(f"an array times a {type(other).__name__}", "convert it with `numpy.asarray` first")
     return NotImplemented
 

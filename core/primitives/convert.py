@@ -92,6 +92,11 @@ def convert_element_type(operand: Any, new_dtype: Any, weak_type: bool = False) 
     return convert_element_type_p.bind(operand, new_dtype=new, weak_type=bool(weak_type))
 
 
+def dtype(x: Any) -> Any:
+    """The dtype of a value, or the one that a name or a type of numbers stands for."""
+    return canonical_dtype(x) if isinstance(x, (str, np.dtype)) or callable(x) else typeof(x).dtype
+
+
 def cast(x: Any, dtype: Any, weak: bool = False) -> Any:
     """A value with another dtype; Python scalars stay scalars."""
     type_ = typeof(x)
@@ -311,6 +316,6 @@ PRIMITIVES: tuple[Primitive, ...] = (
 
 __all__ = [
     "bitcast_convert_type", "bitcast_convert_type_p", "complex", "complex_p", "conj", "conj_p",
-    "convert_element_type", "convert_element_type_p", "imag", "imag_p", "real", "real_p", "reduce_precision",
+    "convert_element_type", "convert_element_type_p", "dtype", "imag", "imag_p", "real", "real_p", "reduce_precision",
     "reduce_precision_p", "stop_gradient", "stop_gradient_p",
 ]  # fmt: skip

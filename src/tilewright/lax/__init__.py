@@ -25,7 +25,6 @@ from ..core.primitives.slicing import *
 from ..core.primitives.sort import *
 from ..core.primitives.special import *
 from ..core.primitives.window import *
-from ..core.trace import dtype_of as dtype
 
 if TYPE_CHECKING:
     from ..core.mesh import with_sharding_constraint

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 
 from .. import lax
@@ -223,15 +224,20 @@ def copysign(x1: ArrayLike, x2: ArrayLike, /) -> Array:
 
 @composite()
 def spacing(x: ArrayLike, /) -> Array:
-    """The distance to the next larger float in magnitude.
+    """The distance to the next float of larger magnitude, with the sign of the argument; that of float16, as NumPy
+    has it, to the next larger float, which is positive.
 
     >>> from tilewright import numpy as jnp
     >>> float(jnp.spacing(jnp.float32(1.0))) == 2 ** -23
     True
     """
     (x,) = promote_inexact(x)
-    size = lax.abs(x)
-    return copysign(nextafter(size, np.asarray(np.inf).astype(dtype_of(x))[()]) - size, x)
+    if dtype_of(x) == np.float16:
+        return nextafter(x, np.float16(np.inf)) - x
+    size, limits = lax.abs(x), ml_dtypes.finfo(dtype_of(x))
+    # Processors may take numbers below the least normal one as 0: their spacing is known without a subtraction.
+    step = nextafter(size, limits.dtype.type(np.inf)) - size
+    return copysign(where3(lax.lt(size, limits.tiny), limits.smallest_subnormal, step), x)
 
 
 _LAYOUT = {2: (np.uint16, 10, 15), 4: (np.uint32, 23, 127), 8: (np.uint64, 52, 1023)}

@@ -169,9 +169,7 @@ def _strong_part(x: Any, dtype: Any) -> Array:
 def _stacked(items: Any, dtype: Any) -> Array:
     if dtype is None:
         dtype = promote_types([typeof(v) for v in _leaves(items)])[0]  # type: ignore[misc]
-    parts = [
-        _stacked(v, dtype) if isinstance(v, (list, tuple)) else _strong_part(v, dtype) for v in items
-    ]
+    parts = [_stacked(v, dtype) if isinstance(v, (list, tuple)) else _strong_part(v, dtype) for v in items]
     if len({shape_of(p) for p in parts}) > 1:
         raise ArgumentError(f"parts of unequal shapes {[shape_of(p) for p in parts]}", "make every part of one shape")
     return lax.concatenate([lax.expand_dims(p, (0,)) for p in parts], 0)

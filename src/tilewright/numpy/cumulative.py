@@ -10,7 +10,7 @@ import numpy as np
 from .. import lax
 from ..core.errors import ArgumentError
 from .elementwise import isnan, where3
-from .reductions import sum_dtype
+from .reductions import sum_dtype, summands
 from .util import (
     Array,
     ArrayLike,
@@ -18,7 +18,6 @@ from .util import (
     astype,
     axis_of,
     composite,
-    computation_dtype,
     dtype_argument,
     dtype_of,
     no_out,
@@ -44,7 +43,7 @@ def _running(primitive: Any, neutral: int, skip_nan: bool) -> Any:
         result = _running_dtype(dtype_of(a)) if dtype is None else dtype
         if skip_nan:
             a = where3(isnan(a), np.asarray(neutral).astype(dtype_of(a))[()], a)
-        a = primitive.bind(astype(a, computation_dtype(result)), axis=number, reverse=False)
+        a = primitive.bind(summands(a, result), axis=number, reverse=False)
         if include_initial:
             config = [(0, 0, 0)] * len(shape_of(a))
             config[number] = (1, 0, 0)

@@ -582,7 +582,9 @@ def _bitwise(primitive: Any, name: str) -> Ufunc:
 
 def _logical(primitive: Any) -> Ufunc:
     def function(x: ArrayLike, y: ArrayLike, /) -> Array:
-        return primitive.bind(*broadcast([as_boolean(x), as_boolean(y)]))
+        pair = [as_boolean(x), as_boolean(y)]
+        operators.check_ranks([typeof(x) for x in pair])
+        return primitive.bind(*broadcast(pair))
 
     return function
 

@@ -9,11 +9,13 @@ from typing import Any
 
 from .. import lax
 from ..core.api import vmap
-from ..core.errors import ArgumentError, ShapeError
+from ..core.errors import ArgumentError, ArgumentTypeError, ShapeError
+from ..core.operators import check_ranks
+from ..core.types import ArrayType
 from .create import arange, asarray
 from .select import select
 from .shape import broadcast_to, expand_dims
-from .util import Array, ArrayLike, DTypeLike, axis_of, shape_argument, shape_of, value
+from .util import Array, ArrayLike, DTypeLike, axis_of, dtype_of, shape_argument, shape_of, value
 
 
 def apply_along_axis(func1d: Callable[..., Any], axis: int, arr: ArrayLike, *args: Any, **kwargs: Any) -> Array:
@@ -134,6 +136,10 @@ def vectorize(
     Array([3., 3.], dtype=float32)
     """
     left_out = frozenset(excluded)
+    if not all(isinstance(e, (int, str)) for e in left_out):
+        raise ArgumentTypeError(f"excluded={excluded!r}", "name arguments by their position or their name")
+    if any(isinstance(e, int) and e < 0 for e in left_out):
+        raise ArgumentError(f"excluded={excluded!r} counts from the end", "give positions from 0 on")
     parsed = None if signature is None else _parse(signature)
 
     @functools.wraps(pyfunc)
@@ -141,7 +147,10 @@ def vectorize(
         moving_names = [n for n in kwargs if n not in left_out]
         if moving_names and any(isinstance(e, str) for e in left_out):
             raise ArgumentError(f"arguments {moving_names} by name in a vectorized function", "pass them by position")
-        positions = [i for i in range(len(args)) if i not in left_out]
+        absent = [i for i, x in enumerate(args) if x is None and i not in left_out]
+        if absent and parsed is not None:
+            raise ArgumentError(f"None at positions {absent} for signature {signature!r}", "name them in `excluded`")
+        positions = [i for i in range(len(args)) if i not in left_out and i not in absent]
         names = [] if any(isinstance(e, str) for e in left_out) else moving_names
 
         def call(*arrays: Any) -> Any:
@@ -154,7 +163,7 @@ def vectorize(
         arrays = [asarray(args[i]) for i in positions] + [asarray(kwargs[n]) for n in names]
         ins, outs = parsed if parsed is not None else ([()] * len(arrays), None)
         if len(ins) != len(arrays):
-            raise ArgumentError(
+            raise ArgumentTypeError(
                 f"signature {signature!r} has {len(ins)} inputs, the call {len(arrays)}", "they must agree"
             )
         return _broadcasting(call, arrays, ins, outs, signature)
@@ -178,6 +187,7 @@ def _broadcasting(
                     f"dimension {name} of signature {signature!r} is {sizes[name]} and {n}", "sizes must agree"
                 )
         outer.append(shape[: len(shape) - len(names)])
+    check_ranks([ArrayType(s, dtype_of(x)) for x, s in zip(arrays, outer, strict=True)])
     batch = lax.broadcast_shapes(*outer) if outer else ()
 
     def checked(*xs: Any) -> Any:
@@ -201,7 +211,7 @@ def _broadcasting(
 def _check_outputs(result: Any, outs: Sequence[tuple[str, ...]], sizes: dict[str, int], signature: str | None) -> None:
     results = result if isinstance(result, tuple) else (result,)
     if len(results) != len(outs):
-        raise ArgumentError(
+        raise ArgumentTypeError(
             f"signature {signature!r} has {len(outs)} outputs, the function {len(results)}", "they must agree"
         )
     for x, names in zip(results, outs, strict=True):

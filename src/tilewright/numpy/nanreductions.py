@@ -8,7 +8,7 @@ import numpy as np
 
 from .. import lax
 from . import reductions as r
-from .elementwise import isnan, logical_and, where3
+from .elementwise import isnan, where3
 from .util import (
     Array,
     ArrayLike,
@@ -16,6 +16,7 @@ from .util import (
     DTypeLike,
     astype,
     axes_of,
+    broadcast,
     composite,
     dtype_argument,
     dtype_of,
@@ -31,7 +32,7 @@ _OVER = ("axis", "dtype", "keepdims")
 def _numbers(a: Array, where: Any) -> Array:
     """The mask of elements that are numbers and within the given mask."""
     valid = lax.bitwise_not(isnan(a))
-    return valid if where is None else logical_and(valid, value(where))
+    return valid if where is None else lax.bitwise_and(*broadcast([valid, r.mask_of(where)]))
 
 
 @composite(*_OVER)

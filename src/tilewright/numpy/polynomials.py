@@ -325,6 +325,7 @@ def _poly(zeros: Any) -> Array:
         result = lax.pad(result, one, ((0, 1, 0),)) - lax.pad(result, one, ((1, 0, 0),)) * zeros[i]
     return result
 
+
 __all__ = [
     "poly", "polyadd", "polyder", "polydiv", "polyfit", "polyint", "polymul", "polysub", "polyval", "roots",
 ]  # fmt: skip

@@ -47,11 +47,22 @@ def kept(result: Array, axes: tuple[int, ...], keepdims: bool) -> Array:
     return lax.expand_dims(result, axes) if keepdims else result
 
 
+def mask_of(where: Any) -> Array:
+    """The mask of a reduction; numbers, which might be meant as places, are refused."""
+    mask = value(where, "where")
+    if not is_bool(dtype_of(mask)):
+        raise ArgumentError(f"`where` of dtype {dtype_of(mask)}", "pass an array of booleans")
+    return mask
+
+
 def masked(a: Array, where: Any, neutral: Any) -> Array:
     """The array with elements outside a mask replaced by a neutral element."""
-    if where is None:
-        return a
-    return where3(as_boolean(value(where, "where")), a, np.asarray(neutral).astype(dtype_of(a))[()])
+    return a if where is None else where3(mask_of(where), a, np.asarray(neutral).astype(dtype_of(a))[()])
+
+
+def summands(a: Array, dtype: Any) -> Array:
+    """The elements in the dtype in which sums of `dtype` are accumulated."""
+    return strong(astype(astype(a, dtype) if is_bool(dtype) else a, computation_dtype(dtype)))
 
 
 def count(shape: tuple[int, ...], axes: tuple[int, ...], where: Any, dtype: Any, keepdims: bool) -> Any:
@@ -61,7 +72,7 @@ def count(shape: tuple[int, ...], axes: tuple[int, ...], where: Any, dtype: Any,
         for axis in axes:
             size *= shape[axis]
         return size
-    mask = broadcast_to_shape(as_boolean(value(where)), shape)
+    mask = broadcast_to_shape(mask_of(where), shape)
     return kept(lax.reduce_sum_p.bind(astype(mask, dtype), axes=axes), axes, keepdims)
 
 
@@ -83,13 +94,12 @@ def _added(primitive: Any, combine: Any, neutral: int) -> Any:
     ) -> Array:  # fmt: skip
         a = value(a)
         result_dtype = sum_dtype(dtype_of(a), promote_integers) if dtype is None else dtype
-        a = masked(strong(astype(a, computation_dtype(result_dtype))), where, neutral)
-        shape = shape_of(a)
-        if where is not None:
-            shape = shape_of(a)
-        axes = axes_of(axis, len(shape))
-        result = astype(kept(primitive.bind(a, axes=axes), axes, keepdims), result_dtype)
-        return result if initial is None else combine(result, astype(initial, result_dtype))
+        a = masked(summands(a, result_dtype), where, neutral)
+        axes = axes_of(axis, len(shape_of(a)))
+        result = kept(primitive.bind(a, axes=axes), axes, keepdims)
+        if initial is not None:
+            result = combine(result, astype(initial, dtype_of(a)))
+        return astype(result, result_dtype)
 
     return reduce
 
@@ -323,16 +333,16 @@ def _var(a: Any, axis: Any, dtype: Any, correction: Any, keepdims: bool, where: 
             f"the variance of {dtype_of(a)} in {dtype}", "take the real part first, or leave `dtype` out"
         )
     inner = to_inexact(dtype_of(a)) if dtype is None else to_inexact(dtype)
-    result = np.zeros((), _inexact_result(a, dtype)).real.dtype
+    result = np.zeros((), to_inexact(dtype_of(a))).real.dtype if dtype is None else dtype
     work = computation_dtype(inner)
     a = astype(a, work)
     shape = shape_of(a) if where is None else np.broadcast_shapes(shape_of(a), shape_of(where))
     axes = axes_of(axis, len(shape))
     centre = _mean(a, axes, None, True, where) if mean is None else astype(mean, work)
-    gap = a - centre
+    gap = masked(a - centre, where, 0)  # not only its square: a NaN left out would be in the derivative
     squares = lax.real(lax.mul(gap, lax.conj(gap))) if is_complex(work) else lax.square(gap)
     size = count(shape, axes, where, dtype_of(squares), keepdims)
-    total = sum(squares, axes, keepdims=keepdims, where=where)
+    total = sum(squares, axes, keepdims=keepdims)
     left = size - correction
     if isinstance(left, (int, float)):
         return astype(total / left if left > 0 else total * np.nan, result)

@@ -54,21 +54,23 @@ def unique(
     """
     a = value(ar, "unique")
     wanted = (return_index, return_inverse, return_counts)
-    if size is None:
-        found = np.unique(
-            concrete(a, "unique", "give `size`"),
-            return_index=True,
-            return_inverse=True,
-            return_counts=True,
-            axis=axis,
-            equal_nan=equal_nan,
-        )
-        places = [make_array(np.asarray(f, default_int(), order="C")) for f in found[1:]]
-        results = [make_array(np.ascontiguousarray(found[0])), *(p for p, w in zip(places, wanted, strict=True) if w)]
-    else:
-        found = _unique(a, axis, size, equal_nan, fill_value)
-        results = [found[0], *(f for f, w in zip(found[1:], wanted, strict=True) if w)]
+    found = _every(a, axis, equal_nan) if size is None else _unique(a, axis, size, equal_nan, fill_value)
+    results = [found[0], *(f for f, w in zip(found[1:], wanted, strict=True) if w)]
     return results[0] if len(results) == 1 else tuple(results)
+
+
+def _every(a: Array, axis: int | None, equal_nan: bool) -> tuple[Array, ...]:
+    """The results of `_unique` of as many elements as there are."""
+    given = concrete(a, "unique", "give `size`")
+    if is_inexact(given.dtype) and (axis is not None or given.dtype.kind == "V"):  # whose NaN NumPy does not know
+        number = given.size if axis is None else given.shape[axis_of(axis, given.ndim)]
+        picked, index, inverse, counts = _unique(a, axis, number, equal_nan)
+        n = np.count_nonzero(counts)
+        return lax.slice_in_dim(picked, 0, n, axis=axis or 0), index[:n], inverse, counts[:n]
+    picked, *places = np.unique(given, True, True, True, axis=axis, equal_nan=equal_nan)
+    return make_array(np.ascontiguousarray(picked)), *(
+        make_array(np.asarray(p, default_int(), order="C")) for p in places
+    )
 
 
 @composite("axis", "size", "equal_nan")
@@ -91,7 +93,8 @@ def _unique(a: Any, axis: Any, size: int, equal_nan: bool, fill_value: Any = Non
         same = logical_or(same, logical_and(isnan(here), isnan(before)))
     first = concatenate([np.ones(1, bool), lax.bitwise_not(lax.reduce_and(same, (1,)))])
     number = lax.cumsum(lax.convert_element_type(first, default_int()), 0) - 1
-    starts = nonzero(first, size=size, fill_value=n)[0]
+    bounds = nonzero(first, size=size + 1, fill_value=n)[0]
+    starts, ends = lax.slice_in_dim(bounds, 0, -1), lax.slice_in_dim(bounds, 1, None)
     found = number[-1] + 1
     valid = lax.lt(arange(size), found)
     picked = take(rows, take(order, starts, mode="clip"), 0, mode="clip")
@@ -99,7 +102,6 @@ def _unique(a: Any, axis: Any, size: int, equal_nan: bool, fill_value: Any = Non
 
     mask = lax.reshape(valid, (size,) + (1,) * (len(shape_of(rows)) - 1))
     picked = where(mask, picked, broadcast_to_shape(astype(fill, dtype_of(rows)), shape_of(rows)[1:]))
-    ends = concatenate([lax.slice_in_dim(starts, 1, None), np.full(1, n, default_int())])
     counts = where(valid, ends - starts, 0)
     index = where(valid, take(order, starts, mode="clip"), take(order, np.int32(0), mode="clip"))
     inverse = lax.full((n,), 0, default_int()).at[order].set(number)
@@ -215,14 +217,19 @@ def _by_numpy(function: Any, *arrays: ArrayLike, **how: Any) -> Any:
     return function(*(concrete(a, function.__name__, "give `size`") for a in _flat(*arrays)), **how)
 
 
-def _kept(first: Array, keep: Array, size: int, fill_value: Any) -> Array:
-    """The distinct elements of an array for which a mask holds, filled up to a size."""
-    places = nonzero(keep, size=size, fill_value=shape_of(first)[0])[0]
-    if fill_value is None:
-        fill_value = 0
+def _kept(first: Array, keep: Array, size: int, fill_value: Any) -> tuple[Array, Array]:
+    """The distinct elements of an array for which a mask holds, filled up to a size; and which of them are not filling.
 
-    valid = lax.lt(places, shape_of(first)[0])
-    return where(valid, take(first, places, mode="clip"), value(lax.convert_element_type(fill_value, dtype_of(first))))
+    Without a `fill_value` the first of them fills, or 0 where there is none.
+    """
+    n = shape_of(first)[0]
+    if not n:
+        return lax.full((size,), fill_value or 0, dtype_of(first)), np.zeros(size, bool)
+    places = nonzero(keep, size=size, fill_value=n)[0]
+    valid, found = lax.lt(places, n), take(first, places, mode="clip")
+    if fill_value is None:
+        fill_value = where(valid[:1], found[:1], 0) if size else 0
+    return where(valid, found, lax.convert_element_type(fill_value, dtype_of(first))), valid
 
 
 def _distinct(a: Array) -> tuple[Array, Array]:
@@ -242,10 +249,12 @@ def setdiff1d(
     Array([1], dtype=int32)
     """
     if size is None:
-        return make_array(_by_numpy(np.setdiff1d, ar1, ar2, assume_unique=assume_unique))
-    first, second = _flat(ar1, ar2)
+        result = make_array(_by_numpy(np.setdiff1d, ar1, ar2, assume_unique=assume_unique))
+        return astype(result, dtype_of(asarray(ar1)))
+    first, second = ravel(asarray(ar1)), ravel(asarray(ar2))
     ordered, fresh = (first, np.ones(shape_of(first), bool)) if assume_unique else _distinct(first)
-    return _kept(ordered, logical_and(fresh, isin(ordered, second, invert=True)), size, fill_value)
+    fill_value = 0 if fill_value is None else fill_value
+    return _kept(ordered, logical_and(fresh, isin(ordered, second, invert=True)), size, fill_value)[0]
 
 
 def setxor1d(
@@ -262,7 +271,7 @@ def setxor1d(
     first, second = _flat(ar1, ar2)
     ordered, fresh = _distinct(concatenate([first, second]))
     lonely = lax.ne(isin(ordered, first), isin(ordered, second))
-    return _kept(ordered, logical_and(fresh, lonely), size, fill_value)
+    return _kept(ordered, logical_and(fresh, lonely), size, fill_value)[0]
 
 
 def intersect1d(
@@ -282,14 +291,15 @@ def intersect1d(
         return make_array(found[0]), *(make_array(f.astype(default_int())) for f in found[1:])
     first, second = _flat(ar1, ar2)
     ordered, fresh = _distinct(first)
-    common = _kept(ordered, logical_and(fresh, isin(ordered, second)), size, fill_value)
+    common, valid = _kept(ordered, logical_and(fresh, isin(ordered, second)), size, fill_value)
     if not return_indices:
         return common
 
     places = []
     for x in (first, second):
         order = argsort(x)
-        places.append(take(order, searchsorted(take(x, order, mode="clip"), common), mode="clip"))
+        found = take(order, searchsorted(take(x, order, mode="clip"), common), mode="clip") if shape_of(x)[0] else 0
+        places.append(where(valid, found, np.asarray(shape_of(x)[0], default_int())))
     return common, *places
 
 

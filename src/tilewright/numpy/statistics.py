@@ -38,6 +38,7 @@ from .util import (
     dtype_argument,
     dtype_of,
     is_complex,
+    is_inexact,
     promote_dtypes_inexact,
     shape_of,
     value,
@@ -57,7 +58,10 @@ def cov(
     """
     if ddof is not None and operator.index(ddof) != ddof:
         raise ArgumentError(f"ddof={ddof}", "it is an integer")
-    return _cov(m, y, fweights, aweights, rowvar, bias, ddof, dtype_argument(dtype))
+    dtype = dtype_argument(dtype)
+    if not (dtype is None or is_inexact(dtype)):
+        raise ArgumentError(f"a covariance in {dtype}", "name a float or complex dtype")
+    return _cov(m, y, fweights, aweights, rowvar, bias, ddof, dtype)
 
 
 @composite("rowvar", "bias", "ddof", "dtype")
@@ -74,9 +78,10 @@ def _cov(
     x = astype(given[0], computation_dtype(result_dtype))
     if len(shape_of(x)) > 2 or (y is not None and len(shape_of(given[1])) > 2):
         raise ArgumentError(f"cov of shape {shape_of(x)}", "pass a vector or a matrix")
-    x = _variables_in_rows(x, rowvar)
+    x = _variables_in_rows(x, rowvar or len(shape_of(x)) == 1)
     if y is not None:
-        x = concatenate([x, _variables_in_rows(astype(given[1], dtype_of(x)), rowvar)], 0)
+        more = atleast_2d(astype(given[1], dtype_of(x)))
+        x = concatenate([x, _variables_in_rows(more, rowvar or shape_of(more)[0] == 1)], 0)
     if not shape_of(x)[0]:
         return lax.full((0, 0), 0, result_dtype)
     taken = (0 if bias else 1) if ddof is None else ddof
@@ -99,9 +104,9 @@ def _cov(
     return lax.reshape(result, ()) if shape_of(result) == (1, 1) else result
 
 
-def _variables_in_rows(x: Array, rowvar: bool) -> Array:
+def _variables_in_rows(x: Array, lie_in_rows: bool) -> Array:
     x = atleast_2d(x)
-    return x if rowvar or shape_of(x)[0] == 1 else lax.transpose(x, (1, 0))
+    return x if lie_in_rows else lax.transpose(x, (1, 0))
 
 
 @composite("rowvar", "dtype")

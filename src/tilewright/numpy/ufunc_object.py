@@ -52,16 +52,23 @@ class ufunc:  # noqa: N801
         accumulate: Callable[..., Any] | None = None, at: Callable[..., Any] | None = None,
         reduceat: Callable[..., Any] | None = None, doc: str = "",
     ):  # fmt: skip
-        self._function, self.nin, self.nout, self.identity = func, operator.index(nin), operator.index(nout), identity
+        self._function, self._nin, self._nout, self._identity = (
+            func,
+            operator.index(nin),
+            operator.index(nout),
+            identity,
+        )
         self._call = vectorize(func) if call is None else call
         self._reduce, self._accumulate = reduce or self._fold, accumulate or self._running
         self._at, self._reduceat = at or self._one_by_one, reduceat or self._slices
-        self.nargs = self.nin if nargs is None else operator.index(nargs)
+        self._nargs = self.nin if nargs is None else operator.index(nargs)
         self.__name__ = name or func.__name__
         example = (
             f"\n\n    >>> from tilewright import numpy as jnp\n    >>> jnp.{name}.nin\n    {nin}\n    " if doc else ""
         )
         self.__doc__ = (doc or func.__doc__ or "") + example
+
+    nin, nout, nargs, identity = (property(operator.attrgetter(f"_{n}")) for n in ("nin", "nout", "nargs", "identity"))
 
     def __call__(self, *args: ArrayLike, out: None = None, where: None = None) -> Any:
         if out is not None or where is not None:
@@ -178,7 +185,7 @@ class ufunc:  # noqa: N801
         self._needs_two("outer")
         A, B = value(A), value(B)
         left = lax.reshape(A, shape_of(A) + (1,) * len(shape_of(B)))
-        return self._call(left, B)
+        return self._call(left, lax.reshape(B, (1,) * len(shape_of(A)) + shape_of(B)))
 
     def reduceat(self, a: ArrayLike, indices: Any, axis: int = 0, dtype: DTypeLike = None, out: None = None) -> Array:
         """`reduce` of consecutive slices that start at indices; of one element where the next start is not larger."""

@@ -76,7 +76,9 @@ def dtype_argument(dtype: DTypeLike, otherwise: DTypeLike = None) -> Any:
 
 
 def computation_dtype(dtype: Any) -> Any:
-    """The dtype in which sums of `dtype` are accumulated: half precision adds up in float32."""
+    """The dtype in which sums of `dtype` are accumulated: half precision in float32, truth values as numbers."""
+    if is_bool(dtype):
+        return default_int()
     return np.dtype(np.float32) if is_float(dtype) and dtype.itemsize < 4 else dtype
 
 
