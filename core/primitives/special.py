@@ -425,8 +425,12 @@ def _betainc(a: Any, b: Any, x: Any) -> Any:
 def _beta_density(t: Any, out: Any, a: Any, b: Any, x: Any) -> Any:
     p, q, low, high = _sub(a, 1.0), _sub(b, 1.0), _eq(x, 0), _eq(x, 1)
     log, log_rest = log_p.bind(_where(low, 1.0, x)), log1p_p.bind(neg_p.bind(_where(high, 0.0, x)))
-    density = exp_p.bind(_sub(_add(_mul(p, log), _mul(q, log_rest)), _log_beta(a, b)))
-    return _mul(t, density, _power_of_zero(x, low, p), _power_of_zero(_sub(1.0, x), high, q))
+    # At an end where one factor is infinite, the other is 1: its slope is given the sign of the first's, and not 0.
+    of_log = _where(and_p.bind(high, _lt(q, 0)), _add(abs_p.bind(p), 1.0), p)
+    of_rest = _where(and_p.bind(low, _lt(p, 0)), _add(abs_p.bind(q), 1.0), q)
+    density = exp_p.bind(_sub(_add(_mul(of_log, log), _mul(of_rest, log_rest)), _log_beta(a, b)))
+    power = pow_p.bind(_where(low, x, _where(high, _sub(1.0, x), 1.0)), _where(high, q, p))
+    return _mul(t, density, power)
 
 
 regularized_incomplete_beta_p = curves(

@@ -122,7 +122,7 @@ def grads(f, *args):
     (special.xlog1py, (0.0, -1.0), (-np.inf, 0)), (lax.pow, (0.0, 2.0), (0, 0)),
     (lax.pow, (2.0, 0.0), (0, np.log(2.0))),
     (lax.pow, (0.0, 0.0), (0, 0)), (lax.pow, (0.0, 1.0), (1, 0)), (tnp.hypot, (3.0, 3.0), (0.5**0.5, 0.5**0.5)),
-    (tnp.hypot, (0.0, 0.0), (0.5, 0.5)),
+    (tnp.hypot, (0.0, 0.0), (0.5, 0.5)), (stats.gennorm.cdf, (0.0, 2.0), (np.pi**-0.5, 0)),
 ])  # fmt: skip
 def test_partial_derivatives(function, args, wanted):
     np.testing.assert_allclose(grads(function, *args), wanted, rtol=1e-6)
@@ -300,6 +300,12 @@ ENDS = {
     "binom.pmf at 1": (lambda p: stats.binom.pmf(2, 3, p), 1, -3, -12),
     "geom.pmf at 1": (lambda p: stats.geom.pmf(2, p), 1, -1, -2),
     "nbinom.pmf at 1": (lambda p: stats.nbinom.pmf(1, 2.0, p), 1, -2, -8),
+    "gennorm.cdf": (lambda x: stats.gennorm.cdf(x, 2.0), 0, 1 / np.sqrt(np.pi), 0),
+    "vonmises.logpdf": (lambda k: stats.vonmises.logpdf(1.0, k), 0, np.cos(1.0), -0.5),
+    "gammainc of 0.5": (lambda x: special.gammainc(0.5, x), 0, INF, -INF),
+    "betainc of 0.5": (lambda x: special.betainc(0.5, 0.5, x), 0, INF, -INF),
+    "betainc of 0.5 at 1": (lambda x: special.betainc(0.5, 0.5, x), 1, INF, INF),
+    "beta.sf of 0.5": (lambda x: stats.beta.sf(x, 2.0, 0.5), 1, -INF, -INF),
     "poisson.pmf": (lambda mu: stats.poisson.pmf(1, mu), 0, 1, -2),
     "dirichlet.pdf": (lambda x: stats.dirichlet.pdf(tnp.stack([x, 1 - x]), tnp.array([2.0, 1.0])), 0, 2, 0),
     "multinomial.pmf": (lambda p: stats.multinomial.pmf(np.array([1, 1]), 2, tnp.stack([p, 1 - p])), 0, 2, -4),

@@ -25,6 +25,8 @@ SMALLEST = np.float32([1e-45, -7e-45, 1e-39, 2e-38, 0.0])  # subnormal, but for 
 # A name, the call, its values, their dtype.
 VALUES = [
     ("fmod by 0", lambda: jnp.fmod(jnp.array([-3, 5]), 0), [0, 0], "int32"),
+    ("gamma.pdf far away", lambda: stats.gamma.pdf(INF, np.float32([0.5, 1, 2])), [0, 0, 0], "float32"),
+    ("gamma.logpdf far away", lambda: stats.gamma.logpdf(INF, np.float32([0.5, 1, 2])), [-INF] * 3, "float32"),
     ("cov with weights", lambda: jnp.cov(SQUARE.astype("bfloat16"), aweights=X[1:]), [[0.5] * 2] * 2, "float32"),
     ("fmod of uint8 by 0", lambda: jnp.fmod(jnp.array([3], "uint8"), np.uint8(0)), [0], "uint8"),
     ("isreal of bool", lambda: jnp.isreal(BOOLS), [True, True], "bool"),

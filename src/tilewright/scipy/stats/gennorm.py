@@ -11,6 +11,8 @@ import math
 from typing import Any
 
 from ... import lax
+from ...core.api import jvp
+from ...core.primitives.custom import custom_jvp
 from ...numpy.elementwise import where3
 from .. import special
 from .family import Family, positive
@@ -22,9 +24,20 @@ def _log(x: Any, beta: Any) -> Any:
     return lax.log(beta) - math.log(2) - lax.lgamma(1 / beta) - lax.pow(abs(x), beta)
 
 
+@custom_jvp
 def _cdf(x: Any, beta: Any) -> Any:
-    half, size = 1 / beta, lax.pow(abs(x), beta)
-    return where3(lax.lt(x, 0), special.gammaincc(half, size) / 2, 1 - special.gammaincc(half, size) / 2)
+    tail = special.gammaincc(1 / beta, lax.pow(abs(x), beta)) / 2
+    return where3(lax.lt(x, 0), tail, 1 - tail)
+
+
+def _cdf_by_beta(t: Any, out: Any, x: Any, beta: Any) -> Any:
+    middle = lax.eq(x, 0)
+    size = where3(middle, 1.0, abs(x))
+    tail = jvp(lambda b: special.gammaincc(1 / b, lax.pow(size, b)) / 2, (beta,), (lax.full_like(beta, 1),))[1]
+    return t * where3(middle, 0.0, -lax.sign(x) * tail)
+
+
+_cdf.defjvps(lambda t, out, x, beta: t * lax.exp(_log(x, beta)), _cdf_by_beta)
 
 
 logpdf = _D.function("logpdf", _log)

@@ -11,13 +11,22 @@ import math
 from typing import Any
 
 from ... import lax
+from ...numpy.elementwise import where3
+from .. import special
 from .family import Family
 
 _D = Family(__name__, "kappa", lambda kappa: kappa >= 0, moves=False)
 
 
+def _log_i0e(kappa: Any) -> Any:
+    """Of numbers from 0 on; the scaled function itself has a kink at 0."""
+    small = kappa < 1
+    near = where3(small, kappa, 0.0)
+    return where3(small, lax.log(special.i0(near)) - near, lax.log(lax.bessel_i0e(where3(small, 1.0, kappa))))
+
+
 def _log(x: Any, kappa: Any) -> Any:
-    return kappa * (lax.cos(x) - 1) - math.log(2 * math.pi) - lax.log(lax.bessel_i0e(kappa))
+    return kappa * (lax.cos(x) - 1) - math.log(2 * math.pi) - _log_i0e(kappa)
 
 
 logpdf = _D.function("logpdf", _log)
