@@ -10,14 +10,18 @@ split, nothing follows, and that is an error: the program says what it wants, by
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import itertools
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
+
+import numpy as np
 
 from . import tree
 from .caches import cached
+from .composite import composite
 from .errors import ArgumentError, ShardingTypeError
 from .ir import Eqn, Program, Var
 from .jit import flat_shardings
@@ -32,12 +36,17 @@ from .mesh import (
     lying,
     use_mesh,
 )
+from .open_scan import carried
+from .opened import asked_open
 from .primitive import OWN, Linear, Primitive, Zero
+from .primitives.checkpoint import optimization_barrier_p
+from .primitives.jit import jit_p
 from .relation import Reduced, Whole, _related
-from .rewrite import within
+from .rewrite import vocabulary, within
 from .rules import linear_jvp
 from .runtime import runtime
-from .trace import typeof
+from .summed import is_marked, marks_of_results, spec_of
+from .trace import Value, typeof
 from .types import ArrayType, ShardedType
 
 Names = tuple[Any, ...]
@@ -65,28 +74,47 @@ def type_of_result(primitive: Primitive, types: Sequence[Any], params: dict[str,
     if not outs:
         return found
     mesh = next(t.placed.mesh for t in types if type(t) is ShardedType)
+    specs: Sequence[Any] = [()] * len(outs)
     if primitive.places is not None:
         specs = primitive.places(types, outs, **params)
-    else:
-        specs = _by_relation(primitive, types, plain, outs, params, mesh)
-    placed = [_checked(primitive, t, s, mesh) for t, s in zip(outs, specs, strict=True)]
+    elif any(spec_of(t).axes for t in types):
+        specs = _by_relation(primitive, types, _relation(primitive, plain, outs, params), mesh, params.get(OPEN, ()))
+    marks: Any = params.get(OPEN, frozenset()), frozenset()
+    if any(map(is_marked, types)):
+        relation = _relation(primitive, plain, outs, params)
+        contracts = relation is not None and bool(relation.of_kind(Reduced))
+        unreduced, reduced = marks_of_results(primitive, types, plain, params, contracts)
+        marks = marks[0] | unreduced, reduced - marks[0]
+    placed = [_checked(primitive, t, s, marks, mesh) for t, s in zip(outs, specs, strict=True)]
     return placed if primitive.multiple else placed[0]
 
 
-def _checked(primitive: Primitive, type: Any, spec: Sequence[Names], mesh: Any) -> Any:
-    used = [name for names in spec for name in names]
+OPEN = "open_axes"  # the parameter of a contraction over which axes its sum is not made
+
+
+def _relation(primitive: Primitive, plain: Any, outs: Any, params: dict[str, Any]) -> Any:
+    rule = primitive.relation
+    return None if rule is None else _related(rule, plain, outs, tuple(params.items()))
+
+
+def _checked(primitive: Primitive, type: Any, spec: Sequence[Names], marks: Any, mesh: Any) -> Any:
+    split = [name for names in spec for name in names]
+    unreduced, reduced = marks
+    used = [*split, *unreduced]
     twice = next((name for name in used if used.count(name) > 1), None)
     if twice is not None:
-        raise ShardingTypeError(f"{primitive.name} would give {type.show()} split by {twice!r} along two of its axes",
-                                REMEDY)  # fmt: skip
-    return lying(type, NamedSharding(mesh, PartitionSpec(*spec)))
+        how = "and unreduced along it" if twice in unreduced else "along two of its axes"
+        raise ShardingTypeError(f"{primitive.name} would give {type.show()} split by {twice!r} {how}", REMEDY)
+    reduced = reduced.difference(split)
+    return lying(type, NamedSharding(mesh, PartitionSpec(*spec, unreduced=unreduced, reduced=reduced)))
 
 
-def _by_relation(primitive: Primitive, types: Sequence[Any], plain: Any, outs: Any, params: dict[str, Any], mesh: Any
+def _by_relation(primitive: Primitive, types: Sequence[Any], relation: Any, mesh: Any, opened: Any = ()
                  ) -> list[list[Names]]:  # fmt: skip
-    """For each result the axes that split its dimensions, as the relation passes them on."""
-    rule = primitive.relation
-    relation = None if rule is None else _related(rule, plain, outs, tuple(params.items()))
+    """For each result the axes that split its dimensions, as the relation passes them on.
+
+    A sum may be split on both sides along the axes `opened`, over which it is not made.
+    """
     if relation is None:
         raise ShardingTypeError(f"{primitive.name} of {_shown(types)}: how its result lies is not known", REMEDY)
     factors: dict[int, list[Names]] = {}
@@ -100,7 +128,7 @@ def _by_relation(primitive: Primitive, types: Sequence[Any], plain: Any, outs: A
         if isinstance(kind, Whole):
             raise ShardingTypeError(f"{primitive.name} of {_shown(types)} takes the whole of an axis that is split",
                                     REMEDY)  # fmt: skip
-        if isinstance(kind, Reduced) and len(shares) > 1:
+        if isinstance(kind, Reduced) and len(shares) > 1 and not set(shares[0]).issubset(opened):
             raise ShardingTypeError(
                 f"{primitive.name} of {_shown(types)} contracts axes that are split on both sides, so that how the "
                 "result lies is not told", REMEDY)  # fmt: skip
@@ -148,28 +176,45 @@ PRIMITIVES = (leave_p,)
 def _leave(x: Any) -> Any:
     if type(typeof(x)) is not ShardedType:
         return x
+    if spec_of(typeof(x)).unreduced:
+        placed = typeof(x).placed
+        return _leave(constraint_p.bind(x, sharding=placed.with_spec(PartitionSpec(*placed.spec.dims))))
     kind = getattr(x, "_kind", None)
     return leave_p.bind(x) if kind is None else kind.left(x)
 
 
 def _as(x: Any, type: Any) -> Any:
     """A value that lies as a type tells."""
-    if x is None or isinstance(x, Zero) or getattr(type, "placed", None) is typeof(x).placed:
+    if x is None or isinstance(x, Zero):
         return x
-    return _leave(x) if type.placed is None else constraint_p.bind(x, sharding=type.placed)
+    now, wanted = typeof(x).placed, getattr(type, "placed", None)
+    if now is wanted:
+        return x
+    if wanted is None and now.spec.unreduced:  # here it is summed
+        wanted = now.with_spec(PartitionSpec())
+    return _leave(x) if wanted is None else constraint_p.bind(x, sharding=wanted)
 
 
 def transposed(eqn: Eqn, cts: Any, args: Sequence[Any]) -> list[Any]:
-    """An equation transposed as the compiler likes, with cotangents that lie as the operands do."""
+    """An equation transposed, with cotangents that lie as the operands do, where reduced as unreduced ones.
+
+    The compiler decides how values in between lie, unless a cotangent is yet to be summed and can stay so.
+    """
+    wanted = [a.type.cotangent() for a in eqn.inputs]
+    if any(is_marked(v.type) for v in (*eqn.inputs, *eqn.outputs)) and eqn.primitive not in (leave_p, constraint_p):
+        with contextlib.suppress(ShardingTypeError):
+            found = eqn.primitive.transpose(cts, *args, **eqn.params)  # type: ignore[misc]
+            return [_as(ct, t) for ct, t in zip(found, wanted, strict=True)]
+
     def left(x: Any) -> Any:
         return type(x)(_plain(x.type)) if isinstance(x, (Linear, Zero)) else _leave(x)
 
-    given = list(map(left, cts)) if eqn.primitive.multiple else left(cts)
     if eqn.primitive in (leave_p, constraint_p):
-        return [_as(given, eqn.inputs[0].type)]
+        return [_as(cts if is_marked(typeof(cts)) else left(cts), wanted[0])]
+    given = list(map(left, cts)) if eqn.primitive.multiple else left(cts)
     transpose: Any = eqn.primitive.transpose
     found = transpose(given, *map(left, args), **eqn.params)
-    return [_as(ct, a.type) for ct, a in zip(found, eqn.inputs, strict=True)]
+    return [_as(ct, t) for ct, t in zip(found, wanted, strict=True)]
 
 
 
@@ -203,11 +248,29 @@ def placed(out_sharding: Any, f: Callable[..., Any], *args: Any, **kwargs: Any) 
       ArgumentError: a bare `PartitionSpec` where neither a mesh is in force nor an operand lies on one.
     """
     leaves, treedef = tree.flatten((args, kwargs))
+    if getattr(getattr(out_sharding, "spec", out_sharding), "unreduced", None):
+        moving = tuple(isinstance(x, (Value, np.ndarray)) for x in leaves)
+        rest = tuple(None if m else x for x, m in zip(leaves, moving, strict=True))
+        return _left_open([x for x, m in zip(leaves, moving, strict=True) if m], (moving, rest), f, treedef,
+                          out_sharding)  # fmt: skip
     found = [getattr(x, "aval", None) for x in leaves]
     args, kwargs = treedef.unflatten([_leave(x) if type(t) is ShardedType else x
                                       for x, t in zip(leaves, found, strict=True)])  # fmt: skip
-    result = f(*args, **kwargs)
     mesh = next((t.placed.mesh for t in found if type(t) is ShardedType), None)
+    return constrained(f(*args, **kwargs), out_sharding, mesh)
+
+
+@composite("rest", "f", "treedef", "out_sharding")
+def _left_open(arrays: Any, rest: Any, f: Any, treedef: Any, out_sharding: Any) -> Any:
+    """The result of a function whose sums of what is split on both sides stay open, as `out_sharding` says."""
+    given = iter(arrays)
+    args, kwargs = treedef.unflatten([next(given) if m else x for m, x in zip(*rest, strict=True)])
+    before = asked_open.set(getattr(out_sharding, "spec", out_sharding).unreduced)
+    try:
+        result = f(*args, **kwargs)
+    finally:
+        asked_open.reset(before)
+    mesh = next((t.placed.mesh for t in map(typeof, tree.leaves(result)) if t.placed is not None), None)
     return constrained(result, out_sharding, mesh)
 
 
@@ -254,25 +317,36 @@ def explicit_axes(f: Callable[..., Any] | None = None, *, axes: Any = None, in_s
 # ---------------------------------------------------------------------------- plain types again
 
 
+def _variables(program: Program) -> Iterator[Var]:
+    """The variables of a Program and of those within it."""
+    for inner in (program, *vocabulary(program).programs):
+        yield from (*inner.constants, *inner.inputs, *itertools.chain.from_iterable(e.outputs for e in inner.eqns))
+
+
 @cached(256)
 def plain_program(program: Program) -> Program:
     """The Program in plain types; constraints say what these told, where all axes of the mesh are `Explicit`.
 
     (Along an axis of the type `Auto` a constraint would decide as well.)
     """
-    every = (*program.constants, *program.inputs, *itertools.chain.from_iterable(e.outputs for e in program.eqns))
-    if not any(type(v.type) is ShardedType for v in every):
+    if not any(type(v.type) is ShardedType for v in _variables(program)):
         return program
-    env: dict[Any, Any] = {v: Var(_plain(v.type)) for v in (*program.constants, *program.inputs)}
+    entering = {v: Var(_plain(v.type)) for v in (*program.constants, *program.inputs)}
+    env: dict[Any, Any] = dict(entering)
     eqns: list[Eqn] = []
+    for v in (v for v in program.inputs if spec_of(v.type).unreduced):  # XLA forgets it of what a loop does not carry
+        env[v] = Var(v.type.plain)
+        eqns.append(Eqn(constraint_p, [entering[v]], [env[v]], {"sharding": v.type.placed}))
     for eqn in program.eqns:
         inputs = tuple(env.get(a, a) if type(a) is Var else a for a in eqn.inputs)
         if eqn.primitive is leave_p:
             env[eqn.outputs[0]] = inputs[0]
             continue
         mesh = next((v.type.placed.mesh for v in (*eqn.inputs, *eqn.outputs) if type(v.type) is ShardedType), None)
+        if eqn.primitive is constraint_p:
+            inputs = _summed_before(eqn, inputs, eqns)
         made = [Var(_plain(v.type)) for v in eqn.outputs]
-        eqns.append(within(eqn.replace(inputs=inputs, outputs=tuple(made)), plain_program))
+        eqns.append(within(_as_xla_leaves_open(eqn).replace(inputs=inputs, outputs=tuple(made)), plain_program))
         env.update(zip(eqn.outputs, made, strict=True))
         if mesh is None or not mesh.are_all_axes_explicit or eqn.primitive is constraint_p:
             continue
@@ -282,11 +356,61 @@ def plain_program(program: Program) -> Program:
                 env[old] = Var(new.type)
                 eqns.append(Eqn(constraint_p, [new], [env[old]], {"sharding": sharding}, source=eqn.source))
 
-    def renamed(atoms: Any) -> list[Any]:
-        return [env.get(a, a) if type(a) is Var else a for a in atoms]
+    outputs = [env.get(a, a) if type(a) is Var else a for a in program.outputs]
+    inputs, constants = ([entering[v] for v in given] for given in (program.inputs, program.constants))
+    return program.replace(inputs=inputs, constants=constants, eqns=eqns, outputs=outputs)
 
-    return program.replace(inputs=renamed(program.inputs), constants=renamed(program.constants), eqns=eqns,
-                           outputs=renamed(program.outputs))  # fmt: skip
+
+def _as_xla_leaves_open(eqn: Eqn) -> Eqn:
+    """An equation in which XLA leaves open what is unreduced: no call of a function, no loop that cuts or stacks it."""
+    if OPEN in eqn.params:
+        return eqn.replace(params={k: v for k, v in eqn.params.items() if k != OPEN})
+    if eqn.primitive is jit_p:
+        known: dict[str, Any] = dict(eqn.params)
+        return eqn.replace(params=known | {"inline": True}) if _tells_of_parts(known["program"]) else eqn
+    program = carried(eqn)
+    return eqn if program is None else eqn.replace(
+        primitive=jit_p, params={"program": program, "name": program.name, "donated": (), "inline": True})  # fmt: skip
+
+
+@cached(1024)
+def _tells_of_parts(program: Program) -> bool:
+    """Whether a type in a Program, or in one within it, says that a value is unreduced."""
+    return any(spec_of(v.type).unreduced for v in _variables(program))
+
+
+def _summed_before(eqn: Eqn, inputs: Sequence[Any], eqns: list[Eqn]) -> Sequence[Any]:
+    """The operand of a constraint; where the result has parts along more axes, the operand is held to have none there.
+
+    Else XLA would take what makes the operand for what makes the parts. It ends the process where one step opens a sum
+    and closes another.
+    """
+    sharding, lies = eqn.params["sharding"], spec_of(eqn.inputs[0].type)
+    wanted = sharding.spec.unreduced
+    if wanted <= lies.unreduced:
+        return inputs
+    closed = sharding.with_spec(PartitionSpec(*lies.dims, unreduced=lies.unreduced & wanted))
+    made = [Var(_plain(a.type)) for a in (eqn.outputs[0], eqn.outputs[0])]
+    eqns.append(Eqn(constraint_p, inputs, made[:1], {"sharding": closed}, source=eqn.source))
+    if lies.unreduced <= wanted:
+        return made[:1]
+    eqns.append(Eqn(optimization_barrier_p, made[:1], made[1:], {}, source=eqn.source))
+    return made[1:]
+
+
+def bounded(program: Program, ins: Sequence[Any], outs: Sequence[Any]) -> Program:
+    """The Program whose inputs and results are parts that are yet to be summed, or are not, as their shardings say."""
+    eqns, inputs, outputs = list(program.eqns), list(program.inputs), list[Any](program.outputs)
+    for i, (var, sharding) in enumerate(zip(inputs, ins, strict=True)):
+        if spec_of(var.type).unreduced != sharding.spec.unreduced:
+            inputs[i] = Var(lying(var.type.plain, sharding))
+            known = {"sharding": sharding.with_spec(spec_of(var.type))}
+            eqns.insert(0, Eqn(constraint_p, [inputs[i]], [var], known))
+    for i, (atom, sharding) in enumerate(zip(outputs, outs, strict=True)):
+        if sharding is not None and spec_of(atom.type).unreduced != sharding.spec.unreduced:
+            outputs[i] = Var(lying(atom.type.plain, sharding))
+            eqns.append(Eqn(constraint_p, [atom], [outputs[i]], {"sharding": sharding}))
+    return program if len(eqns) == len(program.eqns) else program.replace(inputs=inputs, eqns=eqns, outputs=outputs)
 
 
 def told(program: Program) -> tuple[Any, ...]:

@@ -306,40 +306,61 @@ UNCONSTRAINED = _Unconstrained()
 class PartitionSpec:
     """For each dimension the mesh axes that split it: a name, a tuple of names, or None. Also called `P`.
 
-    Dimensions past its end are not split. `P.UNCONSTRAINED` leaves one to the compiler.
+    Dimensions past its end are not split. `P.UNCONSTRAINED` leaves one to the compiler. Along the axes `unreduced` each
+    device holds a part of the value, which is the sum of the parts. Along `reduced` all hold the value, and the
+    cotangent is unreduced (`core/summed.py`).
 
     Raises:
-      MeshAxisError: an axis is named twice. UnsupportedError: axes that are `reduced` or `unreduced`, as JAX has them.
+      MeshAxisError: an axis is named twice.
 
     >>> PartitionSpec("x", None, ("y", "z"))
     P('x', None, ('y', 'z'))
     >>> PartitionSpec("x", None) is PartitionSpec(("x",), ())
     True
+    >>> PartitionSpec("x", unreduced={"y"})
+    P('x', unreduced={'y'})
     """
 
-    __slots__ = ("entries", "dims")
+    __slots__ = ("entries", "dims", "unreduced", "reduced")
     UNCONSTRAINED = UNCONSTRAINED
     entries: tuple[Any, ...]
     dims: tuple[Any, ...]  # a tuple of names, or UNCONSTRAINED, for each dimension
+    unreduced: frozenset[Any]
+    reduced: frozenset[Any]
 
     def __new__(cls, *entries: Any, unreduced: Any = (), reduced: Any = ()) -> PartitionSpec:
-        if unreduced or reduced:
-            raise UnsupportedError(
-                f"a PartitionSpec with unreduced={set(unreduced)}, reduced={set(reduced)}: values that are yet to be "
-                "summed over devices have no types",
-                "sum them by `lax.psum` in a `shard_map` where that is to be, or leave it to the compiler")  # fmt: skip
-        dims = tuple(map(_names_in, entries))
-        found = _interned.get((cls, dims))
+        dims, open_, closed = tuple(map(_names_in, entries)), _set_of(unreduced), _set_of(reduced)
+        found = _interned.get((cls, dims, open_, closed))
         if found is None:
             found = object.__new__(cls)
-            found.dims = dims
+            found.dims, found.unreduced, found.reduced = dims, open_, closed
             found.entries = tuple((d or None) if d is UNCONSTRAINED or len(d) != 1 else d[0] for d in dims)
-            used = found.axes
+            used = (*found.axes, *open_, *closed)
             for name in used:
                 if used.count(name) > 1:
-                    raise MeshAxisError(f"{found} names the axis {name!r} twice", "an axis splits one dimension")
-            found = _interned.setdefault((cls, dims), found)
+                    raise MeshAxisError(f"{found} names the axis {name!r} twice",
+                                        "an axis splits one dimension, or is `unreduced` or `reduced`")  # fmt: skip
+            found = _interned.setdefault((cls, dims, open_, closed), found)
         return found
+
+    @property
+    def marked(self) -> frozenset[Any]:
+        """The axes along which it is unreduced or reduced."""
+        return self.unreduced | self.reduced
+
+    @property
+    def partitions(self) -> tuple[Any, ...]:
+        """The entries of the dimensions alone."""
+        return self.entries
+
+    def with_dims(self, *dims: Any) -> PartitionSpec:
+        """The spec of other dimensions that is unreduced and reduced along the same axes."""
+        return PartitionSpec(*dims, unreduced=self.unreduced, reduced=self.reduced)
+
+    @property
+    def dual(self) -> PartitionSpec:
+        """The spec of cotangents: unreduced where it is reduced, and the reverse."""
+        return PartitionSpec(*self.dims, unreduced=self.reduced, reduced=self.unreduced) if self.marked else self
 
     @property
     def axes(self) -> tuple[Any, ...]:
@@ -357,7 +378,7 @@ class PartitionSpec:
         dims = self.dims
         while dims and not dims[-1]:
             dims = dims[:-1]
-        return PartitionSpec(*dims)
+        return self.with_dims(*dims)
 
     def padded(self, ndim: int) -> tuple[Any, ...]:
         """The axes of each of `ndim` dimensions."""
@@ -368,6 +389,8 @@ class PartitionSpec:
         return self.entries.index(entry)
 
     def __iter__(self) -> Iterator[Any]:
+        if self.marked:  # entries that are taken out of it would make another spec
+            raise ArgumentError(f"iteration over {self}, whose dimensions are not all of it", "use `spec.partitions`")
         return iter(self.entries)
 
     def __len__(self) -> int:
@@ -383,13 +406,25 @@ class PartitionSpec:
         return PartitionSpec(*other, *self)
 
     def __reduce__(self) -> Any:
-        return (PartitionSpec, self.entries)
+        return (_spec, (self.entries, self.unreduced, self.reduced))
 
     def __repr__(self) -> str:
-        return f"P{self.entries!r}"
+        marks = [f"{name}={{{', '.join(sorted(map(repr, axes)))}}}"
+                 for name, axes in (("unreduced", self.unreduced), ("reduced", self.reduced)) if axes]  # fmt: skip
+        return f"P({', '.join([*map(repr, self.entries), *marks])})" if marks else f"P{self.entries!r}"
 
 
 P = PartitionSpec
+
+
+def _spec(entries: tuple[Any, ...], unreduced: Any, reduced: Any) -> PartitionSpec:
+    return PartitionSpec(*entries, unreduced=unreduced, reduced=reduced)
+
+
+def _set_of(names: Any) -> frozenset[Any]:
+    if not isinstance(names, (set, frozenset, tuple, list)) or None in names:
+        raise ArgumentTypeError(f"a PartitionSpec that is unreduced or reduced along {names!r}", "a set of axes' names")
+    return frozenset(names)
 
 
 def _names_in(entry: Any) -> Any:
@@ -456,7 +491,7 @@ class NamedSharding:
 
     @property
     def is_fully_replicated(self) -> bool:
-        return self.mesh.parts(self.spec.axes) == 1
+        return self.mesh.parts((*self.spec.axes, *self.spec.unreduced)) == 1
 
     def placed(self, what: str = "") -> NamedSharding:
         """The sharding itself; of a spec, or over the axes of the mesh in force, that over the mesh in force."""
@@ -491,13 +526,13 @@ class NamedSharding:
         """What types tell of it: its part along axes of the type `Explicit`; None where nothing."""
         axes = self.mesh.explicit
         dims = [() if d is UNCONSTRAINED else tuple(n for n in d if n in axes) for d in self.spec.dims] if axes else ()
-        spec = PartitionSpec(*dims).trimmed()
-        return NamedSharding(self.mesh, spec) if spec.dims else None
+        spec = self.spec.with_dims(*dims).trimmed()
+        return NamedSharding(self.mesh, spec) if spec.dims or spec.marked else None
 
     def of_type(self, ndim: int) -> NamedSharding:
         """It as a type of `ndim` dimensions shows it: without devices, an entry for each dimension."""
         dims = self.spec.padded(ndim)
-        return NamedSharding(self.mesh.abstract_mesh, PartitionSpec(*[d or None for d in dims]))
+        return NamedSharding(self.mesh.abstract_mesh, self.spec.with_dims(*[d or None for d in dims]))
 
     def parts(self, ndim: int) -> tuple[int, ...]:
         """Into how many parts each of `ndim` dimensions is split."""
@@ -522,7 +557,14 @@ class NamedSharding:
         return tuple(s * n for s, n in zip(shard, parts, strict=True))
 
     def devices_indices_map(self, global_shape: Sequence[int]) -> dict[Any, tuple[slice, ...]]:
-        """For each device the slices of the array that it holds; of padding none."""
+        """For each device the slices of the array that it holds; of padding none.
+
+        Raises:
+          UnsupportedError: an unreduced array, of which a device holds a part of the value instead.
+        """
+        if self.spec.unreduced:
+            raise UnsupportedError(f"what each device holds of an array on {self}: parts of its value, which are to be "
+                                   "summed, are no slices of it", "`reshard` it, or make it by `reshard`")  # fmt: skip
         return dict(zip(self.mesh.flat, indices(self, tuple(global_shape)), strict=True))
 
     def addressable_devices_indices_map(self, global_shape: Sequence[int]) -> dict[Any, tuple[slice, ...]]:
@@ -551,9 +593,12 @@ def _check_sharding(mesh: Any, spec: Any) -> None:
         raise ArgumentTypeError(f"a sharding over {mesh!r}, which is no mesh", "make one by `make_mesh`")
     if not isinstance(spec, PartitionSpec):
         raise ArgumentTypeError(f"a sharding by {spec!r}, which is no PartitionSpec", "write P('x', None)")
-    for name in spec.axes:
+    for name in (*spec.axes, *spec.marked):
         if name not in mesh.shape:
             raise MeshAxisError(f"{spec} names the axis {name!r}, which {mesh} has not", "name one of the mesh's axes")
+    if spec.marked and not mesh.are_all_axes_explicit:
+        raise UnsupportedError(f"{spec} over {mesh}: values are unreduced or reduced where types tell how all lie",
+                               "give all axes of the mesh the type `AxisType.Explicit`")  # fmt: skip
 
 
 @cached(4096)
@@ -703,7 +748,7 @@ def _guided(x: Any, sharding: NamedSharding) -> Any:
     if not sharding.mesh.explicit:
         return sharding.constrain(x)
     t: Any = typeof(x)
-    given, wanted = (() if s is None else s.spec.trimmed().dims for s in (t.placed, sharding.explicit))
+    given, wanted = (PartitionSpec() if s is None else s.spec.trimmed() for s in (t.placed, sharding.explicit))
     if given != wanted:
         raise ShardingTypeError(
             f"with_sharding_constraint({sharding.spec}) of a value of type {t.show()}: along axes of the type Explicit "

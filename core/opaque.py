@@ -56,6 +56,10 @@ class OpaqueType:
         """The type of tangents."""
         raise NotImplementedError
 
+    def cotangent(self) -> Any:
+        """The type of cotangents."""
+        return self.tangent()
+
     def zero_tangent(self) -> Any:
         """The zero of a type of tangents."""
         raise NotImplementedError

@@ -376,7 +376,7 @@ class VJP(LinearFunction):
             raise TreeError(f"targets of `with_refs` have structure {found}, the inputs {self.in_tree}",
                             "give a Ref, `GradValue()` or `DontWant()` for each array")  # fmt: skip
         for target, primal in zip(flat, self.in_types, strict=True):
-            _check_target(target, primal.tangent())
+            _check_target(target, primal.cotangent())
         return functools.partial(self._pull, targets=flat)
 
     @property
@@ -409,7 +409,7 @@ class VJP(LinearFunction):
         return self.in_tree.unflatten(map(self._put, range(len(cts)), cts, targets))
 
     def _held_cotangent(self, i: int, target: Any) -> Any:
-        type = self.in_types[i].tangent()
+        type = self.in_types[i].cotangent()
         return np.zeros(type.shape, type.dtype) if isinstance(target, DontWant) else target[...]
 
     def _put(self, i: int, ct: Any, target: Any) -> Any:

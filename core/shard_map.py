@@ -23,7 +23,7 @@ from .ir import Effects, Eqn, Program
 from .jit import Jit, Options
 from .jvp import jvp_program
 from .linearize import linearized
-from .mesh import AbstractMesh, Mesh, PartitionSpec
+from .mesh import AbstractMesh, Mesh, NamedSharding, PartitionSpec
 from .opaque import OpaqueSpec, is_opaque
 from .primitive import OWN, AxisInfo, Linear, Primitive, Zero
 from .primitives.shape import expand_dims, squeeze
@@ -52,6 +52,10 @@ def _whole_type(t: Any, spec: Any, mesh: Any, manual: Sequence[Any]) -> Any:
     return t.unshard(mesh, True, spec) if is_opaque(t) else t.unshard(mesh, True, spec, manual)
 
 
+def _dual(spec: Any) -> Any:
+    return _tangent_spec(spec) if isinstance(spec, OpaqueSpec) else spec.dual
+
+
 def _tangent_spec(spec: Any) -> Any:
     return spec.tangent() if isinstance(spec, OpaqueSpec) else spec
 
@@ -77,7 +81,7 @@ def _effects(*types: Any, program: Program, manual: Sequence[Any], **_: Any) -> 
 def _bind(*operands: Any, program: Program, out_specs: Specs, **how: Any) -> list[Any]:
     """Bind a body each of whose results differs along the axes that its spec names: where parts are joined."""
     outs: list[Any] = program.out_types
-    types = [t if is_opaque(t) else VaryingType(t, t.vary | frozenset(s.axes))
+    types = [t if is_opaque(t) else VaryingType(t, t.vary | s.unreduced.union(s.axes))
              for t, s in zip(outs, out_specs, strict=True)]  # fmt: skip
     program = with_output_types(program, types)
     return shard_map_p.bind(*operands, program=program, out_specs=out_specs, **how)
@@ -147,11 +151,13 @@ def _transpose(cts: Sequence[Any], *args: Any, program: Program, in_specs: Specs
     linear = tuple(isinstance(a, Linear) for a in args)
     nonzero = tuple(type(ct) is not Zero for ct in cts)
     with _on_device(how["mesh"], how["manual"]):
-        outs = tuple(s for s, li in zip(in_specs, linear, strict=True) if li)
-        transposed = _summed(transpose_program(program, linear, nonzero), outs, how["manual"])
+        outs = tuple(_dual(s) for s, li in zip(in_specs, linear, strict=True) if li)
+        given = [s for s, nz in zip(out_specs, nonzero, strict=True) if nz]
+        transposed = _given_in_parts(transpose_program(program, linear, nonzero), given)
+        transposed = _summed(transposed, outs, how["manual"])
     operands = [*(a for a, li in zip(args, linear, strict=True) if not li), *(ct for ct in cts if type(ct) is not Zero)]
     specs = [s for s, li in zip(in_specs, linear, strict=True) if not li]
-    specs += [s for s, nz in zip(out_specs, nonzero, strict=True) if nz]
+    specs += map(_dual, given)
     found = iter(_bind(*operands, program=transposed, in_specs=tuple(specs), out_specs=outs, **how))
     return [next(found) if li else None for li in linear]
 
@@ -159,18 +165,46 @@ def _transpose(cts: Sequence[Any], *args: Any, program: Program, in_specs: Specs
 def _summed(program: Program, specs: Specs, manual: Sequence[Any]) -> Program:
     """A body whose results are summed over those axes that it sees along which they differ, and that specs leave out.
 
-    So is the cotangent of an argument of a client's own type, which does not tell where it differs.
+    So is the cotangent of an argument of a client's own type, which does not tell where it differs. The cotangent of
+    what was given in parts is the same on all devices.
     """
-    left: list[Any] = [() if is_opaque(a.type) else ordered(n for n in a.type.vary if n in manual and n not in s.axes)
+    left: list[Any] = [() if is_opaque(a.type) else _left_out(a.type, s, manual)
                        for a, s in zip(program.outputs, specs, strict=True)]  # fmt: skip
     if not any(left):
         return program
 
+    def one(x: Any, axes: Sequence[Any], spec: Any) -> Any:
+        equal = ordered(n for n in axes if n in spec.reduced)
+        x = assume_equal_p.bind(x, axes=equal) if equal else x
+        summed = ordered(n for n in axes if n not in spec.reduced)
+        return psum_invariant_p.bind(x, axes=summed) if summed else x
+
     def summed(*args: Any) -> list[Any]:
-        outs = zip(eval_program(program, *args), left, strict=True)
-        return [psum_invariant_p.bind(x, axes=axes) if axes else x for x, axes in outs]
+        outs = zip(eval_program(program, *args), left, specs, strict=True)
+        return [one(x, axes, spec) if axes else x for x, axes, spec in outs]
 
     return trace_program(summed, program.in_types, program.name)
+
+
+def _left_out(t: Any, spec: PartitionSpec, manual: Sequence[Any]) -> tuple[Any, ...]:
+    """The axes that a body sees along which a result differs, and of which its spec does not say so."""
+    return ordered(n for n in t.vary if n in manual and n not in spec.axes and n not in spec.unreduced)
+
+
+def _given_in_parts(program: Program, specs: Sequence[Any]) -> Program:
+    """A transposed body whose last inputs, cotangents of results that specs call reduced, are in parts."""
+    reduced = [frozenset() if isinstance(s, OpaqueSpec) else s.reduced for s in specs]
+    if not any(reduced):
+        return program
+    start = len(program.inputs) - len(specs)
+    types = [VaryingType(t, t.vary | axes) for t, axes in zip(program.in_types[start:], reduced, strict=True)]
+
+    def summing(*args: Any) -> list[Any]:
+        cts = zip(args[start:], reduced, strict=True)
+        whole = [psum_invariant_p.bind(ct, axes=ordered(axes)) if axes else ct for ct, axes in cts]
+        return eval_program(program, *args[:start], *whole)
+
+    return trace_program(summing, [*program.in_types[:start], *types], program.name)
 
 
 def _batch(axis: AxisInfo, args: Sequence[Any], dims: Sequence[int | None], *, program: Program, in_specs: Specs,
@@ -188,7 +222,7 @@ def _batch(axis: AxisInfo, args: Sequence[Any], dims: Sequence[int | None], *, p
         if d is None:
             return spec
         whole = spec.padded(t.ndim)
-        return PartitionSpec(*whole[:d], names or None, *whole[d:])
+        return spec.with_dims(*whole[:d], names or None, *whole[d:])
 
     ins = tuple(placed(s, v.type, d) for s, v, d in zip(in_specs, program.inputs, dims, strict=True))
     outs = tuple(placed(s, a.type, d) for s, a, d in zip(out_specs, program.outputs, out_dims, strict=True))
@@ -265,12 +299,15 @@ def parts_of(x: Any, spec: PartitionSpec, axes: list[Any], mesh: Any) -> Any:
     for i, a in enumerate(axes):
         if a not in order:
             x = np.repeat(np.expand_dims(x, i), mesh.shape[a], i)
+        if a in spec.unreduced:  # the first part is the value, the others are zero
+            x = x * (np.arange(mesh.shape[a]) == 0).astype(x.dtype).reshape(-1, *(1,) * (x.ndim - i - 1))
     return x
 
 
 def joined(x: Any, spec: PartitionSpec, axes: list[Any], mesh: Any) -> Any:
     """The array of parts along leading axes."""
     used = [a for a in axes if a in spec.axes]
+    x = x.sum(tuple(i for i, a in enumerate(axes) if a in spec.unreduced), x.dtype, keepdims=True)
     x = x[tuple(slice(None) if a in used else 0 for a in axes)]
     local = x.shape[len(used) :]
     order, shape = [], []
@@ -362,10 +399,19 @@ def _call(f: Callable[..., Any], args: Any, mesh: Any, in_specs: Any, out_specs:
         program = trace_program(body, [part_type(t, s, mesh, manual, check) for t, s in zip(types, specs, strict=True)],
                                 getattr(f, "__name__", "shard_map"))  # fmt: skip
     program, constants = hoist(program)
+    leaves = [_entering(x, t, s, mesh) for x, t, s in zip(leaves, types, specs, strict=True)]
     everywhere = (PartitionSpec(),) * len(constants)
     outs = _bind(*constants, *leaves, program=program, mesh=mesh, in_specs=(*everywhere, *specs),
                             out_specs=tuple(out["specs"]), manual=manual)  # fmt: skip
     return out["tree"].unflatten(outs)
+
+
+def _entering(x: Any, t: Any, spec: Any, mesh: Any) -> Any:
+    """An argument that is unreduced, or reduced, along those axes of which its spec says so."""
+    now = PartitionSpec() if is_opaque(t) or t.placed is None else t.placed.spec
+    if is_opaque(t) or (now.unreduced, now.reduced) == (spec.unreduced, spec.reduced):
+        return x
+    return NamedSharding(mesh, spec).constrain(x)
 
 
 def _inferred(types: Sequence[Any], mesh: Any, manual: Any) -> Specs:
@@ -373,8 +419,8 @@ def _inferred(types: Sequence[Any], mesh: Any, manual: Any) -> Specs:
     if not mesh.explicit.issuperset(manual):
         raise ArgumentError(f"shard_map without in_specs over {manual} of {mesh}",
                             "pass `in_specs`: types of arguments tell only of axes of the type Explicit")  # fmt: skip
-    lies = [t.placed.spec.dims if isinstance(t, ShardedType) else () for t in types]
-    return tuple(PartitionSpec(*(tuple(n for n in names if n in manual) for names in dims)) for dims in lies)
+    lies = [t.placed.spec if isinstance(t, ShardedType) else PartitionSpec() for t in types]
+    return tuple(s.with_dims(*(tuple(n for n in names if n in manual) for names in s.dims)) for s in lies)
 
 
 def _flat_specs(specs: Any, values: Any, what: str) -> Specs:
@@ -392,7 +438,7 @@ def _flat_specs(specs: Any, values: Any, what: str) -> Specs:
 
 
 def _check_axes(spec: PartitionSpec, mesh: Any, manual: Any) -> None:
-    for name in spec.axes:
+    for name in (*spec.axes, *spec.marked):
         if name not in manual:
             known = "is not one of axis_names" if name in mesh.shape else f"{mesh} has not"
             raise MeshAxisError(f"{spec} of shard_map names the axis {name!r}, which {known}", f"one of {manual}")
@@ -419,7 +465,12 @@ def _leaving(x: Any, spec: PartitionSpec, mesh: Any, manual: Any, check: bool) -
         return x
     if len(spec) > t.ndim:
         raise ShapeError(f"{spec} of shard_map for a result of type {t.show()}", "one entry for each dimension")
-    left = ordered(a for a in t.vary if a in manual and a not in spec.axes)
+    same = ordered(spec.unreduced - t.vary)
+    if same:
+        raise MeshAxisError(f"a result of type {t.show()}, whose spec {spec} takes it for parts that are to be summed, "
+                            f"is the same on all devices along {', '.join(map(repr, same))}",
+                            "leave `unreduced` out of the spec")  # fmt: skip
+    left = _left_out(t, spec, manual)
     if not left:
         return x
     if check:

@@ -40,7 +40,7 @@ def transpose_map(linear: LinearMap, cotangents: Sequence[Any], wanted: Sequence
         cts = [env.pop(v, None) for v in eqn.outputs]
         if all(ct is None for ct in cts):
             continue
-        cts = [Zero(v.type) if ct is None else ct for v, ct in zip(eqn.outputs, cts, strict=True)]
+        cts = [Zero(v.type.cotangent()) if ct is None else ct for v, ct in zip(eqn.outputs, cts, strict=True)]
         primitive = eqn.primitive
         if primitive.transpose is None:
             raise NoDerivativeError(
@@ -56,7 +56,7 @@ def transpose_map(linear: LinearMap, cotangents: Sequence[Any], wanted: Sequence
         for atom, ct in zip(eqn.inputs, results, strict=True):
             if type(atom) is Var:
                 accumulate(atom, ct)
-    return [env.get(v, Zero(v.type)) if type(v) is Var else v for v in linear.inputs]
+    return [env.get(v, Zero(v.type.cotangent())) if type(v) is Var else v for v in linear.inputs]
 
 
 def _reached(linear: LinearMap, wanted: Sequence[bool]) -> list[Eqn]:
@@ -97,13 +97,13 @@ def transpose_telling(
     """The transposed Program, whose last outputs are what backward rules tell, and their structure; None if nothing."""
     nonzero = (True,) * len(program.outputs) if nonzero is None else nonzero
     known_types = [v.type for v, li in zip(program.inputs, linear, strict=True) if not li]
-    ct_types = [a.type.tangent() for a, nz in zip(program.outputs, nonzero, strict=True) if nz]
+    ct_types = [a.type.cotangent() for a, nz in zip(program.outputs, nonzero, strict=True) if nz]
 
     def fun(*args: Any) -> list[Any]:
         known, given = iter(args[: len(known_types)]), iter(args[len(known_types) :])
         full = [Linear(v.type) if li else next(known) for v, li in zip(program.inputs, linear, strict=True)]
         _, part = linear_part(functools.partial(eval_program, program), full, linear)
-        cts = [next(given) if nz else Zero(a.type.tangent()) for a, nz in zip(program.outputs, nonzero, strict=True)]
+        cts = [next(given) if nz else Zero(a.type.cotangent()) for a, nz in zip(program.outputs, nonzero, strict=True)]
         results, logs = collected(transpose_map, part, cts)
         leaves, structure = tree.flatten(logs)
         told[:] = [structure] if logs else []

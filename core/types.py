@@ -256,6 +256,10 @@ class ArrayType:
         """The type of a tangent: the same for floats, `float0` for everything else."""
         return self.strong() if is_inexact(self.dtype) else ArrayType(self.shape, FLOAT0)
 
+    def cotangent(self) -> ArrayType:
+        """The type of a cotangent: that of a tangent, but for axes along which values are summed (`core/summed.py`)."""
+        return self.tangent()
+
     @property
     def plain(self) -> ArrayType:
         """The type without what it says of a mesh."""
@@ -285,7 +289,7 @@ class ArrayType:
         return self.tangent()
 
     def to_ct_aval(self) -> ArrayType:
-        return self.tangent()
+        return self.cotangent()
 
     def at_least_vspace(self) -> ArrayType:
         return self.tangent()
@@ -310,10 +314,13 @@ class ArrayType:
         return 0
 
     def shard(self, mesh: Any, manual_axes: Any, check_vma: bool, spec: Any) -> ArrayType:
-        """The type of a device's part: the axes of the spec divide its shape, and along them devices differ."""
+        """The type of a device's part: the axes of the spec divide its shape, and along them devices differ.
+
+        So they do along axes where it is unreduced; and where it is reduced, since cotangents do.
+        """
         sizes = zip(self.shape, spec.padded(self.ndim), strict=True)
         shape = tuple([n // mesh.parts(names) for n, names in sizes])
-        return VaryingType(self.plain.with_shape(shape), self.vary | frozenset(spec.axes))
+        return VaryingType(self.plain.with_shape(shape), self.vary | spec.marked.union(spec.axes))
 
     def unshard(self, mesh: Any, check_vma: bool, spec: Any, manual: Any = None) -> ArrayType:
         """The type of the whole that such parts make, where the function within saw the axes `manual` (None: all)."""
@@ -333,14 +340,13 @@ class ArrayType:
         return runtime.explicit.whole(self.ndim) if self.placed is None else self.placed.of_type(self.ndim)
 
     def str_short(self, short_dtypes: bool = False, mesh_axis_types: bool = False) -> str:
-        return f"{short_name(self.dtype) if short_dtypes else self.dtype}[{self._sizes()}]{self._varying()}"
+        return f"{short_name(self.dtype) if short_dtypes else self.dtype}[{self._sizes()}]{self._marks()}"
 
     def _sizes(self) -> str:
         return ",".join(map(str, self.shape))
 
-    def _varying(self) -> str:
-        names = ",".join(sorted(map(str, self.vary)))
-        return f"{{V:({names})}}" if len(self.vary) > 1 else f"{{V:{names}}}" if names else ""
+    def _marks(self) -> str:
+        return _marks(V=self.vary)
 
     @property
     def vma(self) -> frozenset[Any]:
@@ -362,6 +368,12 @@ class ArrayType:
 
     def __reduce__(self) -> Any:
         return (ArrayType, (self.shape, self.dtype, self.weak_type))
+
+
+def _marks(**marked: frozenset[Any]) -> str:
+    """What a type says of axes beside its shape: `{V:x}`, `{U:(x,y), R:z}`."""
+    told = [(letter, ",".join(sorted(map(str, axes))), len(axes)) for letter, axes in marked.items() if axes]
+    return f"{{{', '.join(f'{m}:({names})' if n > 1 else f'{m}:{names}' for m, names, n in told)}}}" if told else ""
 
 
 class ManualAxisType(NamedTuple):
@@ -408,7 +420,8 @@ class VaryingType(ArrayType):
 class ShardedType(ArrayType):
     """The type of an array that lies on a mesh as `placed` says, along its axes of the type `Explicit`. Interned.
 
-    It splits a dimension at least; the type of any other array is plain. `core/mesh.py` makes these.
+    It splits a dimension at least, or the array is unreduced or reduced along an axis (`core/summed.py`); the type of
+    any other array is plain. `core/mesh.py` makes these.
     """
 
     __slots__ = ("placed", "_plain")
@@ -427,7 +440,7 @@ class ShardedType(ArrayType):
         return self._plain
 
     def _like(self, plain: ArrayType, dims: Any) -> ArrayType:
-        return runtime.explicit.lying(plain, self.placed.with_spec(dims))
+        return runtime.explicit.lying(plain, self.placed.with_spec(self.placed.spec.with_dims(*dims)))
 
     def with_shape(self, shape: Any) -> ArrayType:
         return self if shape == self.shape else self._plain.with_shape(shape)
@@ -437,7 +450,7 @@ class ShardedType(ArrayType):
         return self._like(self._plain.without_axis(axis), (*dims[:axis], *dims[axis + 1 :]))
 
     def with_axis(self, axis: int, size: Any, lies: Any = None) -> ArrayType:
-        dims, names = self.placed.spec.padded(self.ndim), None if lies is None else lies.spec[0]
+        dims, names = self.placed.spec.padded(self.ndim), None if lies is None else lies.spec.dims[0]
         return self._like(self._plain.with_axis(axis, size), (*dims[:axis], names, *dims[axis:]))
 
     def along(self, axis: int) -> Any:
@@ -450,6 +463,13 @@ class ShardedType(ArrayType):
     def tangent(self) -> ArrayType:
         found = self._plain.tangent()
         return found if found.dtype == FLOAT0 else ShardedType(found, self.placed)
+
+    def cotangent(self) -> ArrayType:
+        found = self._plain.tangent()
+        return found if found.dtype == FLOAT0 else ShardedType(found, self.placed.with_spec(self.placed.spec.dual))
+
+    def _marks(self) -> str:
+        return _marks(U=self.placed.spec.unreduced, R=self.placed.spec.reduced)
 
     def _sizes(self) -> str:
         dims = self.placed.spec.padded(self.ndim)
@@ -536,6 +556,8 @@ class RefType:
     def tangent(self) -> RefType:
         return RefType(self.array.tangent(), self.space)
 
+    cotangent = tangent
+
     def strong(self) -> RefType:
         return self
 
@@ -554,6 +576,8 @@ class TokenType:
 
     def tangent(self) -> TokenType:
         return self
+
+    cotangent = tangent
 
     def strong(self) -> TokenType:
         return self

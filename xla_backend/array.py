@@ -295,7 +295,7 @@ class Array(Value, metaclass=_IsArray):
     def __repr__(self) -> str:
         if self._buffer.is_deleted():
             return f"Array(deleted, {self.aval.show()})"
-        if not (self.is_fully_addressable or self.is_fully_replicated):
+        if not self._is_here:
             return f"Array(shape={self.shape}, dtype={self.dtype}, {self.sharding})"
         if isinstance(self.aval.dtype, KeyDtype):
             return f"Array({self.aval.shape}, dtype={self.aval.dtype}) overlaying:\n{self._bits()}"
@@ -312,11 +312,18 @@ class Array(Value, metaclass=_IsArray):
 
     def __str__(self) -> str:
         plain = not self._buffer.is_deleted() and not isinstance(self.aval.dtype, KeyDtype)
-        here = self.is_fully_addressable or self.is_fully_replicated
-        return str(self._numpy()) if plain and here else repr(self)
+        return str(self._numpy()) if plain and self._is_here else repr(self)
 
     def __format__(self, spec: str) -> str:
-        return format(self._numpy()[()], spec) if self.aval.shape == () else format(str(self), spec)
+        number = self.aval.shape == () and self._is_here
+        return format(self._numpy()[()], spec) if number else format(str(self), spec)
+
+    @property
+    def _is_here(self) -> bool:
+        """Whether this process can show the values."""
+        placed = self.aval.placed
+        summed = placed is None or not placed.spec.unreduced
+        return summed and (self.is_fully_addressable or self.is_fully_replicated)
 
     # ------------------------------------------------------------ memory
 

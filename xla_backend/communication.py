@@ -112,7 +112,7 @@ def communication(text: str, target: str) -> Communication:
                   for op in module.body.operations if op.operation.name == "sdy.mesh"}  # fmt: skip
 
         def visit(op: Any) -> Any:
-            if op.name in INSERTED:
+            if op.name in INSERTED and not _again(op):
                 found.append(_inserted(op, meshes))
             elif op.name in WRITTEN:
                 found.append(_written(op, next(iter(meshes.values()))))
@@ -121,6 +121,13 @@ def communication(text: str, target: str) -> Communication:
         module.operation.walk(visit)
     speed = next((v for k, v in LINKS.items() if target.startswith(k)), LINKS["cpu"])
     return Communication(tuple(found), speed)
+
+
+def _again(op: Any) -> bool:
+    """Whether a sum over devices is one that was just made: Shardy's passes put it in on both sides of a constraint."""
+    before = op.operands[0].owner
+    return op.name == "sdy.all_reduce" == getattr(before, "name", None) and all(
+        str(op.attributes[name]) == str(before.attributes[name]) for name in ("reduction_axes", "out_sharding"))
 
 
 def _axes_of(mesh: str) -> dict[str, int]:

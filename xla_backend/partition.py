@@ -78,7 +78,7 @@ def partition(
     settled = replace(unit, constants=tuple(constants), in_types=tuple(program.in_types),
                       out_types=tuple(program.out_types))  # fmt: skip
     outs = [s or (t and _on(t, mesh)) for s, t in zip(outs, explicit.told(program), strict=True)]
-    program = physicalize(explicit.plain_program(program))
+    program = physicalize(explicit.plain_program(explicit.bounded(program, ins, outs)))
     position = {v: i for i, v in enumerate(program.inputs)}
     donated = {i + len(constants) for i in unit.call.donated}
     for i, atom in enumerate(program.outputs):  # what is passed through stays as it lies

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from ..core.caches import cached
-from ..core.errors import AddressableError, MeshError
+from ..core.errors import AddressableError, MeshError, UnsupportedError
 from ..core.ir import Program, Var
 from ..core.mesh import Mesh, NamedSharding, PartitionSpec, everywhere, indices, lying
 from ..core.runtime import runtime
@@ -70,6 +70,9 @@ class OnMesh:
         """The values as one NumPy array of a type, padding cut off."""
         if x._buffer.is_deleted():
             raise deleted(self.type)
+        if self.lies.spec.unreduced:
+            raise UnsupportedError(f"the values of an array of type {self.type.show()}, of which devices hold parts "
+                                   "that are yet to be summed", "sum them first: `reshard(x, P(...))`")  # fmt: skip
         if isinstance(type.dtype, KeyDtype) or type.dtype == FLOAT0:
             return as_numpy(x._buffer, type)  # which has no values to gather, or none to show
         if not (self.lies.is_fully_addressable or self.lies.is_fully_replicated):
@@ -93,14 +96,15 @@ class OnMesh:
 
     def copy(self, x: Array) -> Array:
         """A copy with buffers of its own."""
-        if not (self.lies.is_fully_addressable or self.lies.is_fully_replicated):
+        if self.lies.spec.unreduced or not (self.lies.is_fully_addressable or self.lies.is_fully_replicated):
             return assemble(self.type, self.lies, [shard.data for shard in x.addressable_shards])
         return self.array(_put(x._bits(), self.type, self.lies))
 
     def shards(self, x: Array) -> list[Shard]:
         """The parts, in the order of the devices."""
         found, seen = [], dict[Any, int]()
-        for n, (device, index) in enumerate(self.lies.devices_indices_map(self.type.shape).items()):
+        pairs = zip(self.lies.mesh.flat, indices(self.lies, self.type.shape), strict=True)
+        for n, (device, index) in enumerate(pairs):
             key = tuple((i.start, i.stop) for i in index)
             seen[key] = seen.get(key, -1) + 1
             found.append(Shard(device, index, seen[key], x, n))
@@ -195,6 +199,9 @@ def padded(type: ArrayType, sharding: NamedSharding) -> ArrayType:
 
 def _put(bits: np.ndarray, type: ArrayType, sharding: NamedSharding) -> Any:
     """A NumPy array as a buffer that lies on a mesh; each process puts the parts of its own devices."""
+    if sharding.spec.unreduced:
+        whole = sharding.with_spec(PartitionSpec(*sharding.spec.dims))
+        return bring(_put(bits, type, whole), type, sharding)
     wide, shape = padded(type, sharding), sharding.shard_shape(type.shape)
     bits = np.asarray(bits, wide.dtype)
     local, alone = _local_parts(sharding, type.shape)
@@ -259,10 +266,12 @@ def bring(buffer: Any, type: ArrayType, to: NamedSharding) -> Any:
     if source is None:
         return _put(shim.to_numpy(buffer), type, to)
     if source.mesh.flat == to.mesh.flat and source.memory_kind == to.memory_kind:
-        wide = padded(type, to)
-        if suits(buffer, wide, source, to):
+        wide, parts, wanted = padded(type, to), source.spec.unreduced, to.spec.unreduced
+        if not (parts <= wanted or wanted <= parts):  # XLA ends the process where one step does both
+            buffer = bring(buffer, type, to.with_spec(PartitionSpec(*to.spec.dims)))
+        if not (parts or wanted) and suits(buffer, wide, source, to):
             return recut(buffer, type.shape, wide, source, to, _leading)
-        return _mover(type, source, to)(buffer)._buffer
+        return _mover(type, named(buffer._sharding), to)(buffer)._buffer
     if not (source.is_fully_addressable or source.is_fully_replicated):
         raise MeshError(
             f"an array on {source}, in {len(members_of(source.mesh.flat))} processes, was to be brought to {to}, which "

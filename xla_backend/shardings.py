@@ -54,12 +54,13 @@ def _hlo(sharding: NamedSharding, ndim: int) -> Any:
     mesh = sharding.mesh
     names, sizes = list(mesh.axis_names), list(mesh.axis_sizes)
     used = [names.index(a) for d in sharding.spec.padded(ndim) for a in d]
-    rest = [i for i in range(len(names)) if i not in used]
+    summed = [i for i, name in enumerate(names) if name in sharding.spec.unreduced]
+    rest = [i for i in range(len(names)) if i not in (*used, *summed)]
     tiles = list(sharding.parts(ndim))
-    if all(t == 1 for t in tiles):
+    addends, copies = (int(np.prod([sizes[i] for i in axes])) for axes in (summed, rest))
+    if all(t == 1 for t in (*tiles, addends)):
         return shim.HloSharding.replicate()
-    left = int(np.prod([sizes[i] for i in rest]))
-    return shim.tiled_sharding(tiles, left, sizes, used + rest)
+    return shim.tiled_sharding(tiles, copies, sizes, used + rest + summed, addends)
 
 
 # ---------------------------------------------------------------------------- texts
@@ -72,9 +73,10 @@ def axes_text(axes: Any) -> str:
     return "{" + ", ".join(json.dumps(str(a)) for a in axes) + "}"
 
 
-def sharding_text(mesh_name: str, dims: Any) -> str:
-    """`<@mesh, [{"x"}, {}]>`, the body of Shardy's attributes."""
-    return f"<@{mesh_name}, [{', '.join(map(axes_text, dims))}]>"
+def sharding_text(mesh_name: str, dims: Any, unreduced: Any = ()) -> str:
+    """`<@mesh, [{"x"}, {}], unreduced={"y"}>`, the body of Shardy's attributes."""
+    more = f", unreduced={axes_text(unreduced)}" if unreduced else ""
+    return f"<@{mesh_name}, [{', '.join(map(axes_text, dims))}]{more}>"
 
 
 def places(mesh: Any, devices: tuple[Any, ...] | None) -> np.ndarray:

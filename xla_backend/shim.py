@@ -222,10 +222,14 @@ def gspmd_sharding(devices: Any, hlo: Any, memory_kind: str | None) -> Any:
     return xla_client.GSPMDSharding(devices, hlo, **({"memory_kind": memory_kind} if memory_kind else {}))
 
 
-def tiled_sharding(tiles: list[int], copies: int, sizes: list[int], order: list[int]) -> Any:
-    """An array in tiles, `copies` of each, over a mesh of some sizes whose axes are taken in an order."""
-    last = [xla_client.OpSharding.Type.REPLICATED] if copies > 1 else []
-    return HloSharding.iota_tile(tiles + [copies] * bool(last), sizes, order, last)
+def tiled_sharding(tiles: list[int], copies: int, sizes: list[int], order: list[int], addends: int = 1) -> Any:
+    """An array in tiles, `copies` of each, and of each `addends` whose sum it is, over a mesh of some sizes.
+
+    The mesh's axes are taken in an order.
+    """
+    kinds = xla_client.OpSharding.Type
+    last = [(n, kind) for n, kind in ((copies, kinds.REPLICATED), (addends, kinds.UNREDUCED)) if n > 1]
+    return HloSharding.iota_tile(tiles + [n for n, _ in last], sizes, order, [kind for _, kind in last])
 
 
 def put_parts(aval: Any, sharding: Any, parts: list[Any], devices: list[Any], owned: bool = True) -> Any:

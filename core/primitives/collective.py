@@ -621,10 +621,12 @@ def pcast(x: Any, axis_name: Any, *, to: str = "varying") -> Any:
     """A pytree of values that count as other on each device along axes of a mesh (`to="varying"`).
 
     Nothing happens when it runs. Operations do so themselves where it is needed; asked for, it decides where the sum
-    of a derivative is taken: `grad` by a value made so gives each device its own part of the gradient.
+    of a derivative is taken: `grad` by a value made so gives each device its own part of the gradient. Types within
+    `shard_map` do not tell reduced values (`to="reduced"`), or parts that are yet to be summed (`to="unreduced"`, of
+    what differs already), from others that vary.
 
     Raises:
-      ArgumentError: another `to`; axes that are not those of a mesh here.
+      ArgumentError: another `to`; axes that are not those of a mesh here; `to="unreduced"` of what is the same on all.
 
     >>> import tilewright as tw
     >>> from tilewright.sharding import P
@@ -634,8 +636,12 @@ def pcast(x: Any, axis_name: Any, *, to: str = "varying") -> Any:
     [1. 1.]
     """
     names = _names(axis_name)
-    if to != "varying" or not _on_mesh(names):
+    if to not in ("varying", "reduced", "unreduced") or not _on_mesh(names):
         raise ArgumentError(f"pcast over {names} to {to!r}", "to='varying', over axes of the mesh of a `shard_map`")
+    for leaf in tree.leaves(x) if to == "unreduced" else ():
+        if not typeof(leaf).vary.issuperset(names):
+            raise ArgumentError(f"pcast of {typeof(leaf).show()} over {names} to 'unreduced', of which all devices "
+                                "hold the same", "pass a value that differs along the axes")  # fmt: skip
     return tree.map(lambda leaf: pvary(leaf, names), x)
 
 

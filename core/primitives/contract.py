@@ -17,6 +17,7 @@ from ..caches import cached
 from ..config import current
 from ..errors import ArgumentError, DtypeError, ShapeError
 from ..linear import add_tangents
+from ..opened import asked_open, split_alike
 from ..primitive import AxisInfo, Linear, Primitive, Zero
 from ..promote import promote_types
 from ..relation import Loops, Reduced, Relation, Work
@@ -162,7 +163,7 @@ def _check_axes(axes: Axes, ndim: int, side: str, role: str) -> None:
 
 @cached(4096)
 def _typing(lhs: ArrayType, rhs: ArrayType, *, dimension_numbers: DotDimensionNumbers, precision: Any = None,
-            preferred_element_type: Any = None) -> ArrayType:  # fmt: skip
+            preferred_element_type: Any = None, open_axes: Any = None) -> ArrayType:  # fmt: skip
     (lc, rc), (lb, rb) = dimension_numbers
     for side, ndim, contract, batch in (("left", lhs.ndim, lc, lb), ("right", rhs.ndim, rc, rb)):
         _check_axes(contract, ndim, side, "contracting")
@@ -199,7 +200,7 @@ def _jvp(primals: Sequence[Any], tangents: Sequence[Any], **params: Any) -> tupl
 
 
 def _transpose(ct: Any, x: Any, y: Any, *, dimension_numbers: DotDimensionNumbers, precision: Any,
-               preferred_element_type: Any) -> tuple[Any, Any]:  # fmt: skip
+               preferred_element_type: Any, open_axes: Any = None) -> tuple[Any, Any]:  # fmt: skip
     swapped = precision and (precision[1], precision[0])
     if type(x) is Linear:
         if type(ct) is Zero:
@@ -216,7 +217,8 @@ def _transpose_left(
 ) -> Any:
     """The cotangent of the operand of type `x_type`; `swapped` when it was the right one.
 
-    `ct` has axes (batch, free of the left operand, free of the right one).
+    `ct` has axes (batch, free of the left operand, free of the right one). The sum stays open where `x_type` says that
+    cotangents are not summed.
     """
     parts = _parts(numbers, x_type.ndim, len(shape_of(y)))
     batch, x_free, y_free = len(parts.lhs_batch), len(parts.lhs_free), len(parts.rhs_free)
@@ -229,10 +231,12 @@ def _transpose_left(
     contracted = tuple(parts.lhs_contract[i] for i in order)
     source = (*parts.lhs_batch, *parts.lhs_free, *contracted)
     other = (*parts.lhs_batch, *contracted, *parts.lhs_free)
+    reduced = frozenset() if x_type.placed is None else x_type.placed.spec.reduced
     if list(other) == sorted(other) and list(source) != sorted(source):
-        flipped, swap = precision and (precision[1], precision[0]), (contract[::-1], batched[::-1])
-        return dot_general(y, ct, swap, flipped, preferred_element_type=x_type.dtype)
-    out = dot_general(ct, y, (contract, batched), precision, preferred_element_type=x_type.dtype)
+        flipped = precision and (precision[1], precision[0])
+        swap = (contract[1], contract[0]), (batched[1], batched[0])
+        return _bound(y, ct, swap, flipped, x_type.dtype, reduced)
+    out = _bound(ct, y, (contract, batched), precision, x_type.dtype, reduced)
     return _transposed(out, tuple(sorted(range(len(source)), key=source.__getitem__)))
 
 
@@ -278,7 +282,7 @@ def accumulator(dtype: Any) -> Any:
 
 
 def _numpy(x: np.ndarray, y: np.ndarray, *, dimension_numbers: DotDimensionNumbers, precision: Any = None,
-           preferred_element_type: Any = None) -> np.ndarray:  # fmt: skip
+           preferred_element_type: Any = None, open_axes: Any = None) -> np.ndarray:  # fmt: skip
     dtype = result_dtype(x.dtype, y.dtype, preferred_element_type)
     wide = accumulator(dtype)
     parts = _parts(dimension_numbers, x.ndim, y.ndim)
@@ -336,8 +340,15 @@ def dot_general(
         return runtime.asked(out_sharding, dot_general, lhs, rhs, dimension_numbers, precision, preferred_element_type)
     numbers = canonical_dimension_numbers(dimension_numbers, len(shape_of(lhs)), len(shape_of(rhs)))
     preferred = None if preferred_element_type is None else canonical_dtype(as_dtype(preferred_element_type))
+    return _bound(lhs, rhs, numbers, canonical_precision(precision), preferred, asked_open.get())
+
+
+def _bound(lhs: Any, rhs: Any, numbers: DotDimensionNumbers, precision: Any, preferred: Any, left_open: Any) -> Any:
+    """A contraction whose sum stays open along those of some axes of a mesh that split it on both sides."""
+    axes = left_open and left_open & split_alike(typeof(lhs), typeof(rhs), numbers[0])
+    more = {"open_axes": axes} if axes else {}
     return dot_general_p.bind(
-        lhs, rhs, dimension_numbers=numbers, precision=canonical_precision(precision), preferred_element_type=preferred
+        lhs, rhs, dimension_numbers=numbers, precision=precision, preferred_element_type=preferred, **more
     )
 
 

@@ -255,9 +255,9 @@ def _transposed_body(program: Program, linear: Flags, live: Flags, num_consts: i
     consts_t, carry_t, xs_t = cut(list(zip(types, linear, strict=True)), num_consts, num_carry)
 
     def of(pairs: Any, wanted: bool) -> list[Any]:
-        return [t.tangent() if li else t for t, li in pairs if li is wanted]
+        return [t.cotangent() if li else t for t, li in pairs if li is wanted]
 
-    ct_ys = [t.tangent() for t in chosen(program.out_types[num_carry:], live)]
+    ct_ys = [t.cotangent() for t in chosen(program.out_types[num_carry:], live)]
     in_types = [
         *of(consts_t, False),
         *of(carry_t, True),
@@ -285,7 +285,7 @@ def _transpose(
         known_carry = bind_scan(forward, known_consts, known_carry, known_xs, reverse=reverse, **how)[n:]
     ct_carry = [instantiate(ct) for ct, li in zip(cts, carry_li, strict=False) if li]
     live = tuple(type(ct) is not Zero for ct in cts[num_carry:])
-    sums = [zeros(a.type.tangent()) for a in consts if isinstance(a, Linear)]  # type: ignore[arg-type]
+    sums = [zeros(a.type.cotangent()) for a in consts if isinstance(a, Linear)]  # type: ignore[arg-type]
     body = _transposed_body(program, linear, live, num_consts, num_carry)
     results = bind_scan(
         body,

@@ -92,7 +92,9 @@ class Meshes:
 
     def sharding(self, sharding: Any, ndim: int) -> str:
         """A `NamedSharding` as the body of an attribute, for a value with `ndim` dimensions."""
-        return sharding_text(self.name(sharding.mesh), sharding.spec.padded(ndim))
+        mesh, spec = sharding.mesh, sharding.spec
+        unreduced = [name for name in mesh.axis_names if name in spec.unreduced]
+        return sharding_text(self.name(mesh), spec.padded(ndim), unreduced)
 
     def texts(self) -> tuple[str, str]:
         """The module's attributes and the declarations of its meshes."""
@@ -189,11 +191,11 @@ def _chains(program: Program, around: tuple[Any, ...]) -> Iterator[tuple[Any, ..
 
 def _specs_text(mesh_name: str, spec: Any, ndim: int, free: set[Any]) -> str:
     """A sharding that leaves open what axes that the body does not see split."""
-    text = sharding_text(mesh_name, spec.padded(ndim))
+    text = sharding_text(mesh_name, spec.padded(ndim), sorted(spec.unreduced, key=str))
     if not free:
         return text
     dims = ["{" + ", ".join([*(json.dumps(str(a)) for a in d), "?"]) + "}" for d in spec.padded(ndim)]
-    return f"<@{mesh_name}, [{', '.join(dims)}]>"
+    return f"<@{mesh_name}, [{', '.join(dims)}]{text.rpartition(']')[2]}"
 
 
 def _groups(e: Emitter, axes: Sequence[Any], groups: Any = None) -> list[list[int]]:

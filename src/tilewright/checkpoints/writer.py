@@ -25,6 +25,7 @@ from ..core.errors import (
     NonArrayArgumentError,
     Source,
     TilewrightError,
+    UnsupportedError,
     user_source,
 )
 from ..core.runtime import runtime
@@ -127,6 +128,9 @@ def save(path: str | os.PathLike[str], state: Any, *, notes: Any = None, progres
 def _copied(name: str, x: Any) -> tuple[np.dtype, tuple[int, ...], str | None, Parts]:
     """The dtype and shape of a leaf as it is held, its generator if it holds keys, and a copy of each part to write."""
     if type(x) is Array and x._placed is not None:
+        if x._placed.spec.unreduced:
+            raise UnsupportedError(f"the leaf {name} of type {x.aval.show()} in a checkpoint, whose parts are yet to "
+                                   "be summed", "sum them first: `reshard(x, P(...))`")  # fmt: skip
         held = physical(x.aval)
         return held.dtype, held.shape, _generator(x), _parts(x, held.shape)
     if isinstance(x, Array) and hasattr(x, "_bits"):

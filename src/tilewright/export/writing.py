@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..core.errors import ExportError, TreeError
+from ..core.errors import ExportError, TreeError, UnsupportedError
 from ..core.types import ArrayType
 from ..core.version import __version__
 from . import flat
@@ -58,6 +58,8 @@ def _mesh(mesh: Any) -> dict[str, Any]:
 
 
 def _sharding(sharding: Any, meshes: dict[Any, int]) -> dict[str, Any]:
+    if sharding.spec.marked:
+        raise UnsupportedError(f"an export of arrays on {sharding}", "export a function of reshared ones: P(...)")
     spec = {"partitions": [{"axes": [*axes]} for axes in sharding.spec.dims]}
     return {"mesh": _mesh(sharding.mesh), "spec": spec, "memory_kind": sharding.memory_kind,
             "mesh_number": meshes[sharding.mesh]}  # fmt: skip

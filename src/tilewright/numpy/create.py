@@ -329,7 +329,7 @@ def full_like(
         like, kind = shape_of(a), dtype_of(a)
     if shape is None and device is None and isinstance(a, Value):
         if a.aval.placed is not None:
-            return runtime.asked(a.aval.placed, full_like, a, fill_value, dtype)
+            return runtime.asked(a.aval.placed, full_like, a.aval.plain, fill_value, dtype)
         device = getattr(a, "_placed", None)
     where = like if shape is None else shape
     if dtype is None and getattr(a if not isinstance(a, Value) else typeof(a), "weak_type", False):

@@ -6,7 +6,7 @@ import pytest
 import tilewright as tw
 from tilewright import lax, nn, random
 from tilewright import numpy as tnp
-from tilewright.core.errors import ArgumentError, ControlFlowTypeError, ShardingTypeError, UnsupportedError
+from tilewright.core.errors import ArgumentError, ControlFlowTypeError, ShardingTypeError
 from tilewright.sharding import (
     AxisType,
     NamedSharding,
@@ -118,13 +118,6 @@ def test_where_nothing_follows_it_is_said(message):
     with use_mesh(MESH), pytest.raises(ShardingTypeError, match=message) as caught:
         tw.jit(ERRORS[message])()
     assert caught.value.remedy and "explicit.py" in str(caught.value.source)
-
-
-def test_values_that_are_yet_to_be_summed_have_no_types():
-    assert P("x", unreduced=(), reduced=frozenset()) is P("x")
-    for how in ({"unreduced": {"x"}}, {"reduced": {"y"}}):
-        with pytest.raises(UnsupportedError, match="yet to be summed"):
-            P(None, **how)
 
 
 def test_branches_give_one_type():

@@ -290,7 +290,7 @@ def test_pmap():
         (UnboundAxisError, "shard_map", lambda: lax.psum(X, "x")),
         (ArgumentError, "without a mesh", lambda: tw.shard_map(lambda a: a, in_specs=P(), out_specs=P())(X)),
         (ArgumentError, "groups of one size", lambda: mapped(uneven, P("x"), P("x"))(X)),
-        (ArgumentError, "to='varying'", lambda: mapped(lambda a: lax.pcast(a, "x", to="reduced"), P("x"), P("x"))(X)),
+        (ArgumentError, "to='varying'", lambda: mapped(lambda a: lax.pcast(a, "x", to="other"), P("x"), P("x"))(X)),
     ],
 )  # fmt: skip
 def test_errors(error, text, call):
