@@ -286,6 +286,8 @@ class Array(Value, metaclass=_IsArray):
         return reversed(list(self))
 
     def __contains__(self, x: Any) -> bool:
+        if np.ndim(x):
+            raise ArgumentError(f"whether something of shape {np.shape(x)} is in an array", "ask for one number")
         return bool(np.any(self._numpy() == np.asarray(x)))
 
     __hash__ = None  # type: ignore[assignment]

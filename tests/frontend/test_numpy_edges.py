@@ -6,8 +6,10 @@ import numpy as np
 import pytest
 
 import tilewright as tw
-from tilewright import errors, lax
+from tilewright import errors, lax, nn, random
 from tilewright import numpy as jnp
+from tilewright.scipy import special
+from tilewright.scipy.cluster.vq import vq
 
 NAN = np.nan
 
@@ -138,3 +140,83 @@ def test_properties_of_ufuncs_are_read_only():
 def test_the_dtype_of_a_type():
     for kind in (np.float32, float, "float32", np.dtype("float32"), jnp.float32, 1.0, jnp.ones(2)):
         assert lax.dtype(kind) == np.float32
+
+
+def test_pieces_that_overlap_are_those_of_the_last_condition():
+    x, conditions = np.arange(4), [np.array([1, 1, 0, 0], bool), np.array([1, 0, 0, 1], bool)]
+    np.testing.assert_array_equal(jnp.piecewise(x, conditions, [5, 6, 7]), np.piecewise(x, conditions, [5, 6, 7]))
+
+
+@pytest.mark.parametrize("places", [1, -1, np.array([2, -3]), np.array([1, 1]), 3])
+def test_insert_at_traced_places(places):
+    x, values = np.arange(6).reshape(2, 3), np.array([9, 8])
+    for axis in (None, 1):
+        got = tw.jit(lambda i, axis=axis: jnp.insert(x, i, values, axis=axis))(places)
+        np.testing.assert_array_equal(got, np.insert(x, places, values, axis=axis))
+
+
+def test_the_diagonal_of_tri_may_be_traced():
+    np.testing.assert_array_equal(tw.jit(lambda k: jnp.tri(3, 4, k))(1), np.tri(3, 4, 1))
+    with pytest.raises(OverflowError):
+        jnp.tri(3, k=2**31)
+
+
+def test_trapezoid_of_distances_that_vary():
+    rng = np.random.default_rng(0)
+    y = rng.random((3, 4, 5))
+    for shape in [(3, 3, 5), (1, 5)]:
+        dx = rng.random(shape)
+        np.testing.assert_allclose(jnp.trapezoid(y, dx=dx, axis=1), np.trapezoid(y, dx=dx, axis=1), rtol=1e-5)
+    assert jnp.trapezoid(y, dx=np.full((3, 5), 2.0), axis=1).shape == (3, 5)
+
+
+def test_interpolation_between_points_that_lie_close():
+    x = jnp.exp(jnp.linspace(-90.0, -20.0, 5))
+    assert jnp.isfinite(tw.grad(lambda z: jnp.sum(jnp.interp(z, z, jnp.ones(5))))(x)).all()
+    points = np.array([0.0, 1.0])
+    np.testing.assert_allclose(jnp.interp(2.5, points, points, period=-2), np.interp(2.5, points, points, period=-2))
+
+
+def test_grids_of_slices_without_an_end_or_of_none():
+    assert jnp.ogrid[:].shape == jnp.mgrid[()].shape == (0,) and jnp.ogrid[()] == []
+    assert jnp.mgrid[2:].tolist() == np.mgrid[2:].tolist() == [0, 1]
+
+
+def test_numbers_that_are_refused():
+    with pytest.raises(ValueError, match="complex"):
+        jnp.arange(1 + 1j)
+    with pytest.raises(TypeError):
+        jnp.array(3, [("a", "<i4")])
+    with pytest.raises(ValueError):
+        np.arange(3) in jnp.arange(3)  # noqa: B015
+
+
+def test_a_list_with_a_traced_complex_number_is_complex():
+    assert bool(tw.jit(lambda x: jnp.iscomplexobj([x, 2]))(1j))
+
+
+def test_empty_arrays_and_lists_in_nn():
+    for function in (nn.softmax, nn.log_softmax):
+        assert function(jnp.zeros((0, 3)), axis=0).shape == (0, 3)
+    assert nn.initializers.orthogonal()(random.key(0), (0, 3)).shape == (0, 3)
+    assert nn.one_hot([0, 2], 3).tolist() == [[1, 0, 0], [0, 0, 1]]
+
+
+def test_a_variance_that_rounding_makes_negative_is_none():
+    assert jnp.isfinite(nn.standardize(jnp.full(3, -11.0 + 3e-6))).all()
+
+
+def test_products_with_logarithms_of_nan():
+    for function in (special.xlogy, special.xlog1py):
+        assert jnp.isnan(function(0.0, NAN)) and function(0.0, -0.5) == 0
+
+
+@pytest.mark.parametrize("call", [
+    lambda: special.bessel_jn(jnp.ones((2, 3)), v=2),
+    lambda: special.multigammaln(jnp.full((2, 3), 4.0), 2),
+    lambda: special.sph_harm_y(jnp.array([2, 1]), jnp.array([1, 0]), jnp.ones(2), jnp.ones(2), n_max=2),
+    lambda: vq(jnp.ones((4, 2)), jnp.ones((3, 2))),
+])  # fmt: skip
+def test_functions_of_scipy_keep_to_one_rank(call):
+    with tw.numpy_rank_promotion("raise"):
+        call()

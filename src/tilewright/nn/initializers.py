@@ -234,6 +234,8 @@ def orthogonal(scale: Any = 1.0, column_axis: int = -1, dtype: DTypeLike = None)
     def draw(key: Any, shape: Any, dtype: Any) -> Array:
         if len(shape) < 2:
             raise ArgumentError(f"an orthogonal array of shape {shape}", "it needs at least two dimensions")
+        if 0 in shape:
+            return _zeros(shape, dtype)
         columns = shape[column_axis]
         rows = math.prod(shape) // columns
         size = (rows, columns) if rows > columns else (columns, rows)

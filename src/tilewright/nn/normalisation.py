@@ -11,6 +11,7 @@ from .. import lax
 from ..core.errors import ArgumentError
 from ..core.runtime import runtime
 from ..numpy import reductions
+from ..numpy.create import asarray
 from ..numpy.elementwise import as_boolean, equal, isfinite, where3
 from ..numpy.util import (
     Array,
@@ -45,6 +46,8 @@ def softmax(x: ArrayLike, axis: Any = -1, where: ArrayLike | None = None) -> Arr
     Array([0.5, 0.5], dtype=float32)
     """
     (x,) = promote_dtypes_inexact(value(x, "softmax"))
+    if 0 in shape_of(x):
+        return x
     axes = axes_of(axis, len(shape_of(x)))
     power = lax.exp(_masked(x - _shift(x, axes, where), where))
     return power / _not_zero(reductions.sum(power, axes, keepdims=True), where)
@@ -74,6 +77,8 @@ def log_softmax(x: ArrayLike, axis: Any = -1, where: ArrayLike | None = None) ->
     Array([0.], dtype=float32)
     """
     (x,) = promote_dtypes_inexact(value(x, "log_softmax"))
+    if 0 in shape_of(x):
+        return x
     axes = axes_of(axis, len(shape_of(x)))
     shifted = _masked(x - _shift(x, axes, where), where)
     total = _not_zero(reductions.sum(lax.exp(shifted), axes, keepdims=True), where)
@@ -176,7 +181,7 @@ def standardize(
             variance = reductions.mean(lax.square(x - mean), axes, keepdims=True, where=where)
         elif algorithm == "fast":
             squares = reductions.mean(lax.square(x), axes, keepdims=True, where=where)
-            variance = squares - lax.square(value(mean))
+            variance = lax.max(squares - lax.square(value(mean)), 0.0)  # of which rounding may leave less
         else:
             raise ArgumentError(f"there is no algorithm {algorithm!r}", "one of 'fast', 'stable'")
     return (x - mean) * lax.rsqrt(variance + epsilon)
@@ -198,7 +203,7 @@ def _one_hot(x: Any, num_classes: int, dtype: Any, axis: int) -> Array:
 
 
 def one_hot(
-    x: ArrayLike, num_classes: Any, *, dtype: DTypeLike = None, axis: Any = -1, out_sharding: Any = None
+    x: Any, num_classes: Any, *, dtype: DTypeLike = None, axis: Any = -1, out_sharding: Any = None
 ) -> Array:
     """Numbers of classes as rows with a single 1; a number out of range gives a row of zeros.
 
@@ -208,4 +213,5 @@ def one_hot(
     """
     if out_sharding is not None:
         return runtime.asked(out_sharding, one_hot, x, num_classes, dtype=dtype, axis=axis)
-    return _one_hot(x, operator.index(num_classes), dtype_argument(dtype) or default_float(), operator.index(axis))
+    dtype = dtype_argument(dtype) or default_float()
+    return _one_hot(asarray(x), operator.index(num_classes), dtype, operator.index(axis))

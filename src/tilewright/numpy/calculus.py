@@ -12,6 +12,7 @@ from ..core.errors import ArgumentError
 from .arithmetic import clip, mod
 from .create import asarray
 from .cumulative import cumsum
+from .dtypes import finfo
 from .elementwise import not_equal, subtract, where3
 from .index import take
 from .join import concatenate
@@ -152,6 +153,8 @@ def trapezoid(y: ArrayLike, x: ArrayLike | None = None, dx: ArrayLike = 1.0, axi
     """
     if x is None:
         y, dx = promote_dtypes_inexact(*promote_dtypes_inexact(value(y, "trapezoid")), value(dx))
+        if shape_of(dx):  # an array of distances meets `y`, from the last axis on
+            dx = moveaxis(lax.expand_dims(dx, range(len(shape_of(y)) - len(shape_of(dx)))), axis, -1)
         y = moveaxis(y, axis, -1)
     else:
         y, x = promote_dtypes_inexact(value(y, "trapezoid"), value(x))
@@ -167,6 +170,7 @@ def _interp(x: Any, xp: Any, fp: Any, left: Any, right: Any, period: Any, edges:
     if len(shape_of(xp)) != 1 or shape_of(xp) != shape_of(fp) or shape_of(xp)[0] == 0:
         raise ArgumentError(f"interp of points of shapes {shape_of(xp)} and {shape_of(fp)}", "pass equal vectors")
     if period is not None:
+        period = lax.abs(value(period))
         x, xp = mod(x, period), mod(xp, period)
         order = argsort(xp)
         xp, fp = take(xp, order, mode="clip"), take(fp, order, mode="clip")
@@ -177,7 +181,7 @@ def _interp(x: Any, xp: Any, fp: Any, left: Any, right: Any, period: Any, edges:
     before = place - 1 if n > 1 else place
     x0, x1, y0, y1 = (take(v, i, mode="clip") for v in (xp, fp) for i in (before, place))
     width = x1 - x0
-    flat = lax.eq(width, 0)
+    flat = lax.le(lax.abs(width), float(finfo(dtype_of(xp)).eps) ** 2)  # the quotient would be no number
     t = (x - x0) / where3(flat, 1.0, width)
     result = (
         where3(flat, y0, y0 + t * (y1 - y0)) if not is_complex(dtype_of(fp)) else y0 + where3(flat, 0.0, t) * (y1 - y0)

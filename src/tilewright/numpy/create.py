@@ -105,11 +105,12 @@ def _from_numpy(x: np.ndarray, dtype: Any) -> Array:
     _check_numeric(x)
     kind: Any = canonical_dtype(x.dtype) if dtype is None else dtype
     made = np.asarray(x, dtype=kind, order="C")
+    _check_numeric(made)
     return copied(made) if np.may_share_memory(made, x) else make_array(made)
 
 
 def _check_numeric(x: np.ndarray) -> None:
-    if x.dtype.kind in "OUSMm":
+    if x.dtype.kind in "OUSMm" or x.dtype.names:
         raise ArgumentTypeError(f"data of dtype {x.dtype} is not numeric", "pass numbers, booleans or arrays of them")
 
 
@@ -435,6 +436,8 @@ def _number(x: Any) -> Any:
     if isinstance(x, (bool, int, float)) or getattr(x, "symbolic", False):
         return x
     dtype = dtype_of(x)
+    if dtype.kind == "c":
+        raise ArgumentError(f"arange with the complex number {x}", "pass real numbers, and `dtype` for a complex array")
     return int(x) if dtype.kind in "iub" else float(x)
 
 

@@ -228,7 +228,7 @@ def iscomplexobj(x: Any) -> bool:
         return False
     if isinstance(x, Value):
         return is_complex(dtype_of(x))
-    return np.iscomplexobj(x)
+    return any(map(iscomplexobj, x)) if isinstance(x, (list, tuple)) else np.iscomplexobj(x)
 
 
 def isrealobj(x: Any) -> bool:

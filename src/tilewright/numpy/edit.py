@@ -8,19 +8,20 @@ import numpy as np
 
 from .. import lax
 from ..core.errors import ConcretizationError
-from ..core.trace import Tracer
-from .create import asarray
+from .arithmetic import clip
+from .create import arange, asarray, ones
+from .cumulative import cumsum
 from .elementwise import where3
-from .index import take
+from .index import known, take
 from .shape import broadcast_to, moveaxis, ravel
-from .sorting import sort
+from .sorting import argsort, sort
 from .util import (
     Array,
     ArrayLike,
-    Value,
     astype,
     axis_of,
     dtype_of,
+    is_bool,
     shape_of,
     value,
 )
@@ -39,14 +40,10 @@ def delete(arr: ArrayLike, obj: Any, axis: int | None = None, *, assume_unique_i
         a, axis = ravel(a), 0
     number = axis_of(axis, len(shape_of(a)))
     length = shape_of(a)[number]
-    if isinstance(obj, Value) and not hasattr(obj, "unsafe_buffer_pointer") and _is_traced(obj):
+    if not known(obj):
         return _delete_traced(a, obj, number, assume_unique_indices)
     keep = np.delete(np.arange(length), obj if isinstance(obj, slice) else np.asarray(obj))
     return take(a, keep.astype(np.int32), number, mode="clip")
-
-
-def _is_traced(x: Any) -> bool:
-    return isinstance(x, Tracer) and x.concrete() is None
 
 
 def _delete_traced(a: Array, obj: Array, axis: int, unique: bool) -> Array:
@@ -76,23 +73,36 @@ def insert(arr: ArrayLike, obj: Any, values: ArrayLike, axis: int | None = None)
         a, axis = ravel(a), 0
     number = axis_of(axis, len(shape_of(a)))
     length = shape_of(a)[number]
-    places = np.arange(length)[obj] if isinstance(obj, slice) else np.asarray(obj)
+    traced = not known(obj) and not is_bool(dtype_of(obj))
+    places: Any = obj if traced else np.arange(length)[obj] if isinstance(obj, slice) else np.asarray(obj)
     if places.dtype == bool:
         places = np.flatnonzero(places)
     scalar = places.ndim == 0
     places = places.reshape(-1)
-    places = np.where(places < 0, places + length, places)
     new = lax.expand_dims(new, range(len(shape_of(a)) - len(shape_of(new))))
     if scalar:  # the values are those of `a[:, obj]`, whose leading axis is the one inserted
         new = moveaxis(new, 0, number)
-    if len(places) == 1:
-        places = np.repeat(places, shape_of(new)[number])
+    count = shape_of(new)[number] if len(places) == 1 else len(places)
     dims = list(shape_of(a))
-    dims[number] = len(places)
+    dims[number] = count
     new = broadcast_to(new, dims)
     # One gather from the two arrays end to end.
-    order = np.insert(np.arange(length), places, length + np.arange(len(places)))
-    return take(lax.concatenate([a, new], number), order.astype(np.int32), number, mode="clip")
+    if traced:
+        order = _order(length, broadcast_to(places, (count,)))
+    else:
+        places = np.where(places < 0, places + length, places)
+        order = np.insert(np.arange(length), np.broadcast_to(places, (count,)), length + np.arange(count))
+    return take(lax.concatenate([a, new], number), astype(order, np.dtype(np.int32)), number, mode="clip")
+
+
+def _order(length: int, places: Array) -> Array:
+    """Where the elements of the array with others inserted come from: those inserted are counted from `length` on."""
+    places = clip(where3(places < 0, places + length, places), 0, length)
+    count = shape_of(places)[0]
+    ranked = argsort(places, stable=True)
+    ends = take(places, ranked, mode="clip") + arange(count)
+    kept = cumsum(ones(length + count, int).at[ends].set(0)) - 1
+    return kept.at[ends].set(length + astype(ranked, dtype_of(kept)))
 
 
 __all__ = [

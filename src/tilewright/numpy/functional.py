@@ -78,7 +78,7 @@ def fromfunction(function: Callable[..., Any], shape: Any, *, dtype: DTypeLike =
 
 
 def piecewise(x: ArrayLike, condlist: Any, funclist: Any, *args: Any, **kw: Any) -> Array:
-    """A function defined by pieces: where the first condition holds, the first function or number, and so on.
+    """A function defined by pieces: the function or number of the last condition that holds.
 
     One more function than conditions is the default; without it, 0. An array of conditions is one for each row, or one
     condition where that many functions are not given.
@@ -102,7 +102,7 @@ def piecewise(x: ArrayLike, condlist: Any, funclist: Any, *args: Any, **kw: Any)
         return lax.convert_element_type(made, x.dtype)
 
     options = [broadcast_to(result(p), shape_of(x)) for p in pieces]
-    return select([asarray(c) for c in conditions], options, broadcast_to(result(default), shape_of(x)))
+    return select([asarray(c) for c in reversed(conditions)], options[::-1], broadcast_to(result(default), shape_of(x)))
 
 
 # ---------------------------------------------------------------------------- vectorize

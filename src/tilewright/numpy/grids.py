@@ -57,12 +57,10 @@ def indices(dimensions: Any, dtype: DTypeLike = None, sparse: bool = False) -> A
 
 def _range_of(s: slice) -> Array:
     """The values a slice names; an imaginary step is a number of values, ends included."""
-    start, stop, step = s.start or 0, s.stop, 1 if s.step is None else s.step
+    start, stop, step = (0 if s.start is None else s.start), s.stop, 1 if s.step is None else s.step
     if isinstance(step, complex):
         return linspace(start, stop, int(abs(step)))
-    if stop is None:
-        raise ArgumentError("a slice without an end", "name where it stops")
-    return arange(start, stop, step)
+    return arange(0, start, step) if stop is None else arange(start, stop, step)
 
 
 class _Grid:
@@ -74,6 +72,8 @@ class _Grid:
     def __getitem__(self, key: Any) -> Any:
         if isinstance(key, slice):
             return _range_of(key)
+        if not key:
+            return [] if self._sparse else arange(0)
         axes = promote_dtypes(*(_range_of(s) for s in key))
         grid = meshgrid(*axes, indexing="ij", sparse=self._sparse)
         return list(grid) if self._sparse else stack(grid)

@@ -67,6 +67,8 @@ def tri(N: int, M: int | None = None, k: int = 0, dtype: DTypeLike = None) -> Ar
     """
     n, m = shape_argument((N, N if M is None else M))
     dtype = dtype_argument(dtype, float)
+    if not isinstance(k, util.Value):
+        np.asarray(operator.index(k), np.int32)  # or an OverflowError
     if is_evaluating():
         return make_array(np.tri(n, m, operator.index(k)).astype(dtype))
     return util.astype(_lower(n, m, k), dtype)
@@ -74,7 +76,7 @@ def tri(N: int, M: int | None = None, k: int = 0, dtype: DTypeLike = None) -> Ar
 
 def _lower(n: int, m: int, k: int) -> Array:
     rows, columns = (lax.broadcasted_iota(np.dtype(np.int32), (n, m), d) for d in (0, 1))
-    return rows + np.int32(k) >= columns
+    return rows + util.astype(k, rows.dtype) >= columns
 
 
 @composite("k")

@@ -9,7 +9,7 @@ from ...numpy.util import Array, ArrayLike, composite, promote_dtypes_inexact, s
 
 @composite()
 def _nearest(obs: Array, code_book: Array) -> tuple[Array, Array]:
-    distances = tnp.linalg.norm(obs[:, None] - code_book, axis=-1)
+    distances = tnp.linalg.norm(obs[:, None] - code_book[None], axis=-1)
     return tnp.argmin(distances, -1), tnp.min(distances, -1)
 
 

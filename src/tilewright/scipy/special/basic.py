@@ -124,11 +124,11 @@ def logit(x: ArrayLike) -> Array:
 
 
 def _times_log(log: Callable[[Any], Array], offset: int) -> Callable[[Any, Any], Array]:
-    """`x * log(y)`, 0 where `x` is 0; its derivatives are those of the product there too."""
+    """`x * log(y)`, 0 where `x` is 0 and `y` a number; its derivatives are those of the product there too."""
 
     @custom_jvp
     def product(x: Any, y: Any) -> Array:
-        nothing = lax.eq(x, 0)
+        nothing = lax.bitwise_and(lax.eq(x, 0), lax.eq(y, y))
         return where3(nothing, 0.0, x * log(where3(nothing, 1.0, y)))
 
     def by_log(t: Any, out: Any, x: Any, y: Any) -> Array:
@@ -346,7 +346,8 @@ def multigammaln(a: ArrayLike, d: int) -> Array:
     """
     (a,) = promote_dtypes_inexact(value(a, "multigammaln"))
     steps = arange(d, dtype=dtype_of(a)) / 2
-    terms = lax.lgamma(lax.expand_dims(a, (len(shape_of(a)),)) - steps)
+    rank = len(shape_of(a))
+    terms = lax.lgamma(lax.expand_dims(a, (rank,)) - lax.expand_dims(steps, range(rank)))
     return _sum(terms, -1) + d * (d - 1) / 4 * math.log(math.pi)
 
 

@@ -54,9 +54,9 @@ def _bessel_jn(z: Any, order: int, start: int) -> Array:
     orders = lax.iota(dtype_of(z), start + 1)
     nothing = safe * 0
     (_, first, total), found = lax.scan(step, (nothing, nothing, nothing), orders, reverse=True)
-    out = found[: order + 1] / (total - first)
+    out = found[: order + 1] / lax.expand_dims(total - first, (0,))
     at_zero = lax.eq(lax.expand_dims(orders[: order + 1], tuple(range(1, len(shape_of(z)) + 1))), 0)
-    return where3(zero, where3(at_zero, 1.0, 0.0), out)
+    return where3(lax.expand_dims(zero, (0,)), where3(at_zero, 1.0, 0.0), out)
 
 
 __all__ = ["bessel_jn"]

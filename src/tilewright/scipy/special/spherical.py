@@ -60,7 +60,7 @@ def _legendre(top: int, z: Array, normalized: bool) -> Array:
     def step(carry: Any, of_degree: Any) -> Any:
         before, last = carry
         a, b, at = of_degree
-        inside = lax.expand_dims(a, (1,)) * z * last + lax.expand_dims(b, (1,)) * before
+        inside = lax.expand_dims(a, (1,)) * lax.expand_dims(z, (0,)) * last + lax.expand_dims(b, (1,)) * before
         row = where3(broadcast_to_shape(lax.expand_dims(at, (1,)), (top + 1, n)), edge, inside)
         return (last, row), row
 
