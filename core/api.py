@@ -28,7 +28,7 @@ from .linearize import LinearMap, Purpose, linear_part, linearize_flat
 from .opaque import MappingSpec, differentiable, is_opaque
 from .primitive import AxisInfo, Linear
 from .primitives.shape import copy_p, reshape, slice_in_dim
-from .pullback import VJP, Pushforward, cast, check_linear, materialize, nested_flags
+from .pullback import VJP, Pushforward, check_linear, materialize, nested_flags
 from .rules import instantiate
 from .runtime import runtime
 from .trace import Tracer, Value, as_type, extended_axes, trace_program, typeof
@@ -290,7 +290,10 @@ def _aux_last(run: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def linear_transpose(fun: Callable[..., Any], *primals: Any, reduce_axes: Any = ()) -> Callable[[Any], tuple[Any, ...]]:
-    """The transpose of a linear function; `primals` give only shapes and dtypes.
+    """The transpose of a linear function; `primals` give only shapes and dtypes. A pytree, which `jit` may return.
+
+    Raises:
+      NonDifferentiableDtypeError: `primals` that are neither floats nor complex numbers.
 
     >>> import tilewright as tw
     >>> [float(x) for x in tw.linear_transpose(lambda x: 3.0 * x, 1.0)(2.0)]
@@ -299,6 +302,9 @@ def linear_transpose(fun: Callable[..., Any], *primals: Any, reduce_axes: Any = 
     _no_reduce_axes(reduce_axes)
     flat, in_tree = tree.flatten(tuple(primals))
     types = [as_type(x) for x in flat]
+    for t in types:
+        if not is_opaque(t) and not is_inexact(t.dtype):
+            raise NonDifferentiableDtypeError(f"linear_transpose of an input of type {t.show()}", "cast to float")
 
     def transposed(cotangent: Any) -> tuple[Any, ...]:
         f = Flat(fun, in_tree)
@@ -306,10 +312,10 @@ def linear_transpose(fun: Callable[..., Any], *primals: Any, reduce_axes: Any = 
         cts, ct_tree = tree.flatten(cotangent)
         if ct_tree != f.out_tree:
             raise TreeError(f"the cotangent has structure {ct_tree}, the output {f.out_tree}", "make them alike")
-        cts = [cast(ct, v.type) if hasattr(v, "type") else ct for ct, v in zip(cts, linear.outputs, strict=True)]
+        cts = check_linear(cts, [v.type for v in linear.outputs], "cotangent", "output")
         return in_tree.unflatten([instantiate(ct) for ct in transpose_map(linear, cts)])
 
-    return transposed
+    return tree.Partial(transposed)
 
 
 def _argnums(argnums: Any, count: int, what: str) -> tuple[tuple[int, ...], bool]:
@@ -506,6 +512,10 @@ def jacrev(fun: Callable[..., Any], argnums: Any = 0, has_aux: bool = False, hol
             _check_input_dtype(x, holomorphic, allow_int, "jacrev")
         y, pullback, *aux = vjp(partial, *chosen, has_aux=has_aux)
         flat, out_tree = tree.flatten(y)
+        for out in flat:
+            if not holomorphic and is_complex(typeof(out).dtype):
+                raise NonDifferentiableDtypeError(f"jacrev of a function with an output of type {typeof(out).show()}",
+                                                  "pass holomorphic=True for a complex output")  # fmt: skip
         rows = vmap(lambda *cts: pullback(out_tree.unflatten(cts)))(*_basis(flat))
         per_leaf = [_split(row, flat, out_tree, False, last=False) for row in tree.leaves(rows)]
         in_tree = tree.structure(chosen)

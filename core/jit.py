@@ -66,8 +66,8 @@ class Backend(Protocol):
         """A function from the arguments' buffers to results of a form: one, tuple, list, or tree (by `unflatten`)."""
         ...
 
-    def buffers(self, values: Sequence[Any], types: Sequence[Any]) -> Sequence[Any]:
-        """The buffers of arrays, numbers and NumPy arrays of the types given."""
+    def buffers(self, values: Sequence[Any], types: Sequence[Any], kept: bool = True) -> Sequence[Any]:
+        """The buffers of arrays, numbers and NumPy arrays of the types given; `kept`: of equal numbers one for all."""
         ...
 
     def beside(self, first: Any, numbers: Sequence[Any]) -> Sequence[Any]:
@@ -101,7 +101,7 @@ class _Walker:
         finish = {"one": lambda outs: outs[0], "tuple": tuple, "list": list}.get(result, unflatten)
         return lambda *values: finish(eval_program(executable, *values))
 
-    def buffers(self, values: Sequence[Any], types: Sequence[Any]) -> Sequence[Any]:
+    def buffers(self, values: Sequence[Any], types: Sequence[Any], kept: bool = True) -> Sequence[Any]:
         return values
 
     def beside(self, first: Any, numbers: Sequence[Any]) -> Sequence[Any]:
@@ -230,7 +230,8 @@ class Jit:
         return run(*(self._buffers(leaves) if buffers is None else buffers))
 
     def _buffers(self, leaves: list[Any]) -> Sequence[Any]:
-        return runtime.backend.buffers(leaves, self._types(leaves, (leaves, {})))
+        donates = self._options.donate_argnums or self._options.donate_argnames
+        return runtime.backend.buffers(leaves, self._types(leaves, (leaves, {})), kept=not donates)
 
     def _prepare(
         self, key: Any, leaves: list[Any], treedef: Any, entry: Entry, given: Any, place: Any
@@ -239,8 +240,9 @@ class Jit:
 
         `place`: how the arguments are to lie on a mesh, a sharding or None for each; None where nothing is said of it.
         """
-        if place is not None:
-            module = self._module(entry, (place, self._outs(entry)))
+        both = self._both(entry, place)
+        if both is not None:
+            module = self._module(entry, both)
             executable = runtime.backend.compile(module, self._options.device, self._options.compiler_options)
             run = runtime.backend.runner(executable, entry.form, entry.out_tree.unflatten)
             self._remember(key, treedef, given, leaves, run)
@@ -287,12 +289,22 @@ class Jit:
         results = entry.out_tree.unflatten(range(count))
         return flat_shardings(self._options.out_shardings, results, f"out_shardings of {self._name}")
 
+    def _both(self, entry: Entry, ins: Any) -> Any:
+        """How arguments and results are to lie on a mesh; None where nothing is said of it."""
+        if ins is None:
+            return None
+        both = ins, self._outs(entry)
+        return both if any(s is not None for part in both for s in part) else None
+
     def _bind(self, entry: Entry, leaves: list[Any], treedef: Any) -> Any:
         if self._placed:  # within a program: constraints on what goes in and what comes out
             leaves = [x if s is None else s.constrain(x) for x, s in zip(leaves, self._ins(treedef), strict=True)]
-        donated = (False,) * len(entry.constants) + entry.donated
-        outs = jit_p.bind(*entry.constants, *leaves, program=entry.program, name=self._name,
-                          donated=donated if any(donated) else (), inline=self._options.inline)  # fmt: skip
+        if self._options.inline:
+            outs = eval_program(entry.program, *entry.constants, *leaves)
+        else:
+            donated = (False,) * len(entry.constants) + entry.donated
+            outs = jit_p.bind(*entry.constants, *leaves, program=entry.program, name=self._name,
+                              donated=donated if any(donated) else (), inline=False)  # fmt: skip
         if self._placed:
             outs = [x if s is None else s.constrain(x) for x, s in zip(outs, self._outs(entry), strict=True)]
         return entry.out_tree.unflatten(outs)
@@ -446,7 +458,7 @@ class Jit:
         entry = self._entry(structs, treedef, statics, given)
         lying = tuple(map(_stated, leaves))
         ins = self._ins(treedef, lying) if self._placed or any(lying) else None
-        return Traced(self, entry, treedef, statics, None if ins is None else (ins, self._outs(entry)))
+        return Traced(self, entry, treedef, statics, self._both(entry, ins))
 
     def dynamic(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, Any]:
         """Arguments without the static ones."""
@@ -597,6 +609,9 @@ def _check_places(fun: Callable[..., Any], numbers: Sequence[int], names: Sequen
     try:
         parameters = inspect.signature(fun).parameters.values()
     except (ValueError, TypeError):
+        if names and what == "donate":
+            raise ArgumentError(f"donate_argnames of {_short(fun)}, whose signature is not known",
+                                "pass donate_argnums") from None  # fmt: skip
         return
     kinds = {p.kind for p in parameters}
     positional = [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
@@ -608,11 +623,12 @@ def _check_places(fun: Callable[..., Any], numbers: Sequence[int], names: Sequen
                     f"{what}_argnums holds {number}, and {label} takes {len(positional)} positional arguments",
                     f"a number from 0 to {len(positional) - 1}",
                 )
-    if inspect.Parameter.VAR_KEYWORD not in kinds:
-        known = [p.name for p in parameters]
-        for name in names:
-            if name not in known:
-                raise ArgumentError(f"{what}_argnames holds {name!r}, which {label} has not", f"one of {known}")
+    known = {p.name: p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY) for p in parameters}
+    more = inspect.Parameter.VAR_KEYWORD in kinds
+    for name in names:
+        if not known.get(name, more):
+            raise ArgumentError(f"{what}_argnames holds {name!r}, which {label} does not take by name",
+                                f"one of {[n for n, named in known.items() if named]}")  # fmt: skip
 
 
 def jit(
@@ -633,7 +649,8 @@ def jit(
     """Compile a function; it is traced once for each kind of arguments.
 
     Static arguments are passed to the function as they are and have to be hashable; each value is
-    traced anew. Donated arguments give their memory to the results and cannot be used afterwards. `backend` is a
+    traced anew. Donated arguments give their memory to the results and cannot be used afterwards. With `inline` a call
+    within another traced function leaves its equations there. `backend` is a
     platform whose first device runs the function, as `device` names one. `compiler_options` are flags of XLA's compiler
     by their names (`xla_...`).
 
@@ -660,8 +677,14 @@ def jit(
         raise ArgumentTypeError(
             f"jit takes a function, got {_short(fun)} of type {type(fun).__name__}", "pass a callable"
         )
+    if inspect.isgeneratorfunction(fun):
+        raise ArgumentTypeError(f"jit takes a function, got the generator function {_short(fun)}",
+                                "return a list of what it yields")  # fmt: skip
     static = _resolved(fun, static_argnums, static_argnames, "static")
     donate = _resolved(fun, donate_argnums, donate_argnames, "donate")
+    if both := {*static[1]} & {*donate[1]}:
+        names = ", ".join(sorted(both))
+        raise ArgumentError(f"jit: {names} is static and donated", "donate arrays that are not static")
     if device is not None and backend is not None:
         raise ArgumentError(f"jit: device={device!r} and backend={backend!r} are both given", "give one of the two")
     where, flags = backend if device is None else device, flags_of(compiler_options)

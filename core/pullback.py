@@ -27,7 +27,7 @@ from .primitives.convert import convert_element_type
 from .rules import instantiate
 from .trace import is_evaluating, typeof
 from .transpose import transpose_map
-from .types import FLOAT0, RefType, Type, is_inexact
+from .types import FLOAT0, RefType, Type, is_complex, is_inexact
 
 
 def cast(x: Any, type_: Any) -> Any:
@@ -75,6 +75,7 @@ def check_linear(values: Sequence[Any], primals: Sequence[Type], what: str, of: 
         if found.shape != expected.shape:
             raise ShapeError(f"a {what} has type {found.show()}, its {of} {primal.show()}", "give them equal shapes")
         floats = is_inexact(found.dtype) and is_inexact(expected.dtype)
+        floats = floats and is_complex(found.dtype) <= is_complex(expected.dtype)
         if found.dtype != expected.dtype and not (found.weak_type and floats):
             raise DifferentiationError(
                 f"a {what} has type {found.show()}, its {of} needs {expected.show()}", f"cast the {what} with `astype`"

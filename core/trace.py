@@ -361,6 +361,12 @@ class Tracer(Value):
     def block_until_ready(self) -> Any:
         return self
 
+    def __copy__(self) -> Any:
+        return self
+
+    def __deepcopy__(self, memo: Any) -> Any:
+        return self
+
     __hash__ = None  # type: ignore[assignment]
 
     def __getattr__(self, name: str) -> Any:

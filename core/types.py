@@ -123,6 +123,11 @@ def kind(dtype: Dtype) -> str:
     return _KINDS[dtype]
 
 
+def is_known(dtype: Any) -> bool:
+    """Whether arrays may have a dtype: not texts, dates, objects, records, floats of 80 bits."""
+    return dtype in _KINDS
+
+
 def itemsize_bits(dtype: Any) -> int:
     """The bits that an element of a dtype has; those of narrow integers count, not the byte that holds them.
 

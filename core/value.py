@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from .errors import NonArrayArgumentError
+from .errors import ArgumentError, NonArrayArgumentError
 from .opaque import OpaqueType, opaque_types
-from .types import ArrayType, RefType, TokenType, Type, canonical_dtype, scalar_type
+from .types import ArrayType, RefType, TokenType, Type, canonical_dtype, is_known, scalar_type
 
 Scalar = (bool, int, float, complex)
 
@@ -36,11 +36,8 @@ def typeof(x: Any) -> Type:
     if kind in opaque_types:
         return opaque_types[kind](x)
     if isinstance(x, (np.ndarray, np.generic)):
-        try:
-            return ArrayType(x.shape, canonical_dtype(x.dtype))
-        except KeyError:
-            pass
-    elif hasattr(x, "aval"):
+        return _type_of_numpy(x)
+    if hasattr(x, "aval"):
         return _type_of_aval(x.aval)
     elif hasattr(x, "__jax_array__"):
         return typeof(x.__jax_array__())
@@ -52,6 +49,16 @@ def typeof(x: Any) -> Type:
         if isinstance(x, (list, tuple))
         else "pass an array, or name the argument in `static_argnums` of `jit`",
     )
+
+
+def _type_of_numpy(x: Any) -> Type:
+    dtype = canonical_dtype(x.dtype)
+    if not is_known(dtype):
+        what = f"{_shown(x)} of type {type(x).__name__} and dtype {x.dtype} is not an array of numbers"
+        raise NonArrayArgumentError(what, "convert it to numbers or booleans")
+    if type(x) is not np.ndarray and hasattr(x, "mask"):
+        raise ArgumentError(f"{_shown(x)} is a masked array", "fill it with a value, `x.filled(0)`, and use its mask")
+    return ArrayType(x.shape, dtype)
 
 
 def _type_of_aval(aval: Any) -> Type:

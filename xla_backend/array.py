@@ -490,4 +490,4 @@ def as_array(x: Any) -> Array:
     if issubclass(type(x), Array):
         return x
     aval: Any = typeof(x)
-    return Array(aval, host_buffer(x, aval))
+    return Array(aval, host_buffer(x, aval, kept=False))

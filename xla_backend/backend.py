@@ -50,9 +50,9 @@ class XlaBackend:
         """A function from buffers to Arrays put together as `result` says."""
         return dispatch.make_runner(executable, result, unflatten)
 
-    def buffers(self, values: Sequence[Any], types: Sequence[Any]) -> Sequence[Any]:
+    def buffers(self, values: Sequence[Any], types: Sequence[Any], kept: bool = True) -> Sequence[Any]:
         """The buffers of values of known types, which are put on the device if they are not there."""
-        return [x._buffer if type(x) is Array else host_buffer(x, t) for x, t in zip(values, types, strict=True)]
+        return [x._buffer if type(x) is Array else host_buffer(x, t, kept) for x, t in zip(values, types, strict=True)]
 
     def beside(self, first: Any, numbers: Sequence[Any]) -> Sequence[Any]:
         """The buffers of Python numbers where an array lies: on each of its devices."""

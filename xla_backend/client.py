@@ -161,6 +161,16 @@ class SingleDeviceSharding:
         """Whether arrays of `ndim` dimensions lie the same under both."""
         return other.device_set == {self.device} and getattr(other, "memory_kind", None) is None
 
+    def placed(self, what: str = "") -> None:
+        """What programs are told of it, among the shardings of their arguments and results: nothing.
+
+        Raises:
+          ArgumentError: it is not on the device that they run on.
+        """
+        if self.device is not default_device():
+            raise ArgumentError(f"{what} is on {self.device!r}, and programs run on {default_device()!r}",
+                                "use a NamedSharding over a mesh of that device, or `default_device`")  # fmt: skip
+
     def __repr__(self) -> str:
         return f"SingleDeviceSharding(device={self.device!r})"
 

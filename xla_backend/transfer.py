@@ -53,7 +53,7 @@ _numbers = runtime.cache("transfer.numbers", 4096)
 def _scalar(x: Any, type: ArrayType) -> Any:
     """The buffer of a number, which is kept: making one takes longer than running a small program."""
     if current().default_device is not None or x != x:
-        return put(np.array(x, type.dtype), type, True)
+        return put(_number(x, type), type, True)
     # Where zeros are, equal numbers may mean different things: 0.0 and -0.0, 1 + 0j and 1 - 0j.
     key = (type, repr(x) if not x or isinstance(x, (complex, np.complexfloating)) else x)
     found = _numbers.get(key)
@@ -69,14 +69,17 @@ def _number(x: Any, type: ArrayType) -> np.ndarray:
         ) from None
 
 
-def host_buffer(x: Any, type_: ArrayType) -> Any:
-    """A number, NumPy array or foreign array as a buffer of a type that `typeof` gave."""
+def host_buffer(x: Any, type_: ArrayType, kept: bool = True) -> Any:
+    """A number, NumPy array or foreign array as a buffer of a type that `typeof` gave.
+
+    `kept`: that of a number may be one for all, which is not deleted or donated.
+    """
     if isinstance(x, np.ndarray):
         if x.dtype == FLOAT0:
             return put(np.zeros(x.shape, bool), type_, True)
         return put(x, type_)
     if isinstance(x, (int, float, complex, np.generic)):
-        return _scalar(x, type_)
+        return _scalar(x, type_) if kept else put(_number(x, type_), type_, True)
     if isinstance(x, Tracer):
         raise leaked(x)
     if isinstance(x, Value):

@@ -46,8 +46,8 @@ def stage(x: Any, /) -> Any:
     return copy_p.bind(x)
 
 
-def create_token() -> Any:
-    """A token: an array without elements, which `after_all` makes others of.
+def create_token(_: Any = None) -> Any:
+    """A token: an array without elements, which `after_all` makes others of. The argument says nothing.
 
     >>> create_token().shape
     (0,)

@@ -133,12 +133,15 @@ def device_put(
 
     `device` may be a pytree of devices that is a prefix of `x`; of a `Format` its sharding counts. With `donate` (which
     may be such a prefix too) arrays that move are deleted where they were; `may_alias=False` gives arrays with memory
-    of their own. `src`, where the values are, is not needed. Raises `ArgumentTypeError` for what names no device.
+    of their own. `src`, where the values are, is not needed. Raises `ArgumentTypeError` for what names no device,
+    `ArgumentError` for both `donate` and `may_alias=True`.
 
     >>> device_put({"a": 1.5})
     {'a': Array(1.5, dtype=float32, weak_type=True)}
     """
     leaves, structure = tree.flatten(x)
+    if may_alias and any(tree.leaves(donate)):
+        raise ArgumentError("device_put with donate and with may_alias=True", "pass one of the two")
     places = [d.sharding if hasattr(d, "layout") else d for d in tree.broadcast_prefix(device, x)]
     if runtime.process_count > 1:
         part("together").check_equal(leaves, places)

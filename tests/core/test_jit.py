@@ -1,5 +1,6 @@
 """`jit`: calls, static and donated arguments, ahead-of-time stages, caches, errors."""
 
+import copy
 import functools
 import pickle
 import re
@@ -11,6 +12,7 @@ import pytest
 
 import tilewright as tw
 from tilewright import numpy as tnp
+from tilewright.core.errors import ArgumentError, ArgumentTypeError
 from tilewright.core.jit import Jit
 from tilewright.xla_backend.array import Array, as_array
 from tilewright.xla_backend.deviceless import Binary
@@ -338,3 +340,54 @@ def test_threads_that_call_a_new_function_at_once_compile_it_once():
         results = list(pool.map(lambda i: float(f(np.float32(i))), range(16)))
     assert results == [2.0 * i + 1 for i in range(16)]
     assert len(traced) == 1
+
+
+def test_donated_numbers_are_nobody_elses():
+    """Equal numbers share a buffer where nobody may delete it; those that are donated or held have their own."""
+    f = tw.jit(lambda x: x + 1, donate_argnums=0)
+    assert [float(f(4.25)), float(f(4.25)), float(tnp.asarray(4.25) + 0)] == [5.25, 5.25, 4.25]
+    held = tw.device_put(4.25)
+    tw.device_put(4.25).delete()
+    f(tw.device_put(4.25))
+    assert float(held) == 4.25 and float(tnp.ones(()) * 4.25) == 4.25
+
+
+def test_what_jit_cannot_take_is_told_at_once():
+    def f(a, /, b, c, *rest, **more):
+        return b
+
+    def count(x):
+        yield x
+
+    for name in ("a", "rest"):
+        with pytest.raises(ArgumentError, match=f"'{name}', which f does not take by name"):
+            tw.jit(f, static_argnames=(name, "c"))
+    tw.jit(f, donate_argnames=("c", "other"))
+    with pytest.raises(ArgumentError, match="x is static and donated"):
+        tw.jit(lambda x: x, static_argnames="x", donate_argnames="x")
+    with pytest.raises(ArgumentTypeError, match="generator function"):
+        tw.jit(count)
+    with pytest.raises(ArgumentError, match="signature is not known"):
+        tw.jit(max, donate_argnames="key")
+    for wrong in (np.array(["a"]), np.array([object()]), np.zeros(2, "M8[D]"), np.zeros(2, [("a", "f4")])):
+        with pytest.raises(ArgumentTypeError, match="is not an array of numbers"):
+            tw.jit(lambda x: x)(wrong)
+    with pytest.raises(ArgumentError, match="masked array"):
+        tnp.add(1, np.ma.array([1, 2], mask=[True, False]))
+
+
+def test_traced_values_are_copied_as_themselves():
+    f = tw.jit(lambda x: copy.deepcopy({"a": copy.copy(x)})["a"] * 2)
+    assert f(2.0) == 4 and tw.grad(f)(2.0) == 2 and tw.vmap(f)(tnp.arange(2.0)).tolist() == [0, 2]
+
+
+def test_inlined_calls_leave_their_equations():
+    f = tw.jit(lambda x: x * 2, inline=True)
+    assert [e.primitive.name for e in tw.make_jaxpr(lambda x: f(x) + 1)(1.0).eqns] == ["mul", "add"]
+    assert float(f(3.0)) == 6 and float(tw.grad(tw.jit(lambda x: f(x) * x))(3.0)) == 12
+
+
+def test_a_sharding_on_the_device_that_runs_says_nothing():
+    here = tw.sharding.SingleDeviceSharding(tw.devices()[0])
+    f = tw.jit(lambda x: tw.lax.with_sharding_constraint(x, here) * 2, in_shardings=here, out_shardings=here)
+    assert f(tnp.ones(2)).sharding == here and f.lower(tnp.ones(2)).compile()(tnp.ones(2)).tolist() == [2, 2]

@@ -508,3 +508,22 @@ def test_traced_values_print_as_jaxs(text):
     seen = []
     SHOWN[text](lambda x: (seen.append(str(x)), x)[1])
     assert seen == [text]
+
+
+def test_transposes_are_pytrees_and_check_their_cotangents():
+    transposed = tw.jit(lambda x: tw.linear_transpose(lambda y: 2 * y, x))(1.0)
+    assert float(tw.jit(lambda t, ct: t(ct)[0])(transposed, 3.0)) == 6
+    with pytest.raises(TypeError, match="linear_transpose of an input of type i32"):
+        tw.linear_transpose(lambda x: 2.0 * x, 1)
+    for f, ct in ((lambda x: [x, x], 1.0), (lambda x: tnp.stack([x, x]), 1.0), (lambda x: x, 1j)):
+        with pytest.raises(TypeError):
+            tw.linear_transpose(f, 1.0)(ct)
+    with pytest.raises(TypeError, match="cotangent"):
+        tw.vjp(lambda x: x, 1.0)[1](1j)
+
+
+def test_jacrev_of_complex_outputs_has_to_be_asked_for():
+    with pytest.raises(TypeError, match="jacrev of a function with an output of type c64"):
+        tw.jacrev(tnp.sin)(1 + 2j)
+    np.testing.assert_allclose(tw.jacrev(tnp.sin, holomorphic=True)(1 + 2j), np.cos(1 + 2j), rtol=1e-6)
+    np.testing.assert_allclose(tw.jacrev(tnp.abs)(3 + 4j), 0.6 - 0.8j, rtol=1e-6)
