@@ -45,8 +45,9 @@ from .relation import Reduced, Whole, _related
 from .rewrite import vocabulary, within
 from .rules import linear_jvp
 from .runtime import runtime
+from .shard_map import part_type, shard_map_p
 from .summed import is_marked, marks_of_results, spec_of
-from .trace import Value, typeof
+from .trace import Value, on_each_device, trace_program, typeof
 from .types import ArrayType, ShardedType
 
 Names = tuple[Any, ...]
@@ -364,13 +365,27 @@ def plain_program(program: Program) -> Program:
 def _as_xla_leaves_open(eqn: Eqn) -> Eqn:
     """An equation in which XLA leaves open what is unreduced: no call of a function, no loop that cuts or stacks it."""
     if OPEN in eqn.params:
-        return eqn.replace(params={k: v for k, v in eqn.params.items() if k != OPEN})
+        return _on_each_device(eqn)
     if eqn.primitive is jit_p:
         known: dict[str, Any] = dict(eqn.params)
         return eqn.replace(params=known | {"inline": True}) if _tells_of_parts(known["program"]) else eqn
     program = carried(eqn)
     return eqn if program is None else eqn.replace(
         primitive=jit_p, params={"program": program, "name": program.name, "donated": (), "inline": True})  # fmt: skip
+
+
+def _on_each_device(eqn: Eqn) -> Eqn:
+    """An operation whose sum over devices stays open, as what each device does with its parts."""
+    params = {k: v for k, v in eqn.params.items() if k != OPEN}
+    types, out = [a.type for a in eqn.inputs], eqn.outputs[0].type
+    mesh, specs = out.placed.mesh, tuple(spec_of(t) for t in types)
+    if any(n % mesh.parts(names) for t in (*types, out) for n, names in zip(t.shape, spec_of(t).padded(t.ndim))):
+        return eqn.replace(params=params)  # XLA splits it, and leaves its sum open as the result's constraint says
+    ins = [part_type(_plain(t), s, mesh) for t, s in zip(types, specs, strict=True)]
+    with on_each_device(list(mesh.shape_tuple)):
+        program = trace_program(lambda *parts: [eqn.primitive.bind(*parts, **params)], ins, eqn.primitive.name)
+    how = {"program": program, "mesh": mesh, "in_specs": specs, "out_specs": (spec_of(out),), "manual": mesh.axis_names}
+    return eqn.replace(primitive=shard_map_p, params=how)
 
 
 @cached(1024)

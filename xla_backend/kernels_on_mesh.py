@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 
 from ..core.errors import MeshError, ShapeError
-from ..core.ir import Eqn, Program
-from ..core.mesh import PartitionSpec
+from ..core.ir import Eqn, Program, Var
+from ..core.mesh import PartitionSpec, constraint_p
 from ..core.primitives.elementwise import mul_p
 from ..core.primitives.jit import jit_p
 from ..core.primitives.shape import broadcast_in_dim_p, concatenate, pad_p, slice_in_dim, slice_p
@@ -59,10 +59,10 @@ class Calls:
         self.kernels: list[tuple[Splits, tuple[int, ...]]] = []  # with the numbers of the calls that stand for it
         self.count = 0
         self.program, self.made = program, made or {}
-        self.opaque = self._walked(program, self._opaque, {})
         self._split: dict[tuple[str, str], None] = {}
         self._whole: dict[tuple[str, str], None] = {}
         self._left: dict[tuple[str, str], None] = {}
+        self.opaque = self._walked(program, self._opaque, {})
 
     @property
     def told(self) -> Told:
@@ -71,10 +71,14 @@ class Calls:
     def _walked(self, program: Program, change: Callable[[Eqn], Eqn], known: dict[Program, Program]) -> Program:
         """A Program with each kernel that is called on whole arrays changed."""
         if program not in known:
-            eqns = []
+            eqns, parts = [], _unreduced(program)
             for eqn in program.eqns:
                 if eqn.primitive in (kernel_call_p, partitioned_p):
-                    eqn = change(eqn)
+                    if self._made(eqn) is not None and not parts.isdisjoint((*eqn.inputs, *eqn.outputs)):
+                        self._left[_name(eqn), OPEN] = None
+                        eqn = self._plain(eqn)
+                    else:
+                        eqn = change(eqn)
                 elif eqn.primitive is not shard_map_p:
                     eqn = within(eqn, lambda inner: self._walked(inner, change, known))
                 eqns.append(eqn)
@@ -135,6 +139,13 @@ class Calls:
         return self._walked(self.program, change, {})
 
 
+def _unreduced(program: Program) -> set[Any]:
+    """The values of a Program that are yet to be summed over devices, as constraints say."""
+    told = (e for e in program.eqns if e.primitive is constraint_p and e.params["sharding"].spec.unreduced)
+    return {v for eqn in told for v in (*eqn.inputs, *eqn.outputs) if type(v) is Var}
+
+
+OPEN = "it would sum what is yet to be summed over devices"
 FINER = "it would gather what lies split"
 UNSPLIT = "what it is given is not split along axes of its grid, or into more parts than these have cells"
 

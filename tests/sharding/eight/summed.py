@@ -69,6 +69,27 @@ def test_a_sum_stays_open_until_it_is_made(name):
     assert kinds(lambda u: reshard(u, P("x")), u) == ["all-reduce"]
 
 
+def test_a_sum_over_sizes_that_do_not_divide():
+    a, b = (tw.device_put(x, P("x")) for x in (np.ones((6, 3), np.float32), np.ones((6, 2), np.float32)))
+    u = tnp.einsum("ki,kj->ij", a, b, out_sharding=P(unreduced={"x"}))
+    close(u, np.full((3, 2), 6.0))
+    assert kinds(lambda a, b: tnp.einsum("ki,kj->ij", a, b, out_sharding=P(unreduced={"x"})), a, b) == []
+
+
+def test_kernels_leave_sums_open():
+    """Of products that become kernels too."""
+    x, w = np.linspace(-1, 1, 512 * 64, dtype=np.float32).reshape(512, 64), np.ones((64, 32), np.float32)
+
+    def loss(w, x):
+        return tnp.sum(tnp.tanh(x @ w) ** 2)
+
+    args = tw.device_put(w, P(reduced={"x"})), tw.device_put(x, P("x"))
+    made = tw.compile(tw.grad(loss), *args, tiles=True)
+    np.testing.assert_allclose(value(made(*args)), tw.grad(loss)(tnp.asarray(w), args[1]), rtol=1e-4, atol=1e-3)
+    told = tw.explain(tw.grad(loss), *args, tiles=True).communication
+    assert not told.collectives and told.split
+
+
 LINEAR = {
     "sum": lambda u: u + u - 3 * u,
     "number": lambda u: 2 * u / 4,
