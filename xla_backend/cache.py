@@ -214,9 +214,8 @@ class DiskCache:
 
     def _write(self, name: str, data: bytes) -> None:
         """Write a file aside, read it back, and give it its name."""
-        import tempfile  # here: it brings in a dozen modules that only a writer needs
-
-        handle, temporary = tempfile.mkstemp(prefix=".", suffix=ASIDE, dir=self.directory)
+        temporary = self.directory / f".{os.urandom(8).hex()}{ASIDE}"
+        handle = os.open(temporary, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
         try:
             with os.fdopen(handle, "w+b") as file:
                 _locked(handle)

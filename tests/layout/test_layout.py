@@ -52,7 +52,6 @@ LATE = {
     ("core/version.py", ".errors"): "nothing of the package is imported before that check",
     ("src/tilewright/bench/command.py", "."): "SciPy, only for benchmarks",
     ("src/tilewright/tuning/autotuned.py", ".session"): "SciPy, only to search",
-    ("xla_backend/cache.py", "tempfile"): "a dozen modules that only a writer needs",
     ("xla_backend/client.py", "."): "the clients of GPUs and TPUs, only where there may be such a device",
     ("xla_backend/executable.py", "."): "settings of GPUs, only for programs of these",
     ("xla_backend/limits.py", "resource"): "Windows has none",

@@ -107,7 +107,9 @@ def test_read_only_directory(directory, monkeypatch):
         raise PermissionError(30, "Read-only file system")
 
     # Not by permissions, which the superuser passes over.
-    monkeypatch.setattr("tempfile.mkstemp", refused)
+    as_it_is = os.open
+    monkeypatch.setattr(cache.os, "open", lambda path, flags, *mode: (
+        refused if flags & os.O_CREAT else as_it_is)(path, flags, *mode))  # fmt: skip
     monkeypatch.setattr(cache.os, "utime", refused)
     assert run() == [1, 4, 7]  # what is there is used
     with pytest.warns(CacheWarning, match="cannot be written"):
