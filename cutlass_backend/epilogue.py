@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from ..core.errors import Source
 from ..core.ir import Eqn, Literal, Var
 from ..core.primitive import Primitive
 from ..core.primitives import compare as cmp
@@ -28,7 +29,7 @@ from ..core.primitives.ref import addupdate_p, get_p, swap_p
 from ..core.primitives.shape import broadcast_in_dim_p, copy_p, reshape_p, squeeze_p, transpose_p
 from ..core.primitives.special import erf_p, erfc_p
 from ..core.types import is_bool, is_float
-from ..lang.cutlass import Source
+from ..lang import cutlass
 from ..lang.gpu.plan import forms
 from ..lang.kernel import Kernel
 from ..lang.legalize import Backend
@@ -47,7 +48,11 @@ TYPES = {
 
 
 class Unfit(Exception):
-    """Why a kernel is not for this backend."""
+    """Why a kernel is not for this backend, and what to do; `source` is the line that it is about, if it is one."""
+
+    def __init__(self, why: str, source: Source | None = None):
+        super().__init__(why)
+        self.source = source
 
 
 @dataclass(frozen=True)
@@ -89,7 +94,7 @@ RULES: dict[Primitive, Any] = {**_UNARY, **_BINARY, **_TRUTHS, **dict.fromkeys(_
 
 def _forms(kernel: Kernel, target: Target) -> tuple[Kernel, ...]:
     """As GPUs run it; C++ that an author gives is left as it is."""
-    return (kernel,) if isinstance(stated(kernel), Source) else forms(kernel, target)
+    return (kernel,) if isinstance(stated(kernel), cutlass.Source) else forms(kernel, target)
 
 
 BACKEND = Backend("a CUTLASS epilogue", RULES, {}, {}, _forms, exact=False)
@@ -110,7 +115,7 @@ class Printer:
             rounded = text if str(dtype) == "float32" else f"tilewright::rounded<{TYPES[str(dtype)]}>({text})"
             self.lines.append(f"float {name} = {rounded};")
         else:
-            raise Unfit(f"its epilogue computes in {dtype}: it has float32 and shorter floats")
+            raise Unfit(f"its epilogue computes in {dtype}: convert to float32, or a shorter float")
         return Value(name, dtype, axes)
 
     def literal(self, atom: Literal) -> Value:
@@ -146,7 +151,8 @@ class Printer:
         if truths and primitive in (cmp.eq_p, cmp.ne_p):
             pattern = _BINARY[primitive]
         if pattern is None or not (truths or is_float(operands[0].dtype)):
-            raise Unfit(f"{primitive} of {operands[0].dtype} has no rule in its epilogue")
+            raise Unfit(f"{primitive} of {operands[0].dtype} in its epilogue, which computes with floats: convert "
+                        "before", eqn.source)  # fmt: skip
         return self.named(pattern.format(*texts), out.dtype, axes)
 
 
@@ -155,7 +161,8 @@ def _joined(operands: Sequence[Value], rank: int, primitive: Primitive) -> Axes:
     for x in operands:
         for d, axis in enumerate(x.axes):
             if axis is not None and found[d] not in (None, axis):
-                raise Unfit(f"{primitive} in its epilogue takes one operand along rows, another along columns")
+                raise Unfit(f"{primitive} in its epilogue takes one operand along rows, another along columns: "
+                            "broadcast each along its own axis (`x[:, None]`)")  # fmt: skip
             found[d] = found[d] or axis
     return tuple(found)
 
@@ -172,7 +179,7 @@ def _reshaped(x: Value, eqn: Eqn) -> Value:
     old, new = (a.type.shape for a in (eqn.inputs[0], eqn.outputs[0]))
     kept = [axis for axis, n in zip(x.axes or (None,) * len(old), old, strict=True) if n != 1]
     if [n for n in old if n != 1] != [n for n in new if n != 1]:
-        raise Unfit(f"a reshape of {old} to {new} in its epilogue")
+        raise Unfit(f"a reshape of {old} to {new} in its epilogue: add or drop axes of 1 alone", eqn.source)
     rest = iter(kept)
     return Value(x.text, x.dtype, tuple(None if n == 1 else next(rest) for n in new))
 
@@ -184,7 +191,7 @@ def _round(operands: Sequence[Value], rounding_method: Any) -> str:
 
 def _select(operands: Sequence[Value]) -> str:
     if len(operands) != 3 or not is_bool(operands[0].dtype):
-        raise Unfit("its epilogue selects among more than two values")
+        raise Unfit("its epilogue selects among more than two values: choose by `where` within `where`")
     which, no, yes = (x.text for x in operands)
     return f"{which} ? {yes} : {no}"
 
@@ -215,5 +222,6 @@ def value_of(p: Printer, atom: Any, known: Mapping[Var, Value]) -> Value:
     if type(atom) is Literal:
         return p.literal(atom)
     if atom not in known:
-        raise Unfit("its epilogue depends on the cell")
+        raise Unfit("its epilogue computes with the place of its block (`program_id`), and CUTLASS has tiles of its "
+                    "own: give what depends on it as an operand")  # fmt: skip
     return known[atom]

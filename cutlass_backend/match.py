@@ -97,11 +97,13 @@ def contraction(kernel: Kernel) -> Contraction:
     planned = plan(kernel)
     k = planned.kernel
     if not k.cells:
-        raise Unfit("its grid is empty")
+        raise Unfit("its grid is empty, so that nothing runs: leave the call out")
     if k.prefetch or k.aliases:
-        raise Unfit("it has prefetched scalars" if k.prefetch else "operands share memory with results")
+        raise Unfit("it has prefetched scalars, of which CUTLASS's tiles know nothing: leave it to others" if k.prefetch
+                    else "operands share memory with results: leave `input_output_aliases` out")  # fmt: skip
     if len(planned.carry) > 1:
-        raise Unfit(f"{len(planned.carry)} axes of its grid carry something from cell to cell, where a product has one")
+        raise Unfit(f"{len(planned.carry)} axes of its grid carry something from cell to cell: let one, that of the "
+                    "sum")  # fmt: skip
     product, last = _parts(planned)
     shape = _shape(k, product, planned.carry)
     left, right = (_factor(k, product, side, shape) for side in (0, 1))
@@ -109,12 +111,14 @@ def contraction(kernel: Kernel) -> Contraction:
     results = []
     for value, block in zip(text.run(last), k.outputs, strict=True):
         if value.axes not in ((ROWS, COLUMNS), (None, COLUMNS), (ROWS, None)):
-            raise Unfit("what it stores does not lie as the product does")
+            raise Unfit("what it stores does not lie as the product does: store matrices of its rows and columns, and "
+                        "add up or transpose in another kernel")  # fmt: skip
         if _split(k, block) != _split(k, k.outputs[0]) or block.array.shape != k.outputs[0].array.shape:
-            raise Unfit(f"its results, {k.outputs[0].array.show()} and {block.array.show()}, do not lie alike")
+            raise Unfit(f"its results, {k.outputs[0].array.show()} and {block.array.show()}, do not lie alike: give "
+                        "them one shape and one `BlockSpec`")  # fmt: skip
         results.append(Result(value.text, str(block.array.dtype)))
         if results[-1].dtype not in RESULTS or not is_float(value.dtype):
-            raise Unfit(f"its result is {block.array.dtype}; there is {', '.join(RESULTS)}")
+            raise Unfit(f"its result is {block.array.dtype}: convert it in the kernel to one of {', '.join(RESULTS)}")
     rows, columns, depth, count = shape.sizes
     return Contraction(
         k, rows, columns, depth, count, left, right, tuple(text.leaves), tuple(text.p.lines), tuple(results)
@@ -145,23 +149,26 @@ def _parts(planned: Plan) -> tuple[_Product, list[Eqn]]:
     main = list(parts.main.eqns)
     products = [e for e in main if e.primitive is dot_general_p]
     if len(products) != 1:
-        raise Unfit(f"its loop has {len(products)} products of matrices, where CUTLASS's has one")
+        raise Unfit(f"its loop has {len(products)} products of matrices, and CUTLASS's one: divide it into several "
+                    "kernels")  # fmt: skip
     (eqn,) = products
     loaded = {e.outputs[0]: numbers[e.inputs[0]] for e in main if _is_load(e) and e.inputs[0] in numbers}
     turns = {e.outputs[0]: e.inputs[0] for e in main if e.primitive is transpose_p and len(e.inputs[0].type.shape) == 2}
     turned = (eqn.inputs[0] in turns, eqn.inputs[1] in turns)
     sides: Any = tuple(loaded.get(turns.get(a, a)) for a in eqn.inputs)  # type: ignore[arg-type]
     if None in sides:
-        raise Unfit("a factor of its product is computed in the kernel, which CUTLASS's copies do not pass through")
+        raise Unfit("a factor of its product is computed in the kernel, and CUTLASS multiplies what it has copied: "
+                    "compute it before")  # fmt: skip
     gone = {*loaded, *(a for a in eqn.inputs if a in turns)}
     rest = _live([e for e in main if e is not eqn and not (e.outputs and e.outputs[0] in gone)])
     if not planned.carry:
         return _Product(eqn, sides, turned, None, loaded), rest
     (held,) = _sums(rest, eqn)
     if set(parts.before) != {0} or not _is_zeroed(parts.before[0], held):
-        raise Unfit("its sum does not begin at zero in the first cell of its loop")
+        raise Unfit("its sum does not begin at zero in the first cell of its loop: store zeros there, and add what "
+                    "else there is at the end")  # fmt: skip
     if set(parts.after) - {0}:
-        raise Unfit("it does something between its loops")
+        raise Unfit("it does something between its loops: do it after the last one")
     after = _live(list(parts.after[0].eqns)) if parts.after else []
     return _Product(eqn, sides, turned, held, loaded), after
 
@@ -188,11 +195,12 @@ def _whole(eqn: Eqn) -> bool:
 def _sums(rest: list[Eqn], product: Eqn) -> list[Var]:
     """What the loop adds its product to, where it does nothing else."""
     if len(rest) != 1 or rest[0].primitive is not addupdate_p or not _whole(rest[0]):
-        raise Unfit("its loop does more than to add up a product")
+        raise Unfit("its loop does more than to add up a product: compute before the loop, or after it")
     ref, value = rest[0].inputs[:2]
     assert type(ref) is Var
     if value is not product.outputs[0] or str(ref.type.dtype) not in ("float32", "int32"):
-        raise Unfit("its loop does more than to add up a product in float32 or int32")
+        raise Unfit("its loop adds up a product in another dtype than float32 (int32 of integers), or what is made of "
+                    "it: add up the product itself, in scratch of float32")  # fmt: skip
     return [ref]
 
 
@@ -217,7 +225,8 @@ def _roles(kernel: Kernel, block: Block) -> tuple[Role, ...]:
     """The axis of the grid that walks through each axis of an array, block after block."""
     fact = map_of(kernel, block)
     if fact is None or fact.affine is None or any(block.element):
-        raise Unfit(f"the blocks of {block.name} are not taken one after the other")
+        raise Unfit(f"the blocks of {block.name} are not taken one after the other: give an index map that names axes "
+                    "of the grid")  # fmt: skip
     found: list[Role] = []
     for d, (n, size) in enumerate(zip(block.array.shape, block.sizes, strict=True)):
         terms, start = fact.affine.coefficients[d], fact.affine.const[d]
@@ -226,7 +235,8 @@ def _roles(kernel: Kernel, block: Block) -> tuple[Role, ...]:
         elif start == 0 and list(terms.values()) == [1] and size * kernel.grid[(axis := next(iter(terms)))] >= n:
             found.append(axis)
         else:
-            raise Unfit(f"the blocks of {block.name} do not go through its axis {d} from end to end")
+            raise Unfit(f"the blocks of {block.name} do not go through its axis {d} from end to end: CUTLASS "
+                        "multiplies whole arrays; slice before")  # fmt: skip
     return tuple(found)
 
 
@@ -240,11 +250,12 @@ def _shape(kernel: Kernel, product: _Product, carry: tuple[int, ...]) -> _Shape:
     roles, seen = _split(kernel, out)
     n = out.array.ndim
     if seen != [n - 2, n - 1]:
-        raise Unfit(f"a block of its result, {out.array.show()}, is of the axes {seen}, not of the last two")
+        raise Unfit(f"a block of its result, {out.array.show()}, is of the axes {seen}: let it be of the last two")
     left = kernel.inputs[product.inputs[0]]
     ((contracting, _), batched) = product.eqn.params["dimension_numbers"]
     if batched != ((), ()) or len(contracting) != 1:
-        raise Unfit("its product has axes of a batch within a block, or sums along several")
+        raise Unfit("its product has axes of a batch within a block, or sums along several: let the grid have the "
+                    "axes of the batch, and sum along one")  # fmt: skip
     left_roles, left_seen = _split(kernel, left)
     axis = left_seen[contracting[0] ^ product.turned[0]]
     rows, columns = out.array.shape[n - 2 :]
@@ -253,9 +264,11 @@ def _shape(kernel: Kernel, product: _Product, carry: tuple[int, ...]) -> _Shape:
                    (rows, columns, left.array.shape[axis], count))  # fmt: skip
     walked = [a for a in (*shape.batch, shape.rows, shape.columns, shape.summed) if a is not None]
     if len(set(walked)) != len(walked) or set(walked) < set(kernel.long_axes):
-        raise Unfit("an axis of its grid goes through two axes of the product, or through none")
+        raise Unfit("an axis of its grid goes through two axes of the product, or through none: let each go through "
+                    "one")  # fmt: skip
     if carry and carry != (shape.summed,) or not carry and shape.summed in kernel.long_axes:
-        raise Unfit("the axis of its grid that carries the sum is not the one that its factors are summed along")
+        raise Unfit("the axis of its grid that carries the sum is not the one that its factors are summed along: let "
+                    "it be that one")  # fmt: skip
     return shape
 
 
@@ -263,10 +276,12 @@ def _batched(name: str, roles: tuple[Role, ...], shape: _Shape) -> bool:
     """Whether an operand has leading axes, those of the result."""
     if not roles or not shape.batch:
         if roles:
-            raise Unfit(f"{name} has more axes than the result")
+            raise Unfit(f"{name} has more axes than the result: let the result have them, and add them up in another "
+                        "kernel")  # fmt: skip
         return False
     if roles != shape.batch:
-        raise Unfit(f"{name} has a part of the leading axes of the result")
+        raise Unfit(f"{name} has a part of the leading axes of the result: broadcast it along the others, or leave all "
+                    "out")  # fmt: skip
     return True
 
 
@@ -276,21 +291,23 @@ def _factor(kernel: Kernel, product: _Product, side: int, shape: _Shape) -> Fact
     roles, seen = _split(kernel, block)
     n, dtype = block.array.ndim, str(block.array.dtype)
     if seen != [n - 2, n - 1]:
-        raise Unfit(f"a block of {block.name} is not of its last two axes")
+        raise Unfit(f"a block of {block.name} is not of its last two axes: let leading axes be `None` in its block")
     summed = product.eqn.params["dimension_numbers"][0][side][0] ^ product.turned[side]
     free = 1 - summed
     size, role = (shape.sizes[0], shape.rows) if side == 0 else (shape.sizes[1], shape.columns)
     if roles[n - 2 + free] != role or block.array.shape[n - 2 + free] != size:
-        raise Unfit(f"{block.name} does not go along with the {'columns' if side else 'rows'} of the result")
+        raise Unfit(f"{block.name} does not go along with the {'columns' if side else 'rows'} of the result: give it "
+                    "one axis of the grid with them")  # fmt: skip
     if roles[n - 2 + summed] != shape.summed or block.array.shape[n - 2 + summed] != shape.sizes[2]:
-        raise Unfit("its factors are not summed along one axis")
+        raise Unfit("its factors are not summed along one axis of the grid, of one length: let both walk along it")
     proved = inside(kernel, block)[n - 2 + summed]
     if not all(proved) and block.fill != 0:
-        raise Unfit(f"blocks of {block.name} pass its end along the summed axis, with a fill that is not zero")
+        raise Unfit(f"blocks of {block.name} pass its end along the summed axis: give `fill=0` to its `BlockSpec`")
     if dtype not in FACTORS:
-        raise Unfit(f"{block.name} is {dtype}; factors are {', '.join(FACTORS)}")
+        raise Unfit(f"{block.name} is {dtype}: convert it before to one of {', '.join(FACTORS)}")
     if dtype == "float32" and any(one != Precision.DEFAULT for one in product.eqn.params["precision"] or ()):
-        raise Unfit("a product of float32 with more than default precision: the tensor cores round its factors to TF32")
+        raise Unfit("a product of float32 with more than default precision: the tensor cores round its factors to "
+                    "TF32; ask for the default")  # fmt: skip
     return Factor(product.inputs[side], dtype, summed == 1, _batched(block.name, roles[: n - 2], shape))
 
 
@@ -307,7 +324,7 @@ class _Epilogue:
         self.outs = kernel.body.inputs[kernel.splits[2] : kernel.splits[3]]
         out, factor = product.eqn.outputs[0].type.dtype, product.eqn.inputs[0].type.dtype
         if str(out) not in (("int32",) if factor.kind in "iu" else RESULTS):
-            raise Unfit(f"its product of {factor} is summed in {out}; CUTLASS sums in float32, integers in int32")
+            raise Unfit(f"its product of {factor} is summed in {out}: sum in float32, integers in int32")
         self.known: dict[Var, Value] = {}
         self.held: dict[Var, Value] = {}  # what was written to scratch
         axes = (ROWS, COLUMNS)  # a product of another dtype is the sum in float32, rounded
@@ -328,12 +345,13 @@ class _Epilogue:
                 self.held[ref] = value_of(self.p, eqn.inputs[1], self.known)
                 stored[ref] = self.held[ref]
             elif eqn.effects or len(eqn.outputs) != 1 or eqn.primitive not in RULES:
-                raise Unfit(f"{eqn.primitive} is in its epilogue, which is of single elements")
+                raise Unfit(f"{eqn.primitive} is in its epilogue, which is of single elements: do it in another "
+                            "kernel", eqn.source)  # fmt: skip
             else:
                 operands = [value_of(self.p, a, self.known) for a in eqn.inputs]
                 self.known[eqn.outputs[0]] = self.p.equation(eqn, operands)
         if any(ref not in stored for ref in self.outs):
-            raise Unfit("it stores no result where its sum is complete")
+            raise Unfit("it stores no result where its sum is complete: store all results in the last turn")
         return [stored[ref] for ref in self.outs]
 
     def load(self, ref: Any) -> Value:
@@ -342,7 +360,7 @@ class _Epilogue:
         if ref is self.product.sum:
             return self.acc
         if ref not in self.refs:
-            raise Unfit("its epilogue reads what it has not written")
+            raise Unfit("its epilogue reads a result or scratch that it has not written: keep the value")
         return self.leaf(self.refs[ref])
 
     def leaf(self, number: int) -> Value:
@@ -350,7 +368,7 @@ class _Epilogue:
         block, shape = self.kernel.inputs[number], self.shape
         dtype, roles = str(block.array.dtype), _roles(self.kernel, block)
         if dtype not in TYPES:
-            raise Unfit(f"{block.name} is {dtype}; an epilogue reads {', '.join(TYPES)}")
+            raise Unfit(f"{block.name} is {dtype}: convert it before to one of {', '.join(TYPES)}")
         sizes = {ROWS: (shape.sizes[0], shape.rows), COLUMNS: (shape.sizes[1], shape.columns)}
         axes: list[str | None] = []
         ahead: list[Role] = []
@@ -361,12 +379,13 @@ class _Epilogue:
                 continue
             here = [a for a, found in sizes.items() if n > 1 and (n, role) == found and a not in axes]
             if n > 1 and not here:
-                raise Unfit(f"{block.name} does not lie along rows and columns of the result")
+                raise Unfit(f"{block.name} does not lie along rows and columns of the result: give it axes of their "
+                            "length, or of 1, and their axes of the grid")  # fmt: skip
             if len(here) == 2:  # two axes of one size, each a whole block
                 here = [ROWS] if block.array.ndim - d > 1 else [COLUMNS]
             axes.append(here[0] if here else None)
         if [a for a in axes if a] == [COLUMNS, ROWS]:
-            raise Unfit(f"{block.name} is transposed in its epilogue")
+            raise Unfit(f"{block.name} is transposed in its epilogue: transpose it before")
         leaf = Leaf(number, dtype, ROWS in axes, COLUMNS in axes, _batched(block.name, tuple(ahead), shape))
         if leaf not in self.leaves:
             self.leaves.append(leaf)

@@ -76,12 +76,13 @@ class CutlassModule(Module):
     measured: bool = True  # whether the source has constants that say threads, shared memory and stages
 
 
-def refusal(kernel: Kernel, why: str) -> UnsupportedError:
+def refusal(kernel: Kernel, why: str | Unfit) -> UnsupportedError:
     """The error for a kernel that this backend leaves to others."""
+    source = why.source if isinstance(why, Unfit) else None
     return UnsupportedError(
         f"kernel {kernel.name} is not for CUTLASS: {why}",
         'others take it: leave `compiler_params` of `lang.cutlass`, or `kernel_route="cutlass"`, out',
-        kernel.source,
+        source or kernel.source,
     )
 
 
@@ -101,7 +102,7 @@ def cutlass_module(legal: Legal, target: Target) -> CutlassModule:
         product = contraction(kernel)
         cut = tiling(product, target, params_of(kernel, CompilerParams))
     except Unfit as error:
-        raise refusal(kernel, str(error)) from None
+        raise refusal(kernel, error) from None
     blocks = grid(product, cut, target)
     name, architecture = identifier(kernel.name), _architecture(target)
     return CutlassModule(

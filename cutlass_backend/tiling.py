@@ -55,10 +55,10 @@ def _check_layout(product: Contraction, blackwell: bool) -> None:
     lines += [(out.name, columns, str(out.array.dtype)) for out in product.kernel.outputs]
     for name, n, dtype in lines:
         if n * np.dtype(dtype).itemsize % 16:
-            raise Unfit(f"the rows of {name}, {n} of {dtype}, are not a multiple of 16 bytes")
+            raise Unfit(f"the rows of {name}, {n} of {dtype}, are not a multiple of 16 bytes: pad them")
     kinds = {f.dtype for f in (product.left, product.right)}
     if len(kinds) > 1 and not all(kind.startswith("float8") for kind in kinds):
-        raise Unfit(f"its factors are {product.left.dtype} and {product.right.dtype}")
+        raise Unfit(f"its factors are {product.left.dtype} and {product.right.dtype}: convert one before")
     size = _size(product)
     along = product.left.summed_last and product.right.summed_last
     if not along and (size == 4 or size == 1 and not blackwell):

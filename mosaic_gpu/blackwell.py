@@ -33,14 +33,15 @@ class Sum:
     column: int
 
     def read(self, e: Any, index: Index, dynamic: Sequence[Any]) -> Any:
-        raise Unfit("a sum is read within its loop, which on Blackwell only adds products")
+        raise Unfit("a sum is read within its loop, which on Blackwell only adds products: read it after the loop")
 
     def write(self, e: Any, index: Index, dynamic: Sequence[Any], value: Any) -> None:
-        raise Unfit("a sum is written within its loop, which on Blackwell only adds products")
+        raise Unfit("a sum is written within its loop, which on Blackwell only adds products: write it before or after")
 
     def add(self, e: Any, index: Index, dynamic: Sequence[Any], value: Any) -> None:
         if not isinstance(value, Product) or not all(isinstance(x, Tile) for x in value.operands):
-            raise Unfit("what is added is no product of tiles as they are copied")
+            raise Unfit("what is added to a sum is no product of tiles as they are copied: compute operands before "
+                        "the kernel")  # fmt: skip
         e.start_product(value, self.column)
 
 
@@ -53,24 +54,28 @@ class Blackwell(Tensor):
         super().__init__(*args)
         k, plan = self.kernel, self.plan
         if self.consumers > 1:
-            raise Unfit(f"blocks of {self.rows} rows: on Blackwell a sum has 128")
+            raise Unfit(f"blocks of {self.rows} rows: on Blackwell a sum has 128, which is to be the rows of a block")
         if not plan.carry or any(level for part in (self.s.parts.before, self.s.parts.after) for level in part):
-            raise Unfit("on Blackwell products are summed in a loop, and what begins and ends it stands around it")
+            raise Unfit("what is done between loops: on Blackwell products are summed in one loop, with all else "
+                        "before or after it")  # fmt: skip
         if any(home is not None for home in plan.output_homes):
-            raise Unfit("a result is kept in registers")
+            raise Unfit("a result is added up in its own block: add up in scratch of float32, and store it in the "
+                        "last turn")  # fmt: skip
         self.sums: dict[Var, Sum] = {}
         column = 0
         for ref in k.body.inputs[k.splits[3] :]:
             shape, dtype = ref.type.shape, ref.type.dtype
             if len(shape) != 2 or shape[0] != self.rows or dtype not in (FLOAT32, INT32) or shape[1] % 16:
-                raise Unfit(f"scratch of {shape}: on Blackwell it is a sum of {self.rows} rows and 16 n columns")
+                raise Unfit(f"scratch of {shape}: on Blackwell it is a sum of {self.rows} rows and a multiple of 16 "
+                            "columns")  # fmt: skip
             self.sums[ref] = Sum(column)
             column += shape[1]
         self.columns = max(next_power_of_2(column), 32)
         self.buffers = 2 if self.s.blocks and 2 * self.columns <= tcgen05.COLUMNS else 1
         self.columns *= self.buffers
         if self.columns > tcgen05.COLUMNS:
-            raise Unfit(f"its sums take {column} columns of tensor memory, and there are {tcgen05.COLUMNS}")
+            raise Unfit(f"its sums take {column} columns of tensor memory, and there are {tcgen05.COLUMNS}: take "
+                        "narrower blocks")  # fmt: skip
 
     @property
     def releases(self) -> int:
@@ -148,7 +153,7 @@ class Blackwell(Tensor):
             )
 
     def settled(self, product: Product) -> Fragment:
-        raise Unfit("a product that is not added to a sum of its loop")
+        raise Unfit("a product that is not added to a sum of its loop: add it to scratch of float32")
 
     # ------------------------------------------------------------ the warpgroup that stores
 
@@ -169,7 +174,8 @@ class Blackwell(Tensor):
         for register in registers.values():
             start, zero = register.value, p.constant(0, computed(register.array.dtype))
             if start is None or isinstance(start, Fragment) or start.varies or start.at(p, [0, 0]) != zero:
-                raise Unfit("a sum that does not begin at zero")
+                raise Unfit("a sum that does not begin at zero: store zeros there in the first turn, and add what "
+                            "else there is at the end")  # fmt: skip
         sums_at, done, free, parity = self.buffer(tile)
         ptx.wait(p, done, parity)
         tcgen05.waited(p)

@@ -46,7 +46,7 @@ class Parked:
 
     def _whole(self, index: Index) -> None:
         if not index.is_whole(self.array.shape):
-            raise Unfit(f"a part {index} of {self.array.show()} in tensor memory")
+            raise Unfit(f"a part {index} of {self.array.show()} in tensor memory: read and write the whole of it")
 
     def read(self, e: Chained, index: Index, dynamic: Sequence[Any]) -> Fragment:
         self._whole(index)
@@ -120,9 +120,8 @@ class Chained(Tensor):
         self.used[start] = columns
         self.most = max(self.most, start + columns)
         if self.most > self.each:
-            raise Unfit(
-                f"its products and scratch take {self.most} columns of tensor memory, and there are {self.each}"
-            )
+            raise Unfit(f"its products and scratch take {self.most} columns of tensor memory, and there are "
+                        f"{self.each}: take narrower blocks")  # fmt: skip
         return start
 
     @property
@@ -139,7 +138,8 @@ class Chained(Tensor):
         if late:
             return Fragment(layout, dtype, [tcgen05.Row(self.p, address, layout.shape[1], computed(dtype))])
         if layout.shape[1] > WIDEST_ROW:
-            raise Unfit(f"a row of {layout.shape[1]} numbers in each thread, which has registers for {WIDEST_ROW}")
+            raise Unfit(f"a row of {layout.shape[1]} numbers in each thread, which has registers for {WIDEST_ROW}: "
+                        f"take blocks of {WIDEST_ROW} columns")  # fmt: skip
         return Fragment(layout, dtype, [tcgen05.row(self.p, address, layout.shape[1], computed(dtype))])
 
     def put(self, column: int, numbers: Sequence[str], dtype: Any) -> None:
@@ -185,11 +185,10 @@ class Chained(Tensor):
         """Begin a product in its columns, from zeros, from registers, or added to what is there."""
         p, (a, b), (ca, cb) = self.p, product.operands, product.contracting
         if self.branches or self.parity == -1:
-            raise Unfit(
-                "a product in a branch, or around an inner loop: on Blackwell each turn makes the same products"
-            )
+            raise Unfit("a product in a branch, or around an inner loop: on Blackwell each turn makes the same "
+                        "products; let an index map or a loop's length leave turns out")  # fmt: skip
         if self.sites == MOST_SITES:
-            raise Unfit(f"more than {MOST_SITES} products in a body")
+            raise Unfit(f"more than {MOST_SITES} products in a body: divide it into several kernels")
         if fragment is None or start is not None:
             self.wait()
         right, lent = right_of(self, b, cb), [] if fragment is None else [column]

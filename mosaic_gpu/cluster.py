@@ -16,6 +16,8 @@ from ..lang.gpu.narrow import Line
 from .schedule import Moved, Schedule, steady
 from .values import Unfit
 
+ALONE = "leave `cluster` out"
+
 
 def clustered(s: Schedule, blocks: int, joint: bool) -> Schedule:
     """A schedule of clusters of 2 or 4 blocks, along the axes that spare most copies.
@@ -26,11 +28,11 @@ def clustered(s: Schedule, blocks: int, joint: bool) -> Schedule:
       Unfit: why they are not.
     """
     if blocks not in (2, 4) or joint and blocks > 2:
-        raise Unfit(f"a cluster of {blocks} blocks: there are 2, and 4 on Hopper")
+        raise Unfit(f"a cluster of {blocks} blocks: ask for 1 or 2, on Hopper also for 4")
     if not s.plan.parallel or not s.ring:
-        raise Unfit("there are no blocks beside each other that read turn by turn")
+        raise Unfit(f"no blocks beside each other copy something turn by turn: {ALONE}")
     if joint and (s.fixed or s.consumers > 1):
-        raise Unfit("products of two blocks are of 128 rows each, whose operands are copied turn by turn")
+        raise Unfit(f"products of two blocks are of 128 rows each, whose operands are copied turn by turn: {ALONE}")
     while s.cluster < blocks:
         found, why = [], ""
         for axis in [a for a in s.plan.parallel if a not in s.pairs]:
@@ -39,7 +41,7 @@ def clustered(s: Schedule, blocks: int, joint: bool) -> Schedule:
             except Unfit as error:
                 why = why or str(error)
         if not found:
-            raise Unfit(why or "its grid has one axis: four blocks are along two")
+            raise Unfit(why or "its grid has one axis, and four blocks are along two: ask for a cluster of 2")
         s = max(found, key=lambda one: sum(m.size for m in one.moved.values() if m.half))
     return s
 
@@ -48,25 +50,26 @@ def _paired(s: Schedule, axis: int, joint: bool) -> Schedule:
     """Blocks in pairs along one axis more; of what has halves already nothing changes."""
     grid = s.plan.kernel.grid
     if grid[axis] % 2:
-        raise Unfit(f"axis {axis} of its grid, of {grid[axis]} blocks, is not divided in pairs")
+        raise Unfit(f"axis {axis} of its grid has {grid[axis]} blocks, which make no pairs: {ALONE}")
     if any(isinstance(line, Line) and line.axis == axis for line in s.turns or ()):
-        raise Unfit("blocks beside each other take different turns")
+        raise Unfit(f"blocks beside each other take different turns: {ALONE}")
     alike = [n for n in s.ring if not s.moved[n].half and steady(s.plan, s.moved[n].block, (axis,))]
     if not alike:
-        raise Unfit("blocks beside each other read nothing alike")
+        raise Unfit(f"blocks beside each other read nothing alike: {ALONE}")
     moved = dict(s.moved)
     for n, along in _right(s, alike).items() if joint else ():
         one = moved[n]
         rows, columns = (one.block.sizes[a] for a in one.axes)
         if along and rows % 32 or not along and columns % (2 * one.columns):
-            raise Unfit(f"a right operand of {one.block.shape} is not divided in halves")
+            raise Unfit(f"a right operand in blocks of {one.block.shape}, which have no halves of 16 rows, or of 128 "
+                        "bytes a row: take larger ones")  # fmt: skip
         moved[n] = replace(
             one, half="rows" if along else "columns", rows=min(one.rows, rows // 2) if along else one.rows
         )
     for n in alike if not joint else ():
         rows = moved[n].block.sizes[moved[n].axes[0]]
         if rows % 16:
-            raise Unfit(f"a tile of {rows} rows is not divided in halves of 8 n rows")
+            raise Unfit(f"a tile of {rows} rows has no halves of a multiple of 8 rows: take blocks of a multiple of 16")
         moved[n] = replace(moved[n], rows=moved[n].rows // 2, half="copied", pair=len(s.pairs))
     return replace(s, pairs=(*s.pairs, axis), joint=joint, moved=moved)
 
@@ -86,11 +89,12 @@ def _right(s: Schedule, alike: list[int]) -> dict[int, bool]:
             a, b = (read.get(x) if isinstance(x, Var) else None for x in eqn.inputs)
             ((_, (along,)), _) = eqn.params["dimension_numbers"]
             if a is None or b is None or a in alike or b not in alike or a not in s.ring:
-                raise Unfit("products are not of rows of a block's own and columns that are the same for both blocks")
+                raise Unfit("products that are not of rows of a block's own and columns that are the same for both "
+                            f"blocks: {ALONE}")  # fmt: skip
             left.add(a)
             found[b] = _visible(s.moved[b]).index(s.moved[b].axes[1]) == along
     if left & set(found) or set(found) | left != set(s.ring):
-        raise Unfit("what is copied turn by turn is not read by products alone")
+        raise Unfit(f"what is copied turn by turn is not read by products alone: {ALONE}")
     return found
 
 

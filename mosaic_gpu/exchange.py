@@ -31,7 +31,8 @@ def exchanged(e: Any, x: Fragment) -> Fragment:
     """A value along rows alone in the registers of columns, or the other way."""
     p, own, type_ = e.p, x.layout, computed(x.dtype)
     if type_ == "i1":
-        raise Unfit(f"booleans of {x.shape} for each row are those of columns")
+        raise Unfit(f"booleans of {x.shape} for each row that are those of columns: compare numbers that lie along the "
+                    "columns")  # fmt: skip
     axis = own.cols if own.rows is None else own.rows
     assert axis is not None
     layout = Layout(own.shape, None, axis) if own.rows is not None else Layout(own.shape, axis, None)

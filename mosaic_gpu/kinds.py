@@ -58,10 +58,9 @@ def kind_of(a: Any, b: Any, precision: Any) -> Kind:
     found = KINDS.get(str(a)), KINDS.get(str(b))
     if found[0] is None or found[1] is None or found[0].family != found[1].family:
         raise Unfit(f"a product of {a} and {b}: the tensor cores take two of float16, bfloat16 or float32, or of "
-                    "float8 or 8-bit integers")  # fmt: skip
+                    "float8 or 8-bit integers: convert one of them")  # fmt: skip
     asked = max(precision, key=lambda one: one.value) if precision else Precision.DEFAULT
     if asked != Precision.DEFAULT and found[0].family in ("tf32", "f8"):
-        raise Unfit(f"a product of {a} of precision {asked.name.lower()}: the tensor cores round its operands to TF32"
-                    if a == FLOAT32 else f"a product of {a} of precision {asked.name.lower()}: its sums are shorter "
-                    "than float32")  # fmt: skip
+        why = "the tensor cores round its operands to TF32" if a == FLOAT32 else "its sums are shorter than float32"
+        raise Unfit(f"a product of {a} of precision {asked.name.lower()}: {why}; ask for the default precision")
     return found[0]

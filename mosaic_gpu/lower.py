@@ -79,7 +79,7 @@ class Lowering:
         env: dict[Any, Any] = dict(zip(program.inputs, operands, strict=True))
         for var, value in zip(program.constants, program.values, strict=True):
             if np.ndim(value):
-                raise Unfit(f"the body holds an array of {np.shape(value)}")
+                raise Unfit(f"the body holds an array of {np.shape(value)}: give it to the kernel as an operand")
             env[var] = self.scalar(value, var.type.dtype)
         uses = Counter(a for e in program.eqns for a in e.inputs if type(a) is Var)
         uses.update(a for a in program.outputs if type(a) is Var)
@@ -88,7 +88,11 @@ class Lowering:
             return self.scalar(atom.value, atom.type.dtype) if type(atom) is Literal else env[atom]
 
         for eqn in program.eqns:
-            found = self.equation(eqn, [read(a) for a in eqn.inputs], [uses[v] > 0 for v in eqn.outputs])
+            try:
+                found = self.equation(eqn, [read(a) for a in eqn.inputs], [uses[v] > 0 for v in eqn.outputs])
+            except Unfit as error:
+                error.source = error.source or eqn.source
+                raise
             if eqn.primitive is dot_general_p:
                 found[0].once = uses[eqn.outputs[0]] == 1
             env.update(zip(eqn.outputs, found, strict=True))
@@ -136,7 +140,9 @@ class Lowering:
             elif cols is None and shape[d] % 8 == 0:
                 cols = d
             else:
-                raise Unfit(f"a value of {shape} in blocks of {self.rows} rows has no place in fragments")
+                raise Unfit(f"a value of {shape} in blocks of {self.rows} rows: registers hold matrices of so many "
+                            "rows and a multiple of 8 columns, and vectors along one of the two; reshape it before "
+                            "the kernel")  # fmt: skip
         return Layout(shape, rows, cols)
 
     def joined(self, values: Sequence[Value], shape: tuple[int, ...]) -> Layout | None:
@@ -154,9 +160,10 @@ class Lowering:
     def extent(self, layout: Layout) -> tuple[int, int]:
         """How many rows and columns of a layout a thread has."""
         if layout.rows is not None and layout.shape[layout.rows] != self.rows:
-            raise Unfit(f"{layout.shape[layout.rows]} rows of one value, {self.rows} of others")
+            raise Unfit(f"{layout.shape[layout.rows]} rows of one value, {self.rows} of others: let all blocks have "
+                        "one number of rows")  # fmt: skip
         if layout.cols is not None and layout.shape[layout.cols] % 8:
-            raise Unfit(f"{layout.shape[layout.cols]} columns, which are not a multiple of 8")
+            raise Unfit(f"{layout.shape[layout.cols]} columns: take blocks of a multiple of 8")
         columns = 1 if layout.cols is None else layout.shape[layout.cols]
         if self.own_rows:
             return 1, columns
@@ -371,7 +378,8 @@ class Lowering:
                     register.value = self.fragment(register.value, layout)
             if stable:
                 return late
-        raise Unfit("the layouts of what its loops carry do not settle")
+        raise Unfit("what its loops carry is laid out in another way in each turn: carry it along rows, or along "
+                    "columns")  # fmt: skip
 
     def _settled_layout(self, found: Layout | None, values: Sequence[Value]) -> Layout | None:
         """A layout that all values of a register have a place in; None where it stays the same value."""

@@ -55,14 +55,15 @@ class MosaicGpuModule(Module):
     form: type[Nest] | None = None  # by which its loops are printed
 
 
-def refusal(kernel: Legal, why: str) -> UnsupportedError:
+def refusal(kernel: Legal, why: Unfit) -> UnsupportedError:
     """The error for a kernel that this backend leaves to others."""
+    source = why.source or kernel.source
     if mesh_of(kernel.given) is not None:
-        return UnsupportedError(f"kernel {kernel.name}: {why}", REMEDY, kernel.source)
+        return UnsupportedError(f"kernel {kernel.name}: {why}", REMEDY, source)
     return UnsupportedError(
         f"kernel {kernel.name} is not for Mosaic GPU: {why}",
-        'Triton takes it: leave `compiler_params` of `lang.mosaic_gpu`, or `route="mosaic_gpu"`, out',
-        kernel.source,
+        'Triton takes it as it is: leave `compiler_params` of `lang.mosaic_gpu`, or `kernel_route="mosaic_gpu"`, out',
+        source,
     )
 
 
@@ -82,20 +83,21 @@ def mosaic_gpu_module(kernel: Legal, target: Target) -> MosaicGpuModule:
         check_target_of(kernel.kernel, target)
         return _direct(kernel.kernel, mesh, target)
     except Unfit as error:
-        raise refusal(kernel, str(error)) from None
+        raise refusal(kernel, error) from None
 
 
 def _module(kernel: Kernel, target: Target) -> MosaicGpuModule:
     planned = plan(kernel)
     if not planned.kernel.cells:
-        raise Unfit("its grid is empty")
+        raise Unfit("its grid is empty, so that nothing runs: leave the call out")
     launch, asked = launch_of(planned), params_of(kernel, CompilerParams)
     made = schedule(planned, target, asked.num_stages, asked.consumers)
     name = identifier(kernel.name)
     architecture = "100a" if target.name.startswith(BLACKWELL) else "90a"
     ways = [(form, *way) for form in FORMS[architecture] for way in _ways(form, asked, target, made)]
     if not ways:
-        raise Unfit("two warpgroups take turns at products on Hopper, where they start them")
+        raise Unfit("two warpgroups take turns at products on Hopper alone, where they start them: leave `ping_pong` "
+                    "out")  # fmt: skip
     for n, (form, many, cluster, turns) in enumerate(ways):
         try:
             tried = made.tiled(target.units, cluster) if many else made
@@ -103,7 +105,7 @@ def _module(kernel: Kernel, target: Target) -> MosaicGpuModule:
             tried = ordered(tried) if turns else tried
             text, final = _printed(name, architecture, launch, tried, form)
             if many and asked.persistent is None and final.stages < min(LEAST_STAGES, made.stages):
-                raise Unfit("results leave no memory for stages")
+                raise Unfit("results leave no memory for stages: take smaller blocks")
         except Unfit:
             if n == len(ways) - 1:
                 raise
@@ -209,7 +211,7 @@ def _direct(kernel: Kernel, mesh: Mesh, target: Target) -> MosaicGpuModule:
     tensor = architecture == "100a" and any(s.space is MemorySpace.TMEM for s in kernel.scratch)
     blocks, count = math.prod(mesh.sizes[:-1]), len(kernel.blocks) + 1
     if not 0 < blocks < 2**31:
-        raise Unfit(f"its grid has {blocks} blocks")
+        raise Unfit(f"its grid has {blocks} blocks: a launch has 1 to {2**31 - 1}")
     known = Found()
     for _ in range(2):  # what it takes of memory, and what is copied, is known once it is printed
         p, made = Printer(), list[Direct]()
@@ -221,7 +223,8 @@ def _direct(kernel: Kernel, mesh: Mesh, target: Target) -> MosaicGpuModule:
         printed(p, count, body)
         known, size = made[0].found, made[0].size
     if size > target.fast_bytes:
-        raise Unfit(f"it takes {size} bytes of shared memory, and there are {target.fast_bytes}")
+        raise Unfit(f"it takes {size} bytes of shared memory, and there are {target.fast_bytes}: use fewer or smaller "
+                    "buffers")  # fmt: skip
     name, threads = identifier(kernel.name), 128 * mesh.threads
     text = around(p, name, architecture, count, (blocks, 1, 1), threads, size, mesh.blocks)
     scratch = blocks * ptx.DESCRIPTOR * max(len(known.boxes), 1)

@@ -371,7 +371,8 @@ class Nest(Lowering):
     def gather(self) -> None:
         if self.s.ordered:
             if self.in_turn:
-                raise Unfit("warpgroups that wait for each other in a turn of a loop do not take turns at its products")
+                raise Unfit("warpgroups that wait for each other in a turn of a loop do not take turns at its "
+                            "products: leave `ping_pong` out")  # fmt: skip
             self.wait()  # which the other one may have to begin its own
         super().gather()
 
@@ -480,7 +481,8 @@ class Nest(Lowering):
             self.release(self.count)
         elif self.s.ring and left in self.groups:
             if self.s.ordered:
-                raise Unfit("products of a turn are made while the next one computes: no turns are needed")
+                raise Unfit("products of a turn are made while the next one computes, which needs no turns: leave "
+                            "`ping_pong` out")  # fmt: skip
             self.wait(self.groups.index(left) + 1)
 
     def pending(self, registers: Sequence[Register]) -> Group:

@@ -26,9 +26,9 @@ def ordered(s: Schedule) -> Schedule:
       Unfit: they do not.
     """
     if s.consumers != 2:
-        raise Unfit(f"two warpgroups take turns at products, and in it {s.consumers} compute")
+        raise Unfit(f"two warpgroups take turns at products, and in it {s.consumers} compute: leave `ping_pong` out")
     if not products(s.parts.main):
-        raise Unfit("warpgroups take turns at the products of a loop, and it has none there")
+        raise Unfit("warpgroups take turns at the products of a loop, and it has none there: leave `ping_pong` out")
     return replace(s, ordered=True)
 
 

@@ -105,8 +105,8 @@ def staged(e: Any, x: Any, contracting: int) -> Tile:
         axes = (1 - contracting, contracting)
     rows, columns = (x.shape[a] for a in axes)
     if columns * size % ptx.ROW or rows % 8:
-        raise Unfit(f"an operand of {x.shape} that is computed: its columns are a multiple of {ptx.ROW // size}, its "
-                    "rows of 8")  # fmt: skip
+        raise Unfit(f"an operand of {x.shape} that is computed: take blocks whose columns are a multiple of "
+                    f"{ptx.ROW // size}, and whose rows are one of 8")  # fmt: skip
     base = e.keep(rows * columns * size, ptx.ATOM)
     tile = e.tile(base, x.shape, x.dtype, axes)
     e.wait()
@@ -120,7 +120,8 @@ def staged(e: Any, x: Any, contracting: int) -> Tile:
         threads, per = 128 * e.consumers, 4 // size
         words = rows * columns // per
         if words % threads:
-            raise Unfit(f"an operand of {x.shape} that {threads} threads compute")
+            raise Unfit(f"an operand of {x.shape} that {threads} threads compute: take blocks of a multiple of "
+                        f"{threads * per} elements")  # fmt: skip
         own = p.add(p.mul(e.mine, 128), e.lane_of_group)
         for i in range(words // threads):
             at = p.add(own, i * threads)

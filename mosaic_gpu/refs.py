@@ -28,7 +28,7 @@ class Register:
 
     def _whole(self, index: Index) -> None:
         if not index.is_whole(self.array.shape):
-            raise Unfit(f"a part {index} of {self.array.show()} in registers")
+            raise Unfit(f"a part {index} of {self.array.show()} in registers: read and write the whole of it")
 
     def read(self, e: Any, index: Index, dynamic: Sequence[Any]) -> Any:
         self._whole(index)
@@ -83,7 +83,7 @@ class TileRef:
 def part(e: Any, whole: Lazy, index: Index, dynamic: Sequence[Any]) -> Lazy:
     """A part of a value in memory."""
     if any(isinstance(entry, Take) for entry in index):
-        raise Unfit("elements taken at computed places")
+        raise Unfit("elements taken at computed places: gather them before the kernel")
     given, entries = iter(dynamic), list(index)
     starts: list[Int] = [e.integer(next(given)) if i.start is None else i.start for i in entries]
     shape = access_shape(index)
@@ -222,7 +222,7 @@ class Memory:
         starts, proved, visible = list(window.starts), list(window.proved), []
         for d, entry in zip(window.visible, index, strict=True):
             if isinstance(entry, Take) or isinstance(entry, Span) and entry.stride != 1:
-                raise Unfit("elements updated at computed places, or in steps")
+                raise Unfit("elements updated at computed places, or in steps: update slices")
             starts[d] = p.add(starts[d], e.integer(next(given)) if entry.start is None else entry.start)
             proved[d] = (False, False) if entry.start is None else proved[d]
             visible += [d] if isinstance(entry, Span) else []
@@ -232,13 +232,14 @@ class Memory:
     def write(self, e: Any, index: Index, dynamic: Sequence[Any], value: Any) -> None:
         window = self.window
         if any(not isinstance(i, Span) or i.start != 0 or i.stride != 1 for i in index):
-            raise Unfit(f"a part {index} of a result is stored")
+            raise Unfit(f"a part {index} of a result is stored: store the whole of its block")
         value = e.settled(value) if isinstance(value, Product) else value
         own = value.layout if isinstance(value, Fragment) else None
         made = e.fragment(value, e.layout(value.shape, None, own))
         e.settle(made)
         if e.stored.setdefault(window.base, made.layout) != made.layout:
-            raise Unfit("numbers of one result are in two layouts")
+            raise Unfit("a result is stored with its rows along the rows of registers, and along their columns: store "
+                        "it in one way")  # fmt: skip
         if window.target is not None and window.target(e, made):
             return
         layout, p = made.layout, e.p

@@ -167,14 +167,15 @@ class Schedule:
         fit = (self.limit - self.ring_start) // self.stage_bytes
         if fit < 1:
             raise Unfit(f"its blocks take {self.ring_start + self.stage_bytes} bytes of shared memory, and there are "
-                        f"{self.limit}")  # fmt: skip
+                        f"{self.limit}: take smaller blocks")  # fmt: skip
         return max(1, min(self.asked or MOST_STAGES, fit, MOST_STAGES if self.blocks else turns, MOST_STAGES))
 
     @property
     def shared(self) -> int:
         found = self.ring_start + self.stages * self.stage_bytes
         if found > self.limit:
-            raise Unfit(f"its blocks take {found} bytes of shared memory, and there are {self.limit}")
+            raise Unfit(f"its blocks take {found} bytes of shared memory, and there are {self.limit}: take smaller "
+                        "blocks")  # fmt: skip
         return found
 
     def tiled(self, units: int, cluster: int) -> Schedule:
@@ -185,9 +186,11 @@ class Schedule:
         """
         units = units // TOGETHER * TOGETHER if cluster > 2 and units >= TOGETHER else units // cluster * cluster or 1
         if self.plan.programs <= units:
-            raise Unfit(f"{self.plan.programs} blocks of results, and {units} multiprocessors: each makes one at most")
+            raise Unfit(f"{self.plan.programs} blocks of results, and {units} multiprocessors: each makes one at most; "
+                        "leave `persistent` out")  # fmt: skip
         if self.fixed or not self.ring:
-            raise Unfit("a block that makes many tiles of results copies what it reads turn by turn, nothing once")
+            raise Unfit("a block that makes many tiles of results copies what it reads turn by turn, and of this "
+                        "something once: leave `persistent` out")  # fmt: skip
         return replace(self, blocks=units)
 
     def keeping(self, size: int, columns: int) -> Schedule:
@@ -209,22 +212,23 @@ def schedule(plan: Plan, target: Target, stages: int | None, consumers: int | No
     if not blackwell and not target.name.startswith(HOPPER):
         raise Unfit(f"it is for Hopper (sm_90) and Blackwell (sm_100), not for {target.name}")
     if any(plan.used[k.body.inputs[k.splits[1] + i]] or not plan.atomic[o] for i, o in k.aliases):
-        raise Unfit("operands share memory with results, where blocks do more than to update it")
+        raise Unfit("operands share memory with results, and blocks do more than to update it: update by atomic "
+                    "operations, or leave `input_output_aliases` out")  # fmt: skip
     if any(home is None for home in plan.scratch_homes):
-        raise Unfit("scratch in global memory")
+        raise Unfit("scratch of which parts are read and written lies in global memory: read and write the whole of it")
     shapes = [eqn.outputs[0].type.shape for eqn in products(k.body)]
     rows = {shape[0] for shape in shapes if len(shape) == 2}
     if not rows:
-        raise Unfit("there is no product of matrices in it")
+        raise Unfit("there is no product of matrices in it, which alone gains by copies of its own warps")
     if len(rows) > 1 or max(rows) % 64:
-        raise Unfit(f"its products have {' and '.join(map(str, sorted(rows)))} rows: one number, a multiple of 64, is "
-                    "asked for")  # fmt: skip
+        raise Unfit(f"its products have {' and '.join(map(str, sorted(rows)))} rows: take blocks of one number of "
+                    "rows, a multiple of 64")  # fmt: skip
     (height,) = rows
     if blackwell and height not in (128, 256):
-        raise Unfit(f"blocks of {height} rows: on Blackwell a block has 128, or 256 of two warpgroups")
+        raise Unfit(f"blocks of {height} rows: on Blackwell take 128, or 256, of two warpgroups")
     many = height // 128 if blackwell else consumers or min(MOST_CONSUMERS, height // 64)
     if height // 64 % many:
-        raise Unfit(f"{height} rows are not divided among {many} warpgroups")
+        raise Unfit(f"{height} rows are not divided by 64 among {many} warpgroups: ask for fewer `consumers`")
     parts, turns = _parts(plan)
     read = {a for e in parts.main.eqns for a in e.inputs}
     first, proved = len(k.prefetch), {id(b): inside(k, b) for b in k.blocks}

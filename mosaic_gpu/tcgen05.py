@@ -111,7 +111,7 @@ class Row(Late):
         size = PARTS[0] if j < self.length // PARTS[0] * PARTS[0] else PARTS[1]
         first = j // size * size
         if self.over:
-            raise Unfit("numbers of tensor memory are used after others are stored in their place")
+            raise Unfit("numbers of tensor memory are used after others are stored in their place: use them before")
         found = load(self.p, self.p.add(self.address, first), size, self.type)
         self.p.made.update({(self, first + i): x for i, x in enumerate(found)})
         return found[j - first]

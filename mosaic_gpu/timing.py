@@ -23,6 +23,7 @@ from .kinds import FLOAT32
 from .language import BACKEND
 from .module import mosaic_gpu_module, refusal
 from .schedule import BLACKWELL, HOPPER, products
+from .values import Unfit
 
 
 @dataclass(frozen=True)
@@ -67,10 +68,12 @@ def estimate(legal: Legal, target: Target) -> Estimate:
     kernel, found = legal.given, products(legal.given.body)
     parts = next((parts for name, parts in PARTS.items() if target.name.startswith(name)), None)
     if not found or parts is None:
-        raise refusal(legal, "there is no product of matrices in it" if not found else f"{target.name} has other units")
+        why = f"of {target.name} there are no figures" if found else "there is no product of matrices in it"
+        raise refusal(legal, Unfit(f"{why}, by which it could be estimated to be faster; ask for it by `kernel_route`"
+                                   if found else why))  # fmt: skip
     blackwell = parts is PARTS[BLACKWELL]
     if blackwell and len(found) > 1:
-        raise refusal(legal, UNKNOWN)
+        raise refusal(legal, Unfit(UNKNOWN))
     programs = math.prod(kernel.grid[a] for a in kernel.long_axes if a not in analyse(kernel).carry)
     waves = math.ceil(max(programs, 1) / target.units)
     dtype = found[0].inputs[0].type.dtype
@@ -79,11 +82,11 @@ def estimate(legal: Legal, target: Target) -> Estimate:
     lasting = programs > target.units and len(found) == 1  # then blocks make many tiles, and begin once
     whole = found[0].outputs[0].type.shape[0] % 128 == 0
     if blackwell and not whole:
-        raise refusal(legal, "its blocks have less than 128 rows")
+        raise refusal(legal, Unfit("its blocks have less than 128 rows: take blocks of 128"))
     mine = parts.half if not whole else parts.lasting if lasting else parts.single
     made = Estimate(
         waves * alone / mine + (1 if lasting else waves) * DESCRIBED,
         waves * (alone / (parts.chained if len(found) > 1 else parts.plain) + LAUNCHED))  # fmt: skip
     if made.better and mosaic_gpu_module(legal, target).form in (Chained, Held):
-        raise refusal(legal, UNKNOWN)
+        raise refusal(legal, Unfit(UNKNOWN))
     return made

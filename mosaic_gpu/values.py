@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from ..core.errors import Source
 from ..core.types import is_bool, is_float
 from .text import Int, Printer
 
@@ -22,7 +23,9 @@ At = Callable[[Printer, Sequence[Int]], str]
 
 
 class Unfit(Exception):
-    """Why a kernel is not for this backend."""
+    """Why a kernel is not for this backend, and what to do; `source` is the line that it is about, if it is one."""
+
+    source: Source | None = None
 
 
 @dataclass(frozen=True)
@@ -47,7 +50,8 @@ def computed(dtype: Any) -> str:
     if is_bool(dtype):
         return "i1"
     if dtype.itemsize > 4 or is_float(dtype) and dtype.itemsize == 1 and str(dtype) not in EIGHT:
-        raise Unfit(f"numbers of {dtype} are not computed in fragments")
+        raise Unfit(f"numbers of {dtype}: registers compute with floats and integers of 32 bits or less; convert them "
+                    "before")  # fmt: skip
     return "f32" if is_float(dtype) else "i32"
 
 
@@ -69,7 +73,8 @@ class Layout:
         rows = other.rows if self.rows is None else self.rows
         cols = other.cols if self.cols is None else self.cols
         if other.rows not in (None, rows) or other.cols not in (None, cols) or rows is not None and rows == cols:
-            raise Unfit(f"values of {self.shape} with rows and columns exchanged are combined")
+            raise Unfit(f"values of {self.shape} with rows and columns exchanged are combined: transpose one before "
+                        "the kernel")  # fmt: skip
         return Layout(self.shape, rows, cols)
 
     def moved(self, shape: Shape, where: dict[int, int]) -> Layout:
@@ -77,7 +82,7 @@ class Layout:
 
         def place(axis: int | None, what: str) -> int | None:
             if axis is not None and axis not in where:
-                raise Unfit(f"{what} of {self.shape} are cut or joined in {shape}")
+                raise Unfit(f"{what} of {self.shape} are cut or joined in {shape}: reshape it before the kernel")
             return None if axis is None else where[axis]
 
         return Layout(shape, place(self.rows, "rows"), place(self.cols, "columns"))
@@ -231,7 +236,7 @@ def rounded(p: Printer, x: str, dtype: Any) -> str:
         return widened(p, narrowed(p, x, dtype), dtype)
     short = {"float16": "f16", "bfloat16": "bf16"}.get(str(dtype))
     if short is None:
-        raise Unfit(f"numbers are rounded to {dtype}")
+        raise Unfit(f"numbers are rounded to {dtype}: round to float16, bfloat16, float8_e4m3fn or float8_e5m2")
     return p.pure(f"arith.extf {p.pure(f'arith.truncf {x} : f32 to {short}')} : {short} to f32")
 
 

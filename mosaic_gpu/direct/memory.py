@@ -43,10 +43,10 @@ def entries(e: Any, index: Index, dynamic: Sequence[Any]) -> list[tuple[Int, int
     given, found = iter(dynamic), []
     for entry in index:
         if isinstance(entry, Take):
-            raise Unfit("elements taken at computed places")
+            raise Unfit("elements taken at computed places: take slices and single positions")
         start = e.integer(next(given)) if entry.start is None else entry.start
         if isinstance(entry, Span) and entry.stride != 1 and entry.size > 1:
-            raise Unfit(f"a part with steps of {entry.stride}")
+            raise Unfit(f"a part with steps of {entry.stride}: take elements that lie side by side")
         found.append((start, entry.size if isinstance(entry, Span) else None))
     return found
 
@@ -199,10 +199,10 @@ class Shared:
         p, array, size = e.p, self.array, self.array.dtype.itemsize
         found = entries(e, index, dynamic)
         if not self.swizzled:
-            raise Unfit(f"{self.name} of {array.show()} is copied or multiplied: its rows are a multiple of "
-                        f"{ptx.ROW} bytes, and as many as a multiple of 8")  # fmt: skip
+            raise Unfit(f"{self.name} of {array.show()} is copied or multiplied: give it rows of a multiple of "
+                        f"{ptx.ROW} bytes, as many as a multiple of 8")  # fmt: skip
         if any(n is not None for _, n in found[:-2]) or None in (found[-2][1], found[-1][1]):
-            raise Unfit(f"a part {index} of {self.name}: it is some rows and columns of one matrix")
+            raise Unfit(f"a part {index} of {self.name}: give some rows and columns of one matrix")
         (row, rows), (column, columns) = found[-2:]
         assert rows is not None and columns is not None
         per, pitch = ptx.ROW // size, array.shape[-2]
@@ -271,7 +271,7 @@ class Shared:
         layout, owner = value.layout, e.owner(value.layout)
         rows, cols = e.extent(layout)
         if value.paired and layout.cols != len(value.shape) - 1:
-            raise Unfit(f"{self.name} is stored with its columns in the rows of registers")
+            raise Unfit(f"{self.name} is stored transposed: store it as it is, and give `transpose_ref` to the product")
         for r in range(rows):
             for j in range(0, cols, 2 if value.paired else 1):
                 word = value.regs[r][j // 2] if value.paired else e.element(value, layout, r, j)
@@ -291,7 +291,7 @@ class Barriers(Register):
         self.count, self.tensor, self.axes, self.leader = 1, False, (), False
         self.waits: set[bool] = set()  # whether warps by themselves wait there, or warpgroups
         if math.prod(shape) > 32:
-            raise Unfit(f"{math.prod(shape)} barriers in {name}; an array holds 32 at most")
+            raise Unfit(f"{math.prod(shape)} barriers in {name}: state several arrays, of 32 at most")
 
     def number(self, e: Any, index: Index, dynamic: Sequence[Any]) -> Int:
         number: Int = 0
@@ -307,7 +307,7 @@ class Barriers(Register):
         p = e.p
         self.waits.add(e.by_warps)
         if len(self.waits) > 1:
-            raise Unfit(f"warps by themselves and whole warpgroups wait at {self.name}")
+            raise Unfit(f"warps by themselves and whole warpgroups wait at {self.name}: state a barrier for each")
         word = e.word(self.value)
         parity = p.int("andi", p.int("shrui", word, number), 1)
         flipped = p.name(p.int("xori", word, p.int("shli", 1, number)))
@@ -328,7 +328,7 @@ class Sums:
         found = entries(e, index, dynamic)
         leading, (row, rows), (column, columns) = found[:-2], *found[-2:]
         if row != 0 or rows != self.array.shape[-2] or columns is None or any(n is not None for _, n in leading):
-            raise Unfit(f"a part {index} of {self.name} in tensor memory: it has all rows, and some columns")
+            raise Unfit(f"a part {index} of {self.name} in tensor memory: give all rows, and some columns")
         number: Int = 0
         for (i, _), n in zip(leading, self.array.shape, strict=False):
             number = e.p.add(e.p.mul(number, n), i)

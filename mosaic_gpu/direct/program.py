@@ -127,7 +127,7 @@ class Direct(Lowering):
         refs: list[Any] = []
         for n, block in enumerate(k.blocks):
             if is_bool(block.array.dtype):
-                raise Unfit(f"operand {block.name} is of booleans")
+                raise Unfit(f"operand {block.name} is of booleans: give it as int8, and compare")
             refs.append(Global(n, self.names[n], block.array, n >= len(k.inputs)))
         start = ptx.DESCRIPTOR * len(self.known.boxes)
         first, columns = k.splits[3], 0
@@ -146,7 +146,7 @@ class Direct(Lowering):
                 refs.append(self.zeros(array))
             elif type_.space is MemorySpace.TMEM:
                 if len(array.shape) < 2 or array.shape[-2] != 128 or array.dtype.itemsize != 4:
-                    raise Unfit(f"{name} of {array.show()} in tensor memory: it has 128 rows of float32")
+                    raise Unfit(f"{name} of {array.show()} in tensor memory: give it 128 rows of float32")
                 refs.append(Sums(name, columns, array))
                 columns += array.size // 128
             else:
@@ -320,7 +320,8 @@ class Direct(Lowering):
                 p.asm("st.shared.b32 [$0], $1;", f"r,{'f' if type_ == 'f32' else 'r'}", [p.name(address), number],
                       ["i32", type_])  # fmt: skip
             else:
-                raise Unfit(f"single numbers of {dtype} are stored in shared memory")
+                raise Unfit(f"single numbers of {dtype} are stored in shared memory: store matrices, or numbers of 32 "
+                            "bits")  # fmt: skip
 
         if owner is None:
             put()
@@ -346,7 +347,7 @@ class Direct(Lowering):
                     put(p, place, None)
 
 
-REMEDY = "write it in another way, or interpret the kernel (`interpret=True`)"
+REMEDY = "change the body at this line as it says; `interpret=True` runs it as it is"
 
 
 def _up(n: int) -> int:

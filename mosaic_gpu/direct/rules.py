@@ -109,15 +109,16 @@ def _copy(e: Any, far: Global, index: Index, dynamic: Sequence[Any], near: Rows)
     found = entries(e, index, dynamic)
     long = [d for d, (_, n) in enumerate(found) if n is not None]
     if not 0 < len(long) < 3 or long[-1] != array.ndim - 1 or array.ndim > 5 or str(array.dtype) not in ptx.ELEMENT:
-        raise Unfit(f"a copy of a part {index} of {array.show()}: it is a matrix of rows that lie side by side, or a "
-                    "row")  # fmt: skip
+        raise Unfit(f"a copy of a part {index} of {array.show()}: give a matrix of rows that lie side by side, or a "
+                    "row, of an array of five axes at most")  # fmt: skip
     strides = [math.prod(array.shape[d + 1 :]) * size for d in range(array.ndim)]
     if any(s % 16 for s in strides[:-1]):
-        raise Unfit(f"a copy of {array.show()}: its rows are a multiple of 16 bytes")
+        raise Unfit(f"a copy of {array.show()}: pad its rows to a multiple of 16 bytes")
     (rows, columns), per = near.shape, near.per
     many = min(rows, 256)
     if rows % many or columns % per or columns > per and rows > 1 and not near.swizzled:
-        raise Unfit(f"a copy of {rows} rows of {columns}: beyond 256 a multiple of 256, of one row where it is longer")
+        raise Unfit(f"a copy of {rows} rows of {columns}: beyond 256 rows copy a multiple of 256, and longer rows one "
+                    "by one")  # fmt: skip
     order = (*reversed(long), *(d for d in reversed(range(array.ndim)) if d not in long))
     shape = (per, many)[: len(long)] + (1,) * (len(order) - len(long))
     box = ptx.Box(far.argument, tuple(array.shape[d] for d in order), tuple(strides[d] for d in order), shape,
@@ -140,8 +141,8 @@ def _load(e: Any, operands: list[Any], outs: list[Any], src: Index, dst: Index, 
     many, joint = not (shared is None or shared.leader), shared is not None and shared.leader
     count = 1 if shared is None else shared.blocks
     if joint and not (e.tensor and shared is not None and e.mesh.offsets(shared.axes) == [0, 1]):
-        raise Unfit("a copy that another block's barrier tells of (leader_tracked): it is of pairs of blocks along "
-                    "the last axis of the cluster, in kernels with tensor memory")  # fmt: skip
+        raise Unfit("a copy that another block's barrier tells of (leader_tracked), which pairs of blocks along the "
+                    "last axis of the cluster have, in kernels with tensor memory: leave it out")  # fmt: skip
     if shared is not None and shared.axis is not None:
         src, far_at = divided(e, src, far_at, shared.axis, shared.blocks, mine)
     if many:
@@ -178,7 +179,8 @@ def _store(e: Any, operands: list[Any], outs: list[Any], src: Index, dst: Index,
     dtype = near.array.dtype
     whole = is_integer(dtype) and dtype.itemsize == 4
     if reduction is not None and not whole and reduction not in _COMBINED.get(str(dtype), ()):
-        raise Unfit(f'results of {dtype} combined with what is there (reduction_op="{reduction}")')
+        raise Unfit(f"results of {dtype} combined with what is there by {reduction!r}: floats are added, those of 16 "
+                    "bits also by 'min' and 'max', integers of 32 bits in all ways")  # fmt: skip
     tile = near.rows(e, src, near_at)
     parts = _copy(e, far, dst, far_at, tile)
     e.meet()
@@ -214,13 +216,14 @@ def _commit_shared(e: Any, operands: list[Any], outs: list[Any]) -> list[Any]:
 def _wgmma(e: Any, operands: list[Any], outs: list[Any], a: Index | None, b: Index, turned: tuple[bool, bool]
            ) -> list[Any]:  # fmt: skip
     if e.by_warps:
-        raise Unfit("a product that one warp starts by itself: all four of a warpgroup start it")
+        raise Unfit("a product that one warp starts by itself: let all four of a warpgroup start it, outside of "
+                    "`warp_map`")  # fmt: skip
     acc, left, right = pro.wgmma_parts(operands, a, b)
     other = right[0].view(e, b, right[1])
     one = e.settled_value(left) if a is None else left[0].view(e, a, left[1])
     kind_of(one.dtype, other.dtype, None)
     if acc.array.dtype != FLOAT32:
-        raise Unfit(f"sums in {acc.array.dtype}: they are float32 here")
+        raise Unfit(f"sums in {acc.array.dtype}: state the accumulator as `ACC(shape)`, which is float32")
     product = Product(Layout(acc.array.shape, 0, 1), FLOAT32, (one, other), (0 if turned[0] else 1, int(turned[1])))
     start = acc.value
     start = None if isinstance(start, Zeros) else e.fragment(start, product.layout)
@@ -248,7 +251,7 @@ def _mma(e: Any, operands: list[Any], outs: list[Any], acc: Index, a: Index, b: 
     kind_of(one.dtype, other.dtype, None)
     kinds = KINDS[str(one.dtype)], KINDS[str(other.dtype)]
     if columns > WIDEST:
-        raise Unfit(f"a product of {columns} columns: {WIDEST} at most")
+        raise Unfit(f"a product of {columns} columns: start several, of {WIDEST} at most")
     test = more.at(p, ())
     first, second = left_of(e, one, 0 if turned[0] else 1), right_of(e, other, int(turned[1]))
     steps = one.shape[0 if turned[0] else 1] // depth(one.dtype)
@@ -278,7 +281,7 @@ def _load_sums(e: Any, operands: list[Any], out: ArrayType, ref: Index) -> Any:
     ((sums, at),), _ = split(operands, ref)
     column, columns = sums.start(e, ref, at)
     if columns % 16:
-        raise Unfit(f"{columns} columns of tensor memory are loaded: a multiple of 16")
+        raise Unfit(f"{columns} columns of tensor memory are loaded: load a multiple of 16")
     tcgen05.waited(e.p)
     e.apart()
     return Fragment(Layout(out.shape, 0, 1), FLOAT32, [tcgen05.row(e.p, e.lanes(column), columns)])
@@ -288,7 +291,7 @@ def _store_sums(e: Any, operands: list[Any], outs: list[Any], ref: Index) -> lis
     ((sums, at),), (value,) = split(operands, ref)
     column, columns = sums.start(e, ref, at)
     if columns % 8:
-        raise Unfit(f"{columns} columns of tensor memory are stored: a multiple of 8")
+        raise Unfit(f"{columns} columns of tensor memory are stored: store a multiple of 8")
     value = e.fragment(e.settled_value(value), Layout((e.rows, columns), 0, 1))
     p = e.p
     words = [p.pure(f"arith.bitcast {x} : f32 to i32") for x in value.regs[0]]
@@ -340,7 +343,7 @@ def _cond(e: Any, operands: list[Any], outs: list[Any], branches: Sequence[Progr
 def _scan(e: Any, operands: list[Any], outs: list[Any], program: Program, num_consts: int, num_carry: int,
           length: int, **params: Any) -> list[Any]:  # fmt: skip
     if len(operands) != num_consts + num_carry or len(outs) != num_carry:
-        raise Unfit("a loop over slices of arrays")
+        raise Unfit("a loop over slices of arrays: loop over a range, and index Refs by its number")
     return _loop(e, program, operands[:num_consts], operands[num_consts:], length)
 
 

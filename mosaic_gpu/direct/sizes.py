@@ -18,7 +18,8 @@ def rows_of(kernel: Kernel) -> int:
     rows = {s.shape[0] for s in kernel.scratch if s.space is MemorySpace.REGS}
     rows |= {s.shape[-2] for s in kernel.scratch if s.space is MemorySpace.TMEM and len(s.shape) > 1}
     if len(rows) > 1:
-        raise Unfit(f"its accumulators have {' and '.join(map(str, sorted(rows)))} rows: one number is asked for")
+        raise Unfit(f"its accumulators have {' and '.join(map(str, sorted(rows)))} rows: give them one number, and "
+                    "parts of it to products")  # fmt: skip
     if not rows:  # there are no products: those of the matrices that it computes with, if they have one number
         shapes = [v.type.shape for eqn, _ in within(kernel.body, {}) for v in eqn.outputs]
         rows = {shape[0] for shape in shapes if len(shape) == 2 and shape[0] % 64 == 0 < shape[0]}
@@ -40,7 +41,8 @@ def paired(kernel: Kernel) -> bool:
     found = (eqn for eqn, _ in within(kernel.body, {}))
     ways = {eqn.params["joint"] for eqn in found if eqn.primitive in (tcgen05_mma_p, tcgen05_commit_p)}
     if len(ways) > 1:
-        raise Unfit("products of one block and of pairs of blocks in one kernel")
+        raise Unfit("products of one block and of pairs of blocks in one kernel: give all of them `collective_axis`, "
+                    "or none")  # fmt: skip
     return ways == {True}
 
 

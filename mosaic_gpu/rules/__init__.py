@@ -8,7 +8,12 @@ from __future__ import annotations
 from typing import Any
 
 from ...core.primitive import Primitive
+from ...core.primitives.compare import clz_p, population_count_p
+from ...core.primitives.convert import reduce_precision_p
 from ...core.primitives.elementwise import pow_p
+from ...core.primitives.loops import while_p
+from ...core.primitives.scan import scan_p
+from ...core.primitives.shape import pad_p, rev_p, split_p
 from ...core.primitives.special import (
     igamma_grad_a_p,
     igamma_p,
@@ -33,14 +38,15 @@ RULES: dict[Primitive, Any] = {
 }
 
 _FACTORED = "it works through a whole matrix column by column; the target's solver library does it, around the kernel"
-_MOVES = "it moves elements between the registers of threads at computed places"
-_LEFT = "the warps that compute have no rule for it"
+_MOVES = "it moves elements between the registers of threads at computed places; index a Ref there"
 _REASONS: dict[str, str] = {
     "indexing": _MOVES,
-    "reductions": "elements are combined along an axis by sums, products and extrema alone",
+    "reductions": "elements are combined along an axis by sums, products and extrema alone; make it of these",
     "complex numbers": "registers hold real numbers",
-    "products and windows": "of these a warpgroup has products of two matrices alone",
+    "products and windows": "of these a warpgroup has products of two matrices alone; make it of these",
+    "sparse matrices": "it reads elements at places that are in memory; gather them around the kernel",
     "linear algebra": _FACTORED,
+    "transforms": "it exchanges the elements of whole axes in stages; the target's library does it, around the kernel",
     "warpgroups": "only a kernel that is written for warpgroups, by `lang.mosaic_gpu.kernel`, has them",
     "other devices": "a program reaches the memory of its own device alone",
     "the world outside": "a program reaches the memory of its own device alone, and not the host",
@@ -52,11 +58,19 @@ _OPEN = (
     "arithmetic", "functions", "comparison and selection", "bits", "integers as hardware has them", "conversion",
     "shape", "random numbers", "memory", "control",
 )  # fmt: skip
-# What its rewriting would need, none of which there is a rule for: loops, parts put together, padding.
+_LOOPS = ("here a loop is an axis of the grid, whose turns are copied ahead; make it one, or write the kernel for "
+          "warpgroups, by `lang.mosaic_gpu.kernel`")  # fmt: skip
+_BITS = "registers hold integers of any width in 32 bits; count bits around the kernel"
+# Reasons of their own: what its rewriting would need, of which there is no rule, or what takes its place.
 _BEYOND = {
-    pow_p: "it has no rule for integers",
+    pow_p: "powers of integers are loops here; multiply",
     **dict.fromkeys((polygamma_p, zeta_p, igamma_p, igammac_p, igamma_grad_a_p, regularized_incomplete_beta_p),
-                    "it is a series that is summed until it is exact enough"),
+                    "it is a series that is summed until it is exact enough; compute it around the kernel"),
+    **dict.fromkeys((while_p, scan_p), _LOOPS), **dict.fromkeys((population_count_p, clz_p), _BITS),
+    reduce_precision_p: "numbers are rounded to dtypes alone; `x.astype(dtype)`",
+    rev_p: "it turns the order of rows or columns around; let an index map read them so",
+    pad_p: "rows and columns of registers are not cut or put together; let a block's `fill` stand past the end",
+    split_p: "rows and columns of registers are not cut; read parts of the Ref",
 }  # fmt: skip
 
 
@@ -66,8 +80,8 @@ def _refused() -> dict[Primitive, str]:
     for family, entries in FAMILIES.items():
         for p in entries:
             made = family in _OPEN and (p in REWRITES or p.expand is not None) or p in GONE
-            if p not in RULES and not made:
-                found[p] = _REASONS.get(family, _LEFT)
+            if p not in RULES and not made and p not in found:
+                found[p] = _REASONS[family]
     return found
 
 

@@ -15,7 +15,7 @@ from .atomics import Update, update
 
 def _plain(masked: bool) -> None:
     if masked:
-        raise Unfit("an access under a mask")
+        raise Unfit("an access under a mask: choose by `where`, or let a block's `fill` stand past the end")
 
 
 def _get(e: Any, operands: list[Any], out: ArrayType, index: Index, masked: bool = False) -> Any:

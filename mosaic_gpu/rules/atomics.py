@@ -36,8 +36,8 @@ class Update:
     def __post_init__(self) -> None:
         half = self.kind == "add" and str(self.dtype) in ("float16", "bfloat16") and not self.wanted
         if self.dtype.itemsize != 4 and not half:
-            raise Unfit(f"atomic_{self.kind} of {self.dtype}: they are on 32 bits, additions on float16 "
-                        "and bfloat16 too, if their results are not used")  # fmt: skip
+            raise Unfit(f"atomic_{self.kind} of {self.dtype}: they are on 32 bits, additions on float16 and bfloat16 "
+                        "too, if their results are not used; convert before")  # fmt: skip
 
     def put(self, p: Printer, space: Space, address: Any, numbers: Sequence[str]) -> str:
         """Update one element; gives what was there before if that is wanted."""
@@ -82,7 +82,8 @@ def update(e: Any, one: Update, values: Sequence[Any], mask: Any, shape: tuple[i
     layout = e.layout(shape, None, e.joined(given, shape))
     owner, (rows, cols) = e.owner(layout), e.extent(layout)
     if one.wanted and owner is not None and shape:
-        raise Unfit(f"what was there before atomic_{one.kind} of {shape}: it is given of a number or a whole matrix")
+        raise Unfit(f"what was there before atomic_{one.kind} of {shape}: update a number or a whole matrix, or leave "
+                    "the result")  # fmt: skip
     if order in ("release", "acq_rel"):
         p.asm(f"fence.acq_rel.{scope};")
 
@@ -126,7 +127,7 @@ def _atomic(e: Any, operands: list[Any], outs: list[Any], index: Index, masked: 
     count = 2 if kind == "cas" else 1
     values, (dynamic, mask, _) = rest[:count], split_operands(index, rest[count:], masked)
     if isinstance(ref, Register):
-        raise Unfit(f"atomic_{kind} of what is in registers")
+        raise Unfit(f"atomic_{kind} of what is in registers: update a result, or shared memory")
     one = Update(kind, values[0].dtype, wanted and e.wanted[0], sync or STRICT)
     old = update(e, one, values, mask, access_shape(index), *ref.addresses(e, index, dynamic))
     return [values[-1] if old is None else old] if wanted else []

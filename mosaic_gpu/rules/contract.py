@@ -23,7 +23,7 @@ def _dot(e: Any, operands: list[Any], out: ArrayType, dimension_numbers: Any, pr
     (left, right), (batch, _) = dimension_numbers
     a, b = operands
     if batch or len(left) != 1 or len(a.shape) != 2 or len(b.shape) != 2:
-        raise Unfit("a product that is not of two matrices")
+        raise Unfit("a product that is not of two matrices: sum along one axis, and let the grid have those of a batch")
     kind, (n, k), step = kind_of(a.dtype, b.dtype, precision), (out.shape[1], a.shape[left[0]]), depth(a.dtype)
     unit = 16 if kind.family == "i8" else 8
     if out.shape[0] != e.rows or n % unit or n > WIDEST or k % step:
@@ -33,7 +33,7 @@ def _dot(e: Any, operands: list[Any], out: ArrayType, dimension_numbers: Any, pr
     if out.dtype == kind.result:
         return found
     if not halves(out.dtype) or not halves(a.dtype):
-        raise Unfit(f"a product in {out.dtype}")
+        raise Unfit(f"a product in {out.dtype}: sum in float32, integers in int32 (`preferred_element_type`)")
     made = e.settled(found)
     return e.make(made.layout, out.dtype, lambda r, j: e.element(made, made.layout, r, j))
 

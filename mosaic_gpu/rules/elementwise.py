@@ -146,7 +146,7 @@ def _sign(p: Printer, dtype: Any, x: str) -> str:
 def _bits(e: Any, operands: list[Any], out: ArrayType, **params: Any) -> Any:
     (x,) = operands
     if x.dtype.itemsize != 4 or out.dtype.itemsize != 4:
-        raise Unfit(f"the bits of {x.dtype} as {out.dtype}")
+        raise Unfit(f"the bits of {x.dtype} as {out.dtype}: it is one of the same width")
     old, new = computed(x.dtype), computed(out.dtype)
     return elementwise(lambda p, dtype, a: a if old == new else p.pure(f"arith.bitcast {a} : {old} to {new}"))(
         e, operands, out
@@ -174,7 +174,7 @@ def _finite(p: Printer, dtype: Any, x: str) -> str:
 
 def _select(e: Any, operands: list[Any], out: ArrayType) -> Any:
     if len(operands) != 3:
-        raise Unfit("a selection among more than two values")
+        raise Unfit("a selection among more than two values: choose by `where` within `where`")
     type_ = computed(out.dtype)
 
     def compute(p: Printer, dtype: Any, which: str, no: str, yes: str) -> str:
@@ -252,7 +252,7 @@ def _divided(p: Printer, dtype: Any, x: str, y: str) -> str:
 
 
 def _remainder(e: Any, operands: list[Any], out: ArrayType) -> Any:
-    raise Unfit("a remainder of floats")  # that of integers is made of `remainder_p`
+    raise Unfit("a remainder of floats: write `x - y * floor(x / y)`")  # that of integers is made of `remainder_p`
 
 
 RULES: dict[Primitive, Callable[..., Any]] = {

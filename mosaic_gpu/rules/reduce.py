@@ -31,7 +31,7 @@ def _reduce(by: Primitive) -> Callable[..., Any]:
     def rule(e: Any, operands: list[Any], out: ArrayType, axes: Any, **params: Any) -> Any:
         x = e.fragment(operands[0])
         if computed(x.dtype) == "i1":
-            raise Unfit("booleans are combined along an axis")
+            raise Unfit("booleans are combined along an axis: combine numbers, `x.astype('int32')`")
         own, kept = x.layout, [d for d in range(len(x.shape)) if d not in axes]
         for d in axes:
             if d not in (own.rows, own.cols) and x.shape[d] > 1 and by in (add_p, mul_p):

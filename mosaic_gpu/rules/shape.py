@@ -48,7 +48,8 @@ def _reshape(e: Any, operands: list[Any], out: ArrayType, **params: Any) -> Any:
     (x,) = operands
     old, new = ([d for d, n in enumerate(s) if n > 1] for s in (x.shape, out.shape))
     if [x.shape[d] for d in old] != [out.shape[d] for d in new]:
-        raise Unfit(f"a value of {x.shape} becomes one of {out.shape}")
+        raise Unfit(f"a value of {x.shape} becomes one of {out.shape}: rows and columns stay; reshape it before the "
+                    "kernel")  # fmt: skip
     return moved(e, x, out.shape, dict(zip(old, new, strict=True)))
 
 
@@ -67,7 +68,7 @@ def _iota(e: Any, operands: list[Any], out: ArrayType, dimension: int, **params:
 def _slice(e: Any, operands: list[Any], out: ArrayType, start_indices: Any, limit_indices: Any, strides: Any) -> Any:
     (x,) = operands
     if isinstance(x, (Fragment, Product)):
-        raise Unfit(f"a part of {out.shape} of a value in registers")
+        raise Unfit(f"a part of {out.shape} of a value of {x.shape} in registers: read the part from its operand")
     steps = strides or (1,) * len(out.shape)
 
     def at(p: Printer, place: Sequence[Int]) -> str:
@@ -80,7 +81,7 @@ def _concatenate(e: Any, operands: list[Any], out: ArrayType, dimension: int) ->
     """Columns beside each other, in whole groups of 8."""
     whole = e.layout(out.shape)
     if whole.cols != dimension:
-        raise Unfit(f"values put together along axis {dimension} of {out.shape}, which is not that of columns")
+        raise Unfit(f"values put together along axis {dimension} of {out.shape}: put them together along the columns")
     parts = [e.fragment(x, replace(whole, shape=x.shape)) for x in operands]
     for part in parts:
         e.extent(part.layout)

@@ -50,8 +50,8 @@ def test_heads_that_share_keys_are_pairs():
 
 @pytest.mark.parametrize("make, target, said", [
     (lambda: product(cluster=2), "cuda:sm_90", "no blocks beside each other"),
-    (lambda: product(n=192, columns=64, cluster=2), "cuda:sm_90", "not divided in pairs"),
-    (lambda: product(**dict(PAIRS, columns=64)), "cuda:sm_100", "not divided in halves"),
+    (lambda: product(n=192, columns=64, cluster=2), "cuda:sm_90", "make no pairs"),
+    (lambda: product(**dict(PAIRS, columns=64)), "cuda:sm_100", "have no halves"),
     (lambda: product(**FOUR), "cuda:sm_100", "2, and 4 on Hopper"),
     (lambda: product(**dict(PAIRS, cluster=3)), "cuda:sm_90", "a cluster of 3 blocks"),
     (lambda: product(**dict(PAIRS, cluster=4)), "cuda:sm_90", "its grid has one axis"),

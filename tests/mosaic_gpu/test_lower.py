@@ -103,7 +103,7 @@ def test_the_cross_entropy_of_a_linear_layer(m, target):
 
 # Of the kernels in large shapes those that are left to others, with the reason: on Hopper, on Blackwell.
 UNFIT = {
-    "matmul_loop": ("scan cannot run",) * 2, "int4_matmul": ("has no place in fragments",) * 2,
+    "matmul_loop": ("scan cannot run",) * 2, "int4_matmul": ("registers hold matrices",) * 2,
     "int8_matmul": ("summed along rows", None), "matmul_grid": (None, "a row of 256 numbers"),
     "block_sparse_matmul": (None, "a product in a branch"),
     "paged decoding, pages of 128, groups of 64": (None, "blocks of 64 rows"),

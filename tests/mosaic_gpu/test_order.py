@@ -37,7 +37,7 @@ def test_turns_are_taken_where_the_estimate_says_so():
 
 @pytest.mark.parametrize("make, target, said", [
     (lambda: product(rows=64, m=64, ping_pong=True), "cuda:sm_90", "in it 1 compute"),
-    (lambda: product(before=lambda a, b: (a * 2, b), ping_pong=True), "cuda:sm_90", "no turns are needed"),
+    (lambda: product(before=lambda a, b: (a * 2, b), ping_pong=True), "cuda:sm_90", "needs no turns"),
     (lambda: product(before=lambda a, b: (a, b * 2), ping_pong=True), "cuda:sm_90", "wait for each other in a turn"),
     (lambda: product(ping_pong=True), "cuda:sm_100", "on Hopper"),
 ])  # fmt: skip
