@@ -186,3 +186,23 @@ class Printer:
         self._close(f"{head} : i32", lines)
         self.line("}")
         return [f"{name}#{k}" for k in range(len(types))]
+
+    def repeat(self, carried: Sequence[str], types: Sequence[str], before: Callable[..., tuple[str, Sequence[str]]],
+               after: Callable[..., Sequence[str]]) -> list[str]:  # fmt: skip
+        """`scf.while`: `before(*carried)` gives whether there is another turn, and what `after` takes and gives."""
+        name, first, second = self.fresh(), [self.fresh() for _ in carried], [self.fresh() for _ in carried]
+        shown = ", ".join(types)
+        of_types = f" : {shown}" if types else ""
+        with self.region() as asked:
+            condition, values = before(*first)
+            self.line(f"scf.condition({condition}) {', '.join(values)}{of_types}")
+        with self.region() as turn:
+            if types:
+                turn.append(f"^bb0({', '.join(f'{a}: {t}' for a, t in zip(second, types, strict=True))}):")
+            self.line(f"scf.yield {', '.join(after(*second))}{of_types}")
+        pairs = ", ".join(f"{a} = {b}" for a, b in zip(first, carried, strict=True))
+        given = f"({pairs}) : ({shown}) -> ({shown})" if types else " : () -> ()"
+        self._close(f"{f'{name}:{len(types)} = ' if types else ''}scf.while {given}", asked)
+        self._close("} do", turn)
+        self.line("}")
+        return [f"{name}#{k}" for k in range(len(types))]

@@ -148,7 +148,9 @@ def wgmma_accumulator_load(acc: Any, *, wait_n: int | None = 0) -> Any:
 def _mma_typing(*types: Any, acc: Any, a: Any, b: Any, turned: tuple[bool, bool], joint: bool) -> list[Any]:
     ((sums, _), (left, _), (right, _)), rest = split(types, acc, a, b)
     check_space("tcgen05_mma", "the accumulator", sums, MemorySpace.TMEM)
-    check_space("tcgen05_mma", "a", left, MemorySpace.SMEM)
+    check_space("tcgen05_mma", "a", left, MemorySpace.SMEM, MemorySpace.TMEM)
+    if isinstance(left, RefType) and left.space is MemorySpace.TMEM:
+        _check_inside(left.array, turned[0], joint)
     check_space("tcgen05_mma", "b", right, MemorySpace.SMEM)
     for name, index in (("the accumulator", acc), ("a", a), ("b", b)):
         check_index("tcgen05_mma", name, index)
@@ -158,6 +160,16 @@ def _mma_typing(*types: Any, acc: Any, a: Any, b: Any, turned: tuple[bool, bool]
     rows, most = ((128,), 256) if joint else ((64, 128), 512)
     _check_product("tcgen05_mma", ArrayType(access_shape(acc), sums.dtype), one, other, rows, most)
     return []
+
+
+def _check_inside(a: ArrayType, turned: bool, joint: bool) -> None:
+    """Raise for a left operand that tensor memory does not hold as products read it."""
+    if turned or a.dtype.itemsize != 2:
+        raise KernelBodyError(f"tcgen05_mma: a is {a.show()} in TMEM{', transposed' if turned else ''}",
+                              "products read rows of 16-bit floats there: convert, or put it into SMEM")  # fmt: skip
+    if joint:
+        raise KernelBodyError("tcgen05_mma: a is in TMEM, and the product is of two blocks",
+                              "put it into SMEM, or let each block start its own product")  # fmt: skip
 
 
 def _mma_numpy(*operands: Any, acc: Any, a: Any, b: Any, turned: tuple[bool, bool], joint: bool) -> list[Any]:
@@ -229,11 +241,12 @@ def tcgen05_mma(
 ) -> None:  # fmt: skip
     """Start `acc += a @ b` by the tensor cores of Blackwell, or `acc = a @ b` where `accumulate` is false.
 
-    `acc` is in TMEM, `a` and `b` in SMEM; 64 or 128 rows, a multiple of 8 columns up to 512. With a `barrier` it is one
-    arrival there once this product and those before it are made; else `tcgen05_commit_arrive` tells of the end. Along
-    `collective_axis`, the last axis of the cluster, of 2 blocks, the first block starts a product of both: each has 128
-    rows of `acc` and `a`, and `b` has one half of the columns of `acc`. Raises as `wgmma`, an `ArgumentError` for
-    another axis, and an `UnsupportedError` for products with scales and of sparse operands.
+    `acc` is in TMEM, `a` and `b` in SMEM; 64 or 128 rows, a multiple of 8 columns up to 512. `a` of 16-bit floats may
+    be in TMEM, where `async_store_tmem` has put it. With a `barrier` it is one arrival there once this product and
+    those before it are made; else `tcgen05_commit_arrive` tells of the end. Along `collective_axis`, the last axis of
+    the cluster, of 2 blocks, the first block starts a product of both: each has 128 rows of `acc` and `a`, and `b` has
+    one half of the columns of `acc`. Raises as `wgmma`, an `ArgumentError` for another axis, and an `UnsupportedError`
+    for products with scales and of sparse operands.
     """
     joint = _joint("tcgen05_mma", collective_axis)
     for name, given in {"a_scale": a_scale, "b_scale": b_scale, "a_sparse_metadata": a_sparse_metadata}.items():

@@ -419,7 +419,8 @@ class Warpgroup(Member):
         if isinstance(part, np.ndarray):
             return part.astype(np.float32)
         memory, places, _ = self.part(part, what)
-        self.touch(memory, places.ravel(), "reads", agent, step, 1)
+        space = self.block.kernel.scratch[self.block.places[address(part[0])]].space
+        self.touch(memory, places.ravel(), "reads", agent, step, 2 if space is MemorySpace.TMEM else 1)
         found = memory.flat[places].astype(np.float32)
         return found.T if turned else found
 

@@ -7,12 +7,14 @@ leading axes; any other one lies row after row.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from ...core.primitives.ref import Index, Span, Take, access_shape
+import numpy as np
+
+from ...core.primitives.ref import Index, Point, Span, Take, access_shape
 from ...core.types import INT32, ArrayType
 from .. import ptx
 from ..refs import GLOBAL, SHARED, Addresses, Memory, Register, Space, Window
@@ -66,6 +68,24 @@ def divided(e: Any, index: Index, dynamic: Sequence[Any], axis: int, parts: int,
         kept.append(entry)
         values += [] if value is None else [value]
     return Index(kept), values
+
+
+def matrices(e: Any, index: Index, dynamic: Sequence[Any]) -> Iterator[tuple[Index, list[Any]]]:
+    """The matrices, or the one matrix or row, that a part is, one for each place along the axes ahead of its rows."""
+    p, given, spans = e.p, iter(dynamic), sum(isinstance(entry, Span) for entry in index)
+    values = [None if entry.start is not None else e.integer(next(given)) for entry in index]
+    ahead = [d for d, entry in enumerate(index) if isinstance(entry, Span)][: max(spans - 2, 0)]
+    for places in np.ndindex(*(index[d].size for d in ahead)):
+        at, entries_, operands = dict(zip(ahead, places, strict=True)), list[Any](), list[Any]()
+        for d, (entry, value) in enumerate(zip(index, values, strict=True)):
+            if d in at and value is None:
+                entry = Point(entry.start + at[d])
+            elif d in at:
+                entry, value = Point(None), p.name(p.add(value, at[d]))
+            entries_.append(entry)
+            if value is not None:
+                operands.append(Lazy((), INT32, lambda p, place, name=value: name, fixed=True))
+        yield Index(entries_), operands
 
 
 @dataclass(frozen=True)
@@ -317,22 +337,30 @@ class Barriers(Register):
 
 @dataclass(eq=False)
 class Sums:
-    """A Ref in tensor memory, from a column on."""
+    """A Ref in tensor memory, from a column on: numbers of 32 bits, or of 16, two in a column, to be multiplied."""
 
     name: str
     column: int
     array: ArrayType
 
+    @property
+    def each(self) -> int:
+        """How many numbers are in a column."""
+        return 4 // self.array.dtype.itemsize
+
     def start(self, e: Any, index: Index, dynamic: Sequence[Any]) -> tuple[Int, int]:
-        """The first column of a part, and how many it has; it has all rows."""
+        """The first column of tensor memory of a part, and how many numbers its rows have; it has all rows."""
         found = entries(e, index, dynamic)
-        leading, (row, rows), (column, columns) = found[:-2], *found[-2:]
+        leading, (row, rows), (first, columns) = found[:-2], *found[-2:]
         if row != 0 or rows != self.array.shape[-2] or columns is None or any(n is not None for _, n in leading):
             raise Unfit(f"a part {index} of {self.name} in tensor memory: give all rows, and some columns")
+        if divisor(e.p, first) % self.each or columns % self.each:
+            raise Unfit(f"a part {index} of {self.name} in tensor memory: give columns in pairs, from an even one on")
         number: Int = 0
         for (i, _), n in zip(leading, self.array.shape, strict=False):
             number = e.p.add(e.p.mul(number, n), i)
-        return e.p.add(self.column, e.p.mul(number, self.array.shape[-1]), column), columns
+        within = e.p.int("divui", e.p.add(e.p.mul(number, self.array.shape[-1]), first), self.each)
+        return e.p.add(self.column, within), columns
 
 
 class Zeros(Lazy):

@@ -17,7 +17,7 @@ from .. import ptx, tcgen05
 from ..lower import LANES, Group, Lowering
 from ..refs import Register
 from ..text import Int, Printer
-from ..values import Fragment, Layout, Lazy, Product, Unfit, computed
+from ..values import Fragment, Layout, Lazy, Product, Unfit, computed, halves
 from .memory import Barriers, Global, Shared, Sums, Zeros
 from .rules import BACKEND
 from .sizes import barriers_of, paired, rows_of
@@ -145,10 +145,12 @@ class Direct(Lowering):
             elif type_.space is MemorySpace.REGS:
                 refs.append(self.zeros(array))
             elif type_.space is MemorySpace.TMEM:
-                if len(array.shape) < 2 or array.shape[-2] != 128 or array.dtype.itemsize != 4:
-                    raise Unfit(f"{name} of {array.show()} in tensor memory: give it 128 rows of float32")
+                whole = array.dtype.itemsize == 4 or halves(array.dtype) and array.shape[-1] % 2 == 0
+                if len(array.shape) < 2 or array.shape[-2] != 128 or not whole:
+                    raise Unfit(f"{name} of {array.show()} in tensor memory: give it 128 rows of float32, or of 16-bit "
+                                "floats in pairs")  # fmt: skip
                 refs.append(Sums(name, columns, array))
-                columns += array.size // 128
+                columns += array.nbytes // 512
             else:
                 refs.append(Shared(name, 0, array, name in self.known.plain))
         self.slot = p.add(shared, start)

@@ -7,18 +7,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from ...core.ir import Literal, Program
+from ...core.ir import Program
 from ...core.primitive import Primitive
-from ...core.primitives.compare import lt_p
-from ...core.primitives.cond import cond_p
-from ...core.primitives.elementwise import add_p
-from ...core.primitives.loops import while_p
 from ...core.primitives.ref import Index, access_shape
-from ...core.primitives.scan import scan_p
 from ...core.primitives.shape import slice_p
-from ...core.rewrite import primitives_of
 from ...core.types import ArrayType, is_integer
-from ...lang.discharge import written
 from ...lang.legalize import Backend
 from ...lang.scoped import undefine_p
 from ...lang.warpgroups import barriers as bar
@@ -32,10 +25,10 @@ from ..products import WIDEST, left_of, right_of
 from ..refs import Register
 from ..rules import RULES as VALUES
 from ..rules import UNSUPPORTED, UNSUPPORTED_DTYPES
-from ..rules.control import RULES as CONTROL
 from ..text import Int
-from ..values import Fragment, Layout, Lazy, Product, Unfit, halves
-from .memory import Barriers, Global, Rows, Zeros, divided, entries
+from ..values import Fragment, Layout, Product, Unfit, halves
+from .loops import RULES as LOOPS
+from .memory import Barriers, Global, Rows, Shared, Sums, Zeros, divided, entries, matrices
 
 # ---------------------------------------------------------------------------- barriers
 
@@ -134,6 +127,15 @@ def _copy(e: Any, far: Global, index: Index, dynamic: Sequence[Any], near: Rows)
     return parts
 
 
+def _copies(e: Any, far: Global, far_part: Index, far_at: Sequence[Any], near: Shared, near_part: Index,
+            near_at: Sequence[Any]) -> list[tuple[Any, list[Int], Int]]:  # fmt: skip
+    """The boxes of a copy of one matrix, or of several, along axes ahead of its rows."""
+    parts, ones, others = [], matrices(e, far_part, far_at), matrices(e, near_part, near_at)
+    for (src, src_at), (dst, dst_at) in zip(ones, others, strict=True):
+        parts += _copy(e, far, src, src_at, near.rows(e, dst, dst_at))
+    return parts
+
+
 def _load(e: Any, operands: list[Any], outs: list[Any], src: Index, dst: Index, bar: Index, shared: Any) -> list[Any]:
     ((far, far_at), (near, near_at), (barriers, bar_at)), predicate = split(operands, src, dst, bar)
     p, size = e.p, math.prod(access_shape(dst)) * near.array.dtype.itemsize
@@ -147,8 +149,7 @@ def _load(e: Any, operands: list[Any], outs: list[Any], src: Index, dst: Index, 
         src, far_at = divided(e, src, far_at, shared.axis, shared.blocks, mine)
     if many:
         dst, near_at = divided(e, dst, near_at, 0, count, mine)
-    tile = near.rows(e, dst, near_at)
-    parts = _copy(e, far, src, far_at, tile)
+    parts = _copies(e, far, src, far_at, near, dst, near_at)
     address = barriers.at(e, barriers.number(e, bar, bar_at))
     e.meet()
 
@@ -181,8 +182,7 @@ def _store(e: Any, operands: list[Any], outs: list[Any], src: Index, dst: Index,
     if reduction is not None and not whole and reduction not in _COMBINED.get(str(dtype), ()):
         raise Unfit(f"results of {dtype} combined with what is there by {reduction!r}: floats are added, those of 16 "
                     "bits also by 'min' and 'max', integers of 32 bits in all ways")  # fmt: skip
-    tile = near.rows(e, src, near_at)
-    parts = _copy(e, far, dst, far_at, tile)
+    parts = _copies(e, far, dst, far_at, near, src, near_at)
     e.meet()
 
     def start() -> None:
@@ -247,21 +247,26 @@ def _mma(e: Any, operands: list[Any], outs: list[Any], acc: Index, a: Index, b: 
     p = e.p
     ((sums, sums_at), (left, left_at), (right, right_at)), (more,) = split(operands, acc, a, b)
     column, columns = sums.start(e, acc, sums_at)
-    one, other = left.view(e, a, left_at), right.view(e, b, right_at)
-    kind_of(one.dtype, other.dtype, None)
-    kinds = KINDS[str(one.dtype)], KINDS[str(other.dtype)]
+    other, inside = right.view(e, b, right_at), isinstance(left, Sums)
+    kind_of(left.array.dtype, other.dtype, None)
+    kinds = KINDS[str(left.array.dtype)], KINDS[str(other.dtype)]
     if columns > WIDEST:
         raise Unfit(f"a product of {columns} columns: start several, of {WIDEST} at most")
     test = more.at(p, ())
-    first, second = left_of(e, one, 0 if turned[0] else 1), right_of(e, other, int(turned[1]))
-    steps = one.shape[0 if turned[0] else 1] // depth(one.dtype)
+    if inside:
+        held, long = left.start(e, a, left_at)
+        first = lambda block, step: (p.add(e.memory, held, 8 * step), False)  # noqa: E731  # 32 bytes of each row
+    else:
+        one = left.view(e, a, left_at)
+        first, long = left_of(e, one, 0 if turned[0] else 1), one.shape[0 if turned[0] else 1]
+    second, steps = right_of(e, other, int(turned[1])), long // depth(left.array.dtype)
 
     def start() -> None:
         tcgen05.waited(p)
         for step in range(steps):
             (x, x_turned), (y, y_turned) = first(0, step), second(step)
             tcgen05.multiply(p, p.add(e.memory, column), x, y, e.rows * (1 + joint), columns, kinds,
-                             (x_turned, y_turned), p.constant(True, "i1") if step else test,
+                             (x_turned, y_turned), p.constant(True, "i1") if step else test, inside,
                              blocks=1 + joint)  # fmt: skip
 
     tcgen05.left(p)
@@ -280,6 +285,9 @@ def _commit_products(e: Any, operands: list[Any], outs: list[Any], bar: Index, j
 def _load_sums(e: Any, operands: list[Any], out: ArrayType, ref: Index) -> Any:
     ((sums, at),), _ = split(operands, ref)
     column, columns = sums.start(e, ref, at)
+    if sums.each > 1:
+        raise Unfit(f"{sums.name} of {sums.array.dtype} in tensor memory is loaded: products alone read it; keep the "
+                    "values, or float32 there")  # fmt: skip
     if columns % 16:
         raise Unfit(f"{columns} columns of tensor memory are loaded: load a multiple of 16")
     tcgen05.waited(e.p)
@@ -290,11 +298,12 @@ def _load_sums(e: Any, operands: list[Any], out: ArrayType, ref: Index) -> Any:
 def _store_sums(e: Any, operands: list[Any], outs: list[Any], ref: Index) -> list[Any]:
     ((sums, at),), (value,) = split(operands, ref)
     column, columns = sums.start(e, ref, at)
-    if columns % 8:
-        raise Unfit(f"{columns} columns of tensor memory are stored: store a multiple of 8")
+    if columns % (8 * sums.each):
+        raise Unfit(f"{columns} columns of {sums.array.dtype} in tensor memory are stored: store a multiple of "
+                    f"{8 * sums.each}")  # fmt: skip
     value = e.fragment(e.settled_value(value), Layout((e.rows, columns), 0, 1))
     p = e.p
-    words = [p.pure(f"arith.bitcast {x} : f32 to i32") for x in value.regs[0]]
+    words = value.regs[0] if sums.each > 1 else [p.pure(f"arith.bitcast {x} : f32 to i32") for x in value.regs[0]]
     tcgen05.waited(p)
     e.apart()
     tcgen05.put(p, e.lanes(column), words)
@@ -326,95 +335,9 @@ def _slice(e: Any, operands: list[Any], out: ArrayType, start_indices: Any, limi
     return Fragment(replace(x.layout, shape=out.shape), x.dtype, [row[first:last] for row in x.regs])
 
 
-# ---------------------------------------------------------------------------- loops and branches
-
-
-def _cond(e: Any, operands: list[Any], outs: list[Any], branches: Sequence[Program]) -> list[Any]:
-    sums = any(isinstance(x, Register) and not isinstance(x, Barriers) for x in operands[1:])
-    if sums or any(pro.wait_products_p in primitives_of(program) for program in branches):
-        e.wait()
-    groups, e.groups = e.groups, []  # products that the branches have nothing to do with
-    found = CONTROL[cond_p](e, operands, outs, branches=branches)
-    e.groups = groups
-    e.apart()
-    return found
-
-
-def _scan(e: Any, operands: list[Any], outs: list[Any], program: Program, num_consts: int, num_carry: int,
-          length: int, **params: Any) -> list[Any]:  # fmt: skip
-    if len(operands) != num_consts + num_carry or len(outs) != num_carry:
-        raise Unfit("a loop over slices of arrays: loop over a range, and index Refs by its number")
-    return _loop(e, program, operands[:num_consts], operands[num_consts:], length)
-
-
-def _while(e: Any, operands: list[Any], outs: list[Any], cond_program: Program, body_program: Program,
-           cond_nconsts: int, body_nconsts: int, **params: Any) -> list[Any]:  # fmt: skip
-    n = cond_nconsts + body_nconsts
-    carry = operands[n:]
-    tests, turn = cond_program.eqns, body_program
-    first = turn.inputs[body_nconsts:]
-    steps = [q for q in turn.eqns if q.outputs and q.outputs[0] is turn.outputs[0]]
-    counted = (
-        len(tests) == 1 and tests[0].primitive is lt_p and not cond_nconsts
-        and tests[0].inputs == tuple(cond_program.inputs[:2]) and turn.outputs[1] is first[1] and len(steps) == 1
-        and steps[0].primitive is add_p and steps[0].inputs[0] is first[0]
-        and isinstance(steps[0].inputs[1], Literal) and int(steps[0].inputs[1].value) == 1
-    )  # fmt: skip
-    if not counted:
-        raise Unfit("a loop that is not over a range of integers")
-    count = e.p.int("subi", e.integer(carry[1]), e.integer(carry[0]))
-    return _loop(e, turn, operands[cond_nconsts:n], carry, count)
-
-
-def _loop(e: Any, program: Program, consts: list[Any], carry: list[Any], count: Int) -> list[Any]:
-    """Some turns of a Program, with what it carries and the registers that it changes."""
-    p = e.p
-    carried = [Register(ArrayType(x.shape, x.dtype), x) for x in map(e.settled_value, carry)]
-    changed = [consts[i] for i in sorted(written(program)) if i < len(consts)]
-    registers = [*dict.fromkeys(r for r in changed if isinstance(r, Register)), *carried]
-    e.wait()
-
-    def value(register: Register) -> Any:
-        held = register.value
-        if register.array.shape or isinstance(held, Lazy):
-            return held
-        name = e.word(held)
-        return Lazy((), held.dtype, lambda p, place: name, fixed=True)
-
-    def turn() -> None:
-        found = e.inline(program, [*consts, *map(value, carried)])
-        for register, one in zip(carried, found, strict=True):
-            register.value = e.settled_value(one)
-
-    late = e.unify(registers, [turn])
-
-    def body(i: str, *names: str) -> list[str]:
-        given = iter(names)
-        for register in registers:
-            if register.layout is not None:
-                register.value = register.value.with_flat([next(given) for _ in register.value.flat])
-        layouts = [r.layout for r in registers]
-        if late:
-            e.pending(late)
-        turn()
-        for register, layout in zip(registers, layouts, strict=True):
-            register.layout = layout
-        found = [name for r in registers for name in r.names(e)]
-        e.groups = []
-        return found
-
-    start = [name for r in registers for name in r.names(e)]
-    types = [t for r in registers for t in r.types()]
-    e.restore(registers, p.loop(0, count, start, types, body))
-    if late:
-        e.pending(late)
-    e.apart()
-    return [value(r) for r in carried]
-
-
 RULES: dict[Primitive, Callable[..., Any]] = {
     **VALUES,
-    slice_p: _slice, cond_p: _cond, scan_p: _scan, while_p: _while, undefine_p: _undefine,
+    **LOOPS, slice_p: _slice, undefine_p: _undefine,
     warp_map_p: _warps, bar.barrier_init_p: _nothing, bar.barrier_arrive_p: _arrive, bar.barrier_wait_p: _wait,
     bar.set_max_registers_p: _registers,
     tra.copy_gmem_to_smem_p: _load, tra.copy_smem_to_gmem_p: _store, tra.commit_group_p: _commit,

@@ -129,7 +129,8 @@ def test_what_is_no_such_product_is_refused_with_its_reason():
     assert "as the tensor cores ask" in refused(lambda a, b: a @ b, *single)
     turned = single[0], struct((192, 128), "float32")
     assert "round its factors to TF32" in refused(lambda a, b: tnp.matmul(a, b.T, precision="highest"), *turned)
-    assert "convert it before to one of float16" in refused(lambda a, b: a @ b, *(struct(x.shape, "int16") for x in (A, B)))
+    short = [struct(x.shape, "int16") for x in (A, B)]
+    assert "convert it before to one of float16" in refused(lambda a, b: a @ b, *short)
     assert "not a multiple of 16 bytes" in refused(lambda a, b: a @ b, A, struct((128, 190)))
     assert "as Hopper asks" in refused(lambda a, b: tnp.matmul(a, b, preferred_element_type="float32"), *bytes)
     assert "not for cuda:sm_80" in refused(lambda a, b: a @ b, A, B, target=target_of("cuda:sm_80"))

@@ -213,6 +213,93 @@ def test_a_loop_whose_length_is_known_on_the_device():
     np.testing.assert_allclose(run(body, np.array([3], np.int32), x), 6 * x, rtol=1e-5)
 
 
+def collatz(n, x, o):
+    """A loop whose turns only the numbers in it tell, with an array beside them."""
+
+    def turn(carry):
+        value, count, rows = carry
+        return lax.select(value % 2 == 0, value // 2, 3 * value + 1), count + 1, rows + value.astype("float32")
+
+    value, count, rows = lax.while_loop(lambda carry: carry[0] != 1, turn, (n[lax.axis_index("i")], 0, x[...]))
+    o[lax.axis_index("i")] = rows * count
+
+
+def test_a_loop_as_long_as_something_holds():
+    x = floats(64, 64, dtype="float32")
+    found = run(collatz, np.array([6, 1, 7], np.int32), x, out=tw.ShapeDtypeStruct((3, 64, 64), "float32"), grid=(3,),
+                grid_names=("i",))  # fmt: skip
+    np.testing.assert_allclose(found[0], 8 * (x + 6 + 3 + 10 + 5 + 16 + 8 + 4 + 2), rtol=1e-5)
+    np.testing.assert_array_equal(found[1], 0 * x)
+
+
+def test_a_loop_that_waits_and_multiplies_as_long_as_something_holds():
+    """What registers hold, and which phase of a barrier comes next, goes through such a loop."""
+
+    def body(n, a, b, o, a_tile, b_tile, o_tile, full):
+        def multiply(acc):
+            def turn(left):
+                plgpu.copy_gmem_to_smem(a, a_tile, full)
+                plgpu.copy_gmem_to_smem(b, b_tile, full)
+                plgpu.barrier_wait(full)
+                plgpu.wgmma(acc, a_tile, b_tile)
+                plgpu.wgmma_wait(0)
+                return left // 2
+
+            lax.while_loop(lambda left: left > 0, turn, n[0])
+            o_tile[...] = acc[...].astype(o.dtype)
+
+        tl.run_scoped(multiply, plgpu.ACC((64, 64)))
+        plgpu.commit_smem()
+        plgpu.copy_smem_to_gmem(o_tile, o)
+        plgpu.wait_smem_to_gmem(0)
+
+    a, b = floats(64, 64), floats(64, 64)
+    tile = plgpu.SMEM((64, 64), "float16")
+
+    def f(n, a, b, interpret=False):
+        return plgpu.kernel(body, out_type=tw.ShapeDtypeStruct((64, 64), "float16"), interpret=interpret,
+                            scratch_types=[tile, tile, tile, plgpu.Barrier(num_arrivals=2)])(n, a, b)  # fmt: skip
+
+    n = np.array([5], np.int32)  # three turns
+    for found in (f(n, a, b, interpret=True), tw.emulate(f, n, a, b, target="cuda:sm_90")):
+        expected = 3 * (a.astype("f") @ b.astype("f"))
+        np.testing.assert_allclose(np.asarray(found, "f"), expected, rtol=2e-3, atol=5e-2)
+
+
+def test_several_matrices_in_one_copy():
+    def body(x, o, tile, arrived):
+        i = lax.axis_index("i")
+        plgpu.copy_gmem_to_smem(x.at[tl.ds(2 * i, 2), 1, :, tl.ds(32, 32)], tile, arrived)
+        plgpu.barrier_wait(arrived)
+        tile[1] = tile[1] * 2
+        plgpu.commit_smem()
+        plgpu.copy_smem_to_gmem(tile, o.at[i, tl.ds(0, 2)])
+        plgpu.wait_smem_to_gmem(0)
+
+    x = floats(4, 2, 64, 64, dtype="float32")
+    found = run(body, x, out=tw.ShapeDtypeStruct((2, 2, 64, 32), "float32"), grid=(2,), grid_names=("i",),
+                scratch=[plgpu.SMEM((2, 64, 32), "float32"), plgpu.Barrier()])  # fmt: skip
+    np.testing.assert_array_equal(found[:, 0], x[::2, 1, :, 32:])
+    np.testing.assert_array_equal(found[:, 1], 2 * x[1::2, 1, :, 32:])
+
+
+def test_probabilities_are_multiplied_in_tensor_memory():
+    q, k, v = floats(128, 64), floats(64, 64), floats(64, 64)
+    found = tw.emulate(kernels.probabilities, q, k, v, target="cuda:sm_100")
+    interpreted = np.asarray(kernels.probabilities(q, k, v, interpret=True)).astype("f")
+    np.testing.assert_allclose(found.astype("f"), interpreted, rtol=2e-3, atol=2e-3)
+    s = q.astype("f") @ k.astype("f").T / 8
+    p = np.exp(s - s.max(1, keepdims=True))
+    np.testing.assert_allclose(found.astype("f"), p / p.sum(1, keepdims=True) @ v.astype("f"), rtol=1e-2, atol=1e-2)
+
+
+@pytest.mark.parametrize("wrong, words", [
+    ("no commit", "a store to TMEM"), ("no wait for products", "a product of")])  # fmt: skip
+def test_probabilities_that_are_multiplied_too_early(wrong, words):
+    with pytest.raises(RaceError, match=words):
+        kernels.probabilities(floats(128, 64), floats(64, 64), floats(64, 64), wrong=wrong, interpret=True)
+
+
 def test_sums_are_put_back_into_tensor_memory():
     def body(x, o, tile, sums, arrived):
         plgpu.copy_gmem_to_smem(x, tile, arrived)

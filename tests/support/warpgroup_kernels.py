@@ -262,3 +262,37 @@ def persistent(a, b, tile=(64, 64, 64), stages=2, **options):
     run = plgpu.kernel(matmul, out_type=(like((m, n), a.dtype), None), grid=(1,), grid_names=("sm",),
                        scratch_types=[plgpu.SMEM((tm, tn), a.dtype)], **options)  # fmt: skip
     return run(a, b)[0]
+
+
+def probabilities(q, k, v, wrong="", **options):
+    """Attention of one block on Blackwell: what is made of the first product goes back as the left of the second."""
+    (rows, d), n = q.shape, len(k)
+
+    def attend(q, k, v, o, q_tile, k_tile, v_tile, o_tile, scores, shares, sums, copied, made):
+        for far, near in ((q, q_tile), (k, k_tile), (v, v_tile)):
+            plgpu.copy_gmem_to_smem(far, near, copied)
+        plgpu.barrier_wait(copied)
+        plgpu.tcgen05_mma(scores, q_tile, plgpu.transpose_ref(k_tile, (1, 0)), made, accumulate=False)
+        plgpu.barrier_wait(made)
+        s = plgpu.async_load_tmem(scores) * d**-0.5
+        plgpu.wait_load_tmem()
+        p = tnp.exp(s - tnp.max(s, axis=1, keepdims=True))
+        plgpu.async_store_tmem(shares, p.astype(q.dtype))
+        if wrong != "no commit":
+            plgpu.commit_tmem()
+        plgpu.tcgen05_mma(sums, shares, v_tile, made, accumulate=False)
+        if wrong != "no wait for products":
+            plgpu.barrier_wait(made)
+        found = plgpu.async_load_tmem(sums)
+        plgpu.wait_load_tmem()
+        o_tile[...] = (found / tnp.sum(p, axis=1, keepdims=True)).astype(o.dtype)
+        copied_out(o_tile, o)
+
+    return plgpu.kernel(
+        attend, out_type=like((rows, d), q.dtype), scratch_types=[
+            plgpu.SMEM((rows, d), q.dtype), plgpu.SMEM((n, d), q.dtype), plgpu.SMEM((n, d), q.dtype),
+            plgpu.SMEM((rows, d), q.dtype), plgpu.TMEM((rows, n), "float32"),
+            plgpu.TMEM((rows, n), q.dtype, packed=True), plgpu.TMEM((rows, d), "float32"),
+            plgpu.Barrier(num_arrivals=3), plgpu.Barrier(orders_tensor_core=True),
+        ], **options,
+    )(q, k, v)  # fmt: skip

@@ -58,6 +58,23 @@ def loop(g: Group, region: Any, low: Any, high: Any, step: Any, *carried: Any) -
     return values
 
 
+def repeat(g: Group, regions: Any, *carried: Any) -> Walk:
+    """Turns as long as a condition holds; one in which nothing changes waits for others."""
+    (before, first), (after, second) = regions
+    values = list(carried)
+    while True:
+        g.frame.update(zip(first, values))
+        goes_on, *held = yield from run(g, before)
+        if not g.same(goes_on):
+            return held
+        g.frame.update(zip(second, held))
+        last, values = values, (yield from run(g, after))
+        if all(np.array_equal(plain(a), plain(b), equal_nan=True) for a, b in zip(last, values)):
+            yield "a loop that others are to end"
+        else:
+            g.b.cluster.progress += 1
+
+
 def put(g: Group, given: None, value: Any, at: Any) -> Walk:
     """A store to global memory."""
     yield from ()

@@ -47,13 +47,16 @@ class Reader:
 
     def step(self, o: Any) -> tuple[Callable[..., Any] | str, Any]:
         """What runs an operation, and what it is given."""
-        if o.name in ("scf.yield", "gpu.terminator", "func.return"):
+        if o.name in ("scf.yield", "scf.condition", "gpu.terminator", "func.return"):
             return flow.END, None
         if o.name == "scf.if":
             return flow.branch, [self.block(r.blocks[0]) if len(r.blocks) else None for r in o.regions]
         if o.name == "scf.for":
             inner = o.regions[0].blocks[0]
             return flow.loop, (self.block(inner), [*map(self.slot, inner.arguments)])
+        if o.name == "scf.while":
+            blocks = [region.blocks[0] for region in o.regions]
+            return flow.repeat, [(self.block(b), [*map(self.slot, b.arguments)]) for b in blocks]
         if o.name == "llvm.inline_asm":
             text = str(ir.StringAttr(o.attributes["asm_string"]).value)
             return flow.asm, flow.instruction(f"{text} {o.results[0].type}" if "ld.shared.b32" in text else text)
