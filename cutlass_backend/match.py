@@ -20,12 +20,14 @@ from ..core.types import is_float
 from ..lang.gpu.peel import peeled
 from ..lang.gpu.plan import Plan, plan
 from ..lang.kernel import Block, Kernel
+from ..lang.language import FAMILIES
 from ..lang.maps import inside, map_of
 from .epilogue import COLUMNS, ROWS, RULES, TYPES, Axes, Printer, Unfit, Value, value_of
 
 SHORT = ("float16", "bfloat16", "float8_e4m3fn", "float8_e5m2")
 FACTORS = (*SHORT, "float32", "int8", "uint8")
 RESULTS = ("float32", *SHORT)
+REDUCTIONS = frozenset(FAMILIES["reductions"])
 Role = int | None  # the axis of the grid that walks through an axis of an array; None: a block has all of it
 
 
@@ -344,6 +346,10 @@ class _Epilogue:
                 ref: Any = eqn.inputs[0]
                 self.held[ref] = value_of(self.p, eqn.inputs[1], self.known)
                 stored[ref] = self.held[ref]
+            elif eqn.primitive in REDUCTIONS:
+                raise Unfit(f"{eqn.primitive} is in its epilogue: CUTLASS's visitors combine elements along rows, or "
+                            "columns, by updates of memory that the host has cleared, and a launch here has no such "
+                            "memory; do it in another kernel", eqn.source)  # fmt: skip
             elif eqn.effects or len(eqn.outputs) != 1 or eqn.primitive not in RULES:
                 raise Unfit(f"{eqn.primitive} is in its epilogue, which is of single elements: do it in another "
                             "kernel", eqn.source)  # fmt: skip

@@ -441,6 +441,7 @@ def test_kernels_take_what_there_is_and_do_not_spill():
         (kernels.attention, {"keys": 128}, heads, "cuda:sm_90"),
         (kernels.blackwell, {"tile": (128, 128, 64), "stages": 4}, square, "cuda:sm_100"),
         (kernels.by_warps, {"tile": (128, 128, 64), "stages": 4}, square, "cuda:sm_100"),
+        (kernels.probabilities, {}, [tw.ShapeDtypeStruct((128, 128), "bfloat16")] * 3, "cuda:sm_100"),
     ]
     for kernel, options, types, target in cases:
         program = tw.compile(lambda *x, k=kernel, o=options: k(*x, **o), *types, target=target)

@@ -11,6 +11,7 @@ from tilewright import lang as tl
 from tilewright import numpy as tnp
 from tilewright.core.types import ArrayType
 from tilewright.kernels.fused.attention import dot_product_attention
+from tilewright.kernels.fused.mlp import swiglu
 from tilewright.lang.mosaic_gpu import CompilerParams
 
 HALF, BRAIN, SINGLE, BYTES, WHOLE = (np.dtype(d) for d in ("float16", tnp.bfloat16, "float32", "int8", "int32"))
@@ -222,6 +223,19 @@ def paged(batch=2, pages=3, page=64, d=64, group=64):
     table = rng.permutation(held)[: batch * pages].reshape(batch, pages).astype(np.int32)
     length = np.asarray([pages * page - 7, page + 5] * batch, np.int32)[:batch]
     return kernel, [table, length, *(rng.standard_normal(t.shape).astype(t.dtype) for t in kernel.in_types[2:])]
+
+
+def swiglu_kernels():
+    """The kernel of a gated MLP, and that of its gradient."""
+
+    def run(x, a, b, c, ct):
+        out, pull = vjp(swiglu, x, a, b, c)
+        return out, pull(ct)
+
+    shapes = (128, 64), (64, 128), (64, 128), (128, 64), (128, 64)
+    with config(kernel_target="cuda:sm_90"):
+        found = kernels_in(run, [ArrayType(s, HALF) for s in shapes])
+    return [kernel for kernel in found if kernel.name.startswith("swiglu")]
 
 
 def linear_cross_entropy(m=128, v=256, d=128, rows=128, columns=128, depth=64):

@@ -15,7 +15,7 @@ class Barrier:
     def __init__(self, count: int, agent: int, address: int, made: tuple[int, int], agents: int):
         self.count, self.left, self.bytes, self.phases, self.agent = count, count, 0, 0, agent
         self.address, self.products = address, False  # whether it has told of products in tensor memory
-        self.made = made  # by whom and when
+        self.made, self.fenced = made, False  # by whom and when; whether others than threads may see that it is made
         self.clock = np.zeros(agents, np.int64)  # of those that have arrived
         self.ended = np.zeros(agents, np.int64)  # of those that arrived in phases that have ended
 
@@ -26,6 +26,11 @@ class Barrier:
         if self.left < 0:
             raise EmulationError(f"mbarrier {self.address}: more arrivals than its count {self.count}")
         self.step()
+
+    def seen(self, by: str) -> None:
+        """It is used by others than the threads of its block."""
+        if not self.fenced:
+            raise EmulationError(f"mbarrier {self.address} is used by {by}, and was made without fence.mbarrier_init")
 
     def landed(self, size: int) -> None:
         self.bytes -= size

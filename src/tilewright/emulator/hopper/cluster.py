@@ -50,6 +50,7 @@ class Block:
         self.descriptors: dict[int, Any] = {}
         self.published: dict[int, Any] = {}
         self.tensor = TensorMemory(self.agents)
+        self.registers: dict[int, int] = {}  # of a thread, by warpgroup, where they were set
         self.walks = 0  # of its warps, that have not ended
         self.known = np.zeros(self.agents, np.int64)  # by those that have
         self.visits: dict[int, int] = {}  # by warps of other blocks: the last one's time

@@ -19,10 +19,17 @@ from .values import COMBINED, WARP, number, rounded
 TENSOR = {0: np.uint8, 2: np.uint32, 3: np.int32, 6: np.float16, 7: np.float32, 10: ml_dtypes.bfloat16, 11: np.float32}
 
 
+class Fields(dict[Any, int]):
+    """What a tensor descriptor tells, by name and axis."""
+
+    def __missing__(self, key: Any) -> int:
+        raise EmulationError(f"a tensor descriptor that nothing has told its {' '.join(map(str, key))}")
+
+
 def box(g: Group, descriptor: int, coordinates: Sequence[int]) -> Any:
     if descriptor not in g.b.descriptors:
         raise EmulationError("a tensor descriptor is used before fence.proxy.tensormap")
-    f = g.b.descriptors[descriptor]
+    f = Fields(g.b.descriptors[descriptor])
     rank = f["rank",] + 1
     dtype = np.dtype(TENSOR[f["elemtype",]])
     mode = f["swizzle_mode",]
@@ -42,8 +49,13 @@ def box(g: Group, descriptor: int, coordinates: Sequence[int]) -> Any:
             raise EmulationError(f"a stride of {stride} bytes in a descriptor")
         place = place + x * stride
     linear = np.arange(np.prod(box)).reshape(box) * dtype.itemsize
-    where = swizzled if mode == 3 else lambda at: at
+    where = swizzled if mode == 3 else as_it_is
     return dtype, f["global_address",], place, live, linear, where
+
+
+def as_it_is(at: Any) -> Any:
+    """Places without a swizzle."""
+    return at
 
 
 def tma_load(g: Group, text: str, *args: Any) -> None:
@@ -72,7 +84,9 @@ def copy(g: Group, block: Block, barrier: Barrier, to: int, clock: Any, tf32: bo
     dtype, base, place, live, linear, laid = found
     where = laid(to + linear)
     grains = block.shared.grains(where, dtype.itemsize)
+    barrier.seen("the copy engine")
     block.shared.writing(grains, clock, barrier.agent, barrier.phases + 1, True, "a copy")
+    block.shared.plain[grains] = laid is not swizzled
 
     def land() -> None:
         values = np.zeros(live.shape, dtype)

@@ -113,7 +113,7 @@ PTX = (
     *accesses.PTX,
     *conversions.PTX,
     ("mov.u32", lambda g, text, *args: np.asarray(g.b.rank, np.int32)),
-    *((name, nothing) for name in ("fence.mbarrier", "fence.acq_rel", "setmaxnreg", "bar.warp.sync")),
+    *((name, nothing) for name in ("fence.acq_rel", "bar.warp.sync")),
 )
 
 

@@ -52,7 +52,8 @@ def multiply(g: Group, text: str, *args: Any) -> Any:
     shared, clock = g.b.shared, g.clocks.min(0)
     for places in (a_places, b_places):
         if places is not None:
-            shared.reading(shared.grains(places, size), clock, g.products, g.committed + 1, True,
+            shared.multiplied(grains := shared.grains(places, size))
+            shared.reading(grains, clock, g.products, g.committed + 1, True,
                            "a product")  # fmt: skip
     sum.pending += 1
 

@@ -28,6 +28,7 @@ class Shared:
         self.writer, self.written = np.zeros(n, np.int64), np.zeros(n, np.int64)
         self.reads = np.zeros((n, agents), np.int32)
         self.generic = np.zeros(n, np.int64)  # the warp + 1 that wrote, and has not fenced since
+        self.plain = np.zeros(n, bool)  # what the copy engine has copied there without a swizzle
         self.updates: Any = None  # the last atomic update of each agent since a write, once there is one
 
     def grains(self, at: Any, size: int) -> Any:
@@ -61,6 +62,12 @@ class Shared:
         if self.updates is not None:
             self.updates[grains] = 0
         self.generic[grains] = 0 if engine else agent + 1
+        self.plain[grains] = False
+
+    def multiplied(self, grains: Any) -> None:
+        """They are read as swizzled rows."""
+        if self.plain[grains].any():
+            raise EmulationError("a product reads rows as swizzled that were copied without a swizzle")
 
     def _updated(self, grains: Any, clock: Any) -> Any:
         """Whether there were atomic updates that a clock does not know of."""

@@ -146,6 +146,7 @@ def _places(g: Any, block: Any, d: int, long: int, turned: int, dtype: Any, cloc
     plain = (d & ((1 << 62) - 1) & ~(7 << 46) & ~(7 << 61)) | 1 << 62
     places = matrix_places(plain, long, 32 // dtype.itemsize, bool(turned & 1), dtype.itemsize)
     grains = block.shared.grains(places, dtype.itemsize)
+    block.shared.multiplied(grains)
     block.shared.reading(grains, clock, g.products, g.committed + 1, True, "a product")
     return places
 
@@ -166,6 +167,7 @@ def commit(g: Any, text: str, address: Any, mask: Any = None) -> None:
     clock = g.clocks[g.each()[0] // WARP].copy()
     for block in blocks:
         barrier = g.b.other(block, at, clock, g.agent(g.each()[0] // WARP)).barrier(at)
+        barrier.seen("the tensor cores")
 
         def land(barrier: Any = barrier) -> None:
             while any(one is made for one in g.queue):

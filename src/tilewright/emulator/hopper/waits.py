@@ -12,7 +12,9 @@ from .barriers import Barrier, Meeting
 from .cluster import FAR
 from .group import Group, Walk
 from .shared import AGENTS, COPIES
-from .values import WARP, number
+from .values import LANES, WARP, number
+
+MOST_REGISTERS = 65536  # of a multiprocessor
 
 
 def meet(g: Group, threads: int, which: int | str = 0, waits: bool = True) -> Walk:
@@ -63,6 +65,8 @@ def arrive(g: Group, text: str, address: Any) -> None:
     for lane in g.each():
         w = lane // WARP
         block, at = g.b.reached(int(g.lanes(address)[lane]), g.clocks[w], g.agent(w))
+        if block is not g.b:
+            block.barrier(at).seen("another block")
         block.barrier(at).arrive(g.clocks[w], size)
         g.tick(w)
     g.b.cluster.progress += 1
@@ -94,8 +98,27 @@ def mapped(g: Group, text: str, address: Any, rank: Any) -> Any:
 
 
 def fence(g: Group, text: str, *args: Any) -> None:
+    fence_made(g, text)
     for w in g.warps():
         g.b.shared.fence(g.agent(w))
+
+
+def fence_made(g: Group, text: str, *args: Any) -> None:
+    """The mbarriers that these warps have made are seen by the copy engine, and by other blocks."""
+    mine = [g.agent(w) for w in g.warps()]
+    for barrier in g.b.barriers.values():
+        barrier.fenced = barrier.fenced or barrier.made[0] in mine
+
+
+def set_registers(g: Group, text: str) -> Walk:
+    """Registers are given up at once, and taken once others have given up enough."""
+    asked, held = number(r"u32 (\d+);", text), g.b.registers
+    first = MOST_REGISTERS // g.b.cluster.threads // 8 * 8
+    groups = range(g.b.cluster.threads // LANES)
+    while LANES * sum(asked if n == g.number else held.get(n, first) for n in groups) > MOST_REGISTERS:
+        yield f"{asked} registers of each thread, which no warpgroup gives up"
+    held[g.number] = asked
+    g.b.cluster.progress += 1
 
 
 WAIT = "{ .reg .pred p; L_"  # how a loop begins that tries an mbarrier until its phase has ended
@@ -109,4 +132,6 @@ PTX = (
     ("barrier.cluster", cluster_sync),
     ("mapa", mapped),
     ("fence.proxy.async", fence),
+    ("fence.mbarrier", fence_made),
+    ("setmaxnreg", set_registers),
 )
