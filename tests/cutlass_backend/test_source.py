@@ -7,6 +7,7 @@ import pytest
 
 import tilewright as tw
 from tests.support.cutlass_cases import CASES, HALF, computed, kernel_of, struct
+from tests.support.hopper_cases import product
 from tilewright import cutlass_backend, errors, nn
 from tilewright import lang as tl
 from tilewright import numpy as tnp
@@ -134,6 +135,9 @@ def test_what_is_no_such_product_is_refused_with_its_reason():
     assert "not a multiple of 16 bytes" in refused(lambda a, b: a @ b, A, struct((128, 190)))
     assert "as Hopper asks" in refused(lambda a, b: tnp.matmul(a, b, preferred_element_type="float32"), *bytes)
     assert "not for cuda:sm_80" in refused(lambda a, b: a @ b, A, B, target=target_of("cuda:sm_80"))
+    summed = product(after=lambda x: x / x.sum(1, keepdims=True))
+    with pytest.raises(errors.UnsupportedError, match=r"reduce_sum is in its epilogue: .*\n.*test_source\.py"):
+        cutlass_module(summed, SM_90)
     query = struct((1, 256, 2, 64))
     assert refused(nn.fused.dot_product_attention, query, query, query)
 
