@@ -347,9 +347,9 @@ class _Epilogue:
                 self.held[ref] = value_of(self.p, eqn.inputs[1], self.known)
                 stored[ref] = self.held[ref]
             elif eqn.primitive in REDUCTIONS:
-                raise Unfit(f"{eqn.primitive} is in its epilogue: CUTLASS combines elements of its own tiles, which are "
-                            "not the kernel's blocks, and tiles in memory that the host clears before; do it in "
-                            "another kernel", eqn.source)  # fmt: skip
+                raise Unfit(f"{eqn.primitive} is in its epilogue: CUTLASS combines elements of tiles of its own, which "
+                            "are no blocks of the kernel, and tiles in memory that the host clears; do it in another "
+                            "kernel", eqn.source)  # fmt: skip
             elif eqn.effects or len(eqn.outputs) != 1 or eqn.primitive not in RULES:
                 raise Unfit(f"{eqn.primitive} is in its epilogue, which is of single elements: do it in another "
                             "kernel", eqn.source)  # fmt: skip

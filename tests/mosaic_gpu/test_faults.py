@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pytest
 
-from tests.mosaic_gpu.test_direct import floats, printed
 from tests.support import cluster_kernels as clusters
 from tests.support import warpgroup_kernels as warpgroups
 from tests.support.edits import every, without
@@ -22,6 +21,7 @@ from tests.support.hopper_cases import (
     product,
     swiglu_kernels,
 )
+from tests.support.mosaic_gpu import floats, printed
 from tests.support.walker import check_hopper
 from tilewright.core.errors import KernelError
 from tilewright.emulator.calls import run_mosaic_gpu
