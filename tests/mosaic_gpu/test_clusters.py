@@ -52,7 +52,7 @@ def test_heads_that_share_keys_are_pairs():
     (lambda: product(cluster=2), "cuda:sm_90", "no blocks beside each other"),
     (lambda: product(n=192, columns=64, cluster=2), "cuda:sm_90", "make no pairs"),
     (lambda: product(**dict(PAIRS, columns=64)), "cuda:sm_100", "have no halves"),
-    (lambda: product(**FOUR), "cuda:sm_100", "2, and 4 on Hopper"),
+    (lambda: product(**FOUR), "cuda:sm_100", "on Hopper also for 4"),
     (lambda: product(**dict(PAIRS, cluster=3)), "cuda:sm_90", "a cluster of 3 blocks"),
     (lambda: product(**dict(PAIRS, cluster=4)), "cuda:sm_90", "its grid has one axis"),
 ])  # fmt: skip

@@ -263,7 +263,7 @@ def test_the_walker_finds_in_chained_products(name):
 
 
 def test_blocks_of_few_rows_are_not_for_tensor_memory():
-    with pytest.raises(errors.UnsupportedError, match="a block has 128, or 256"):
+    with pytest.raises(errors.UnsupportedError, match="on Blackwell take 128, or 256"):
         mosaic_gpu_module(product(**PRODUCTS["one warpgroup, bfloat16"]), target_of("cuda:sm_100"))
 
 
