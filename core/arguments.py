@@ -24,8 +24,9 @@ def public[F: Callable[..., Any]](function: F) -> F:
       remedy: call it as halve(x)
     """
     if isinstance(function, type):
-        function.__init__ = _told(function.__init__, function.__name__)  # type: ignore[misc]
-        return function
+        made: Any = function
+        made.__init__ = _told(made.__init__, made.__name__)
+        return made
     return _told(function, function.__name__)
 
 

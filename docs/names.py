@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from tilewright.lang.absent import MOSAIC_GPU
+from tilewright.lang.absent import MOSAIC_GPU, PALLAS, TPU, TRITON
 
 from .capabilities import table
 
@@ -33,7 +33,8 @@ PLACES = {
 }
 
 _EXTEND = "of JAX's own insides, and no library that was tried asks for it (see clients.md)"
-_TPU_INSIDE = "planned with the rest of Mosaic's operations"
+_PALLAS = "jax.experimental.pallas"
+ABSENT = {f"{_PALLAS}.mosaic_gpu": MOSAIC_GPU, f"{_PALLAS}.tpu": TPU, f"{_PALLAS}.triton": TRITON, _PALLAS: PALLAS}
 # A pattern of names and why they are missing; the first that fits a name counts. One that fits none does no harm.
 MISSING: list[tuple[str, str]] = [
     ("jax.lax.psend", "half of an exchange, which XLA has for GPUs alone: `lax.ppermute` is the whole one"),
@@ -47,9 +48,7 @@ MISSING: list[tuple[str, str]] = [
         "`shard_map` says what each device does; kernels have a rule made of their maps, or one of the user's",
     ),
     ("jax.experimental.xla_metadata.*", "XLA's own hints; kernels say themselves what is one program"),
-    *((f"jax.experimental.pallas.mosaic_gpu.{name}", reason) for name, reason in MOSAIC_GPU.items()),
-    ("jax.experimental.pallas.*interpret*", "the interpreter is an argument: `kernel_call(interpret=...)`"),
-    ("jax.experimental.pallas.*", _TPU_INSIDE),
+    *((f"{space}.{name}", reason) for space, absent in ABSENT.items() for name, reason in absent.items()),
     ("jax.extend.*", _EXTEND),
     ("jax.ffi.abstract_token", "ordered calls pass on a token by themselves"),
     ("jax.profiler.register_subprocess", "a trace is of one process; each process writes its own"),
@@ -133,6 +132,10 @@ def _answer(entry: dict[str, Any]) -> list[str]:
     return [", ".join(f"`{name}`" for name in entry["names"]), ", ".join(entry.get("given", ["all"])), entry["why"]]
 
 
+def _grouped(reasons: dict[tuple[str, str], list[str]]) -> list[list[str]]:
+    return [[f"`{space}`", ", ".join(members), text] for (space, text), members in reasons.items()]
+
+
 def page() -> str:
     """The text of the page."""
     found_rows = rows()
@@ -162,8 +165,13 @@ def page() -> str:
     for space, member, state, text in found_rows:
         if state == "not here":
             reasons.setdefault((space, text), []).append(f"`{member}`")
-    missing = [[f"`{space}`", ", ".join(members), text] for (space, text), members in reasons.items()]
-    parts.append(table(["namespace", "names", "why"], missing))
+    parts.append(table(["namespace", "names", "why"], _grouped(reasons)))
+    parts.append("\n## Names of Pallas that are not here\n\nDocumented or not; each is an error that says this.\n\n")
+    reasons = {}
+    for space, absent in ABSENT.items():
+        for name, text in absent.items():
+            reasons.setdefault((space, text), []).append(f"`{name}`")
+    parts.append(table(["namespace", "names", "instead"], _grouped(reasons)))
     parts.append("\n## Those that are here\n\n")
     present: dict[str, list[str]] = {}
     for space, member, state, _ in found_rows:

@@ -26,11 +26,13 @@ _SCALES = ("it puts into tensor memory what products with scales or of sparse op
 PALLAS = {
     "BlockDim": _TYPE,
     "CompilerParams": "use that of the target: `lang.tpu.CompilerParams`, `lang.triton.CompilerParams`",
-    "HOST": "operands are in the memory of the device: move them there before the call",
+    "HOST": "a kernel reaches the memory of its device alone: move operands there before the call (`device_put`)",
     "Indirect": "gather in the body, or give an index map that reads a prefetched table",
     "MemoryRef": _TYPE,
     "RevisitMode": "outputs may be revisited in any order: leave it out",
+    "debug_checks_enabled": "`debug_check` always checks: there is nothing to ask for",
     "delay": "no target waits for a time: leave it out",
+    "dot": "use `numpy.dot`, or `@`",
     "empty_ref_like": "state it as scratch: `VMEM(shape, dtype)`, or with `run_scoped`",
     "enable_debug_checks": "`debug_check` always checks: take it out of what is to be fast",
     "enable_poison_buffers": "use `config(debug_poison=True)`, or `interpret=True`",
@@ -38,6 +40,7 @@ PALLAS = {
     "lower_as_mlir": 'use `tilewright.compile(f, *args, target=..., stop="module")`',
     "pallas_call_p": "the primitive is `kernel_call_p`",
     "pallas_export_experimental": "use `tilewright.export`",
+    "reciprocal": "use `lang.tpu.reciprocal`",
     "semaphore": _TYPE,
 }
 TPU = {
@@ -47,6 +50,9 @@ TPU = {
                      "emit_pipeline_with_async_prefetch"), _PIPELINE),
     **dict.fromkeys(("CoreType", "Tiling", "VMEM_SHARED"), _SPARSE_CORE),
     **dict.fromkeys(("sample_block", "to_pallas_key"), _KEYS),
+    "HOST": PALLAS["HOST"],
+    "create_tensorcore_mesh": "use `TensorCoreMesh`",
+    "semaphore": _TYPE,
     "CMEM": "no target has this memory",
     "LoweringException": "kernels raise a `TilewrightError`, and it says what is not supported",
     "conv": "use `lax.conv_general_dilated` in the body",

@@ -25,7 +25,15 @@ from ..core.types import INT32, MemorySpace
 from .absent import TPU, absent_from
 from .block import ANY, HBM, SEMAPHORE, SMEM, VMEM, PrefetchScalarGridSpec
 from .chips import ChipVersion, CoreMesh, TpuInfo, get_tpu_info, get_tpu_info_for_chip, is_tpu_device
-from .copies import AsyncCopyDescriptor, SemaphoreType, async_copy, make_async_copy, sync_copy
+from .copies import (
+    AsyncCopyDescriptor,
+    SemaphoreType,
+    async_copy,
+    make_async_copy,
+    semaphore_read,
+    semaphore_wait,
+    sync_copy,
+)
 from .devices import DeviceIdType
 from .modes import (
     InterpretParams,
@@ -209,7 +217,7 @@ __all__ = [
     "annotate", "async_copy", "async_remote_copy", "bitcast", "emit_pipeline", "force_tpu_interpret_mode",
     "get_barrier_semaphore", "get_tpu_info", "get_tpu_info_for_chip", "is_tpu_device", "load", "make_async_copy",
     "make_async_remote_copy", "pack_elementwise", "prng_random_bits", "prng_seed", "reciprocal",
-    "reset_tpu_interpret_mode_state", "roll", "run_on_first_core", "semaphore_signal", "set_tpu_interpret_mode",
-    "stateful_bernoulli", "stateful_bits", "stateful_normal", "stateful_uniform", "stochastic_round", "store",
-    "sync_copy", "unpack_elementwise", "with_memory_space_constraint",
+    "reset_tpu_interpret_mode_state", "roll", "run_on_first_core", "semaphore_read", "semaphore_signal",
+    "semaphore_wait", "set_tpu_interpret_mode", "stateful_bernoulli", "stateful_bits", "stateful_normal",
+    "stateful_uniform", "stochastic_round", "store", "sync_copy", "unpack_elementwise", "with_memory_space_constraint",
 ]  # fmt: skip

@@ -329,8 +329,10 @@ def take(p: Printer, x: Value, shape: Sequence[int], places: Sequence[Int]) -> V
     if is_float(x.dtype) and x.dtype.itemsize == 1:
         return bitcast(p, take(p, bitcast(p, x, INT8), shape, places), x.dtype)
     if len(shape) == len(x.shape):
-        own = all_lanes(p, shape)
-        moved = [d for d, at in enumerate(places) if at != own[d] or power(shape[d]) != x.padded[d]]
+        own, single = all_lanes(p, shape), [m == 1 for m in x.padded]  # of one element there is nothing to choose
+        x = spread(p, x, tuple(n if one else m for n, m, one in zip(shape, x.shape, single, strict=True)))
+        moved = [d for d, at in enumerate(places)
+                 if not single[d] and (at != own[d] or power(shape[d]) != x.padded[d])]  # fmt: skip
         if not moved:
             return relabel(x, shape)
         # Triton's compiler fails where an axis of a tensor of several grows.

@@ -510,3 +510,30 @@ def test_products_with_bfloat16_that_give_it_are_taken_in_it():
     dots = [re.search(r"tt.dot .*", text_of(c, x, y))[0] for c in (call(), call("highest"), call(out="float32"))]
     assert [d.count("xbf16>") for d in dots] == [2, 0, 0]
     check(call(), x, y)
+
+
+@pytest.mark.targets
+def test_a_row_is_put_at_a_computed_place_by_repeating_it():
+    """Of one row there is nothing to choose; Triton's compiler fails where such gathers stand in branches of loops."""
+
+    def body(at, x, zero, o, held):
+        i = tl.program_id(0)
+        tw.lax.fori_loop(0, 8, lambda r, c: held.__setitem__(tl.ds(r, 1), x[tl.ds(at[i * 8 + r], 1)]) or c, 0)
+        y = held[...] * 2
+        for r in range(8):
+            row = at[i * 8 + r]
+
+            @tl.when(row >= i)
+            def _(row=row, r=r):
+                o[tl.ds(row, 1)] += y[r : r + 1]
+
+    def block(*_):
+        return (0, 0)
+
+    spec = tl.PrefetchScalarGridSpec(1, (2,), [tl.BlockSpec((16, 64), block)] * 2, tl.BlockSpec((16, 64), block),
+                                     scratch_shapes=[tl.VMEM((8, 64), F32)])  # fmt: skip
+    call = tl.kernel_call(body, S((16, 64), F32), grid_spec=spec, input_output_aliases={2: 0})
+    args = rng.permutation(16).astype(np.int32), rng.random((16, 64), np.float32), np.zeros((16, 64), np.float32)
+    assert not re.search("tt.gather .*-> tensor<1024x", text_of(call, *args))
+    check_all(check_triton, call, *args)
+    assert tw.compile(call, *args, target="cuda:sm_90").resources, "the compiler refused it"
