@@ -22,7 +22,7 @@ import numpy as np
 from . import tree
 from .caches import cached
 from .composite import composite
-from .errors import ArgumentError, ShardingTypeError
+from .errors import ArgumentError, MeshError, ShardingTypeError
 from .ir import Eqn, Program, Var
 from .jit import flat_shardings
 from .mesh import (
@@ -74,6 +74,10 @@ def type_of_result(primitive: Primitive, types: Sequence[Any], params: dict[str,
     outs = tuple(found) if primitive.multiple else (found,)
     if not outs:
         return found
+    meshes = dict.fromkeys(t.placed.mesh.abstract_mesh for t in types if type(t) is ShardedType)
+    if len(meshes) > 1:
+        raise MeshError(f"{primitive.name} of {_shown(types)}, which lie on {' and on '.join(map(str, meshes))}",
+                        "bring them to one mesh with `device_put`")  # fmt: skip
     mesh = next(t.placed.mesh for t in types if type(t) is ShardedType)
     specs: Sequence[Any] = [()] * len(outs)
     if primitive.places is not None:

@@ -37,7 +37,7 @@ from .jit import flat_shardings
 from .primitive import OWN, AxisInfo, Primitive
 from .rules import linear_jvp
 from .runtime import runtime
-from .trace import typeof
+from .trace import is_evaluating, typeof
 from .types import ShardedType
 
 _interned: dict[Any, Any] = runtime.part("mesh.interned", {})  # compared by identity, so none may be forgotten
@@ -671,9 +671,15 @@ def use_mesh(mesh: AnyMesh) -> contextlib.AbstractContextManager[Any]:
 
 
 class set_mesh:  # noqa: N801  (a function to its users)
-    """Set the mesh that a bare `PartitionSpec` means: from here on, or in a `with` block until its end."""
+    """Set the mesh that a bare `PartitionSpec` means: from here on, or in a `with` block until its end.
+
+    Raises:
+      ArgumentError: within a function that is traced, after which it would stay set.
+    """
 
     def __init__(self, mesh: AnyMesh | None):
+        if not is_evaluating():
+            raise ArgumentError("set_mesh within a function that is traced", "`with use_mesh(mesh):` there, or before")
         if mesh is not None:
             use_mesh(mesh)
         self._before = current().mesh

@@ -357,7 +357,10 @@ def shard_map(
     if not callable(f):
         raise ArgumentTypeError(f"shard_map takes a function, got {f!r}", "pass a callable")
 
-    def run(*args: Any) -> Any:
+    def run(*args: Any, **kwargs: Any) -> Any:
+        if kwargs:
+            raise ArgumentTypeError(f"{getattr(f, '__name__', f)} of shard_map was given {sorted(kwargs)} by keyword",
+                                    "pass arguments by position, as `in_specs` has them")  # fmt: skip
         over = current().mesh if mesh is None else mesh
         if not isinstance(over, (Mesh, AbstractMesh)):
             raise ArgumentError("shard_map without a mesh", "pass `mesh=`, or use it within `use_mesh(mesh)`")

@@ -56,12 +56,17 @@ def map(f: Callable[..., Any], tree: Any, *rest: Any, is_leaf: Leaf = None) -> A
     return treedef.unflatten(f(*xs) for xs in zip(first, *others, strict=True))
 
 
+SHOWN = 200  # letters of what jaxlib tells of a tree
+
+
 def flatten_up_to(treedef: PyTreeDef, tree: Any) -> list[Any]:
     """The subtrees of `tree` at the leaves of a structure that is a prefix of its own."""
     try:
         return treedef.flatten_up_to(tree)
     except (ValueError, TypeError) as error:
-        raise TreeError(f"pytree structures differ: expected {treedef}, got {structure(tree)}: {error}",
+        told = str(error)  # which shows values
+        told = told if len(told) <= SHOWN else f"{told[:SHOWN]} ..."
+        raise TreeError(f"pytree structures differ: expected {treedef}, got {structure(tree)}: {told}",
                         "give the trees the same keys, lengths and node types") from None  # fmt: skip
 
 

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from ..core.caches import once
+from ..core.errors import ArgumentError
 from ..core.mesh import UNCONSTRAINED, Mesh, NamedSharding
 from ..core.runtime import runtime
 from ..core.types import ArrayType, KeyDtype
@@ -32,7 +33,12 @@ def raw(sharding: NamedSharding, ndim: int) -> Any:
         key = (mesh.flat, hlo.to_string(), sharding.memory_kind or "device")
         found = _interned.get(key)
         if found is None:
-            made = shim.gspmd_sharding(device_list(mesh.flat), hlo, sharding.memory_kind)
+            try:
+                made = shim.gspmd_sharding(device_list(mesh.flat), hlo, sharding.memory_kind)
+            except ValueError:
+                kinds = sorted(m.kind for m in mesh.flat[0].raw.addressable_memories())
+                raise ArgumentError(f"memory_kind={sharding.memory_kind!r} of an array on {mesh}",
+                                    f"one of its devices': {kinds}") from None  # fmt: skip
             found = _interned.setdefault(key, made)
             _names[id(found)] = sharding
         sharding.raws[ndim] = found

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from .core.errors import ArgumentError, MeshError, ShapeError
+from .core.errors import ArgumentError, DtypeError, MeshError, ShapeError
 from .core.explicit import auto_axes, constrained, explicit_axes
 from .core.mesh import (
     AbstractMesh,
@@ -184,6 +184,7 @@ def make_array_from_single_device_arrays(
     Raises:
       ShapeError: a part of another shape than the sharding's.
       MeshError: parts that do not lie one on each device.
+      DtypeError: parts of several dtypes.
 
     >>> import tilewright as tw
     >>> from tilewright.sharding import NamedSharding, P
@@ -198,6 +199,9 @@ def make_array_from_single_device_arrays(
         found = sorted(map(str, by_device))
         raise MeshError(f"{len(arrays)} parts on {found} for {sharding}", "give one on each of its devices")
     parts = [by_device[d] for d in index]
+    dtypes = sorted({str(p.dtype) for p in parts})
+    if len(dtypes) > 1:
+        raise DtypeError(f"parts of the dtypes {', '.join(dtypes)} for one array", "convert them to one")
     for part, where in zip(parts, index.values(), strict=True):
         wanted = tuple(len(range(*i.indices(n))) for i, n in zip(where, shape, strict=True))
         if part.shape not in (wanted, sharding.shard_shape(shape)):

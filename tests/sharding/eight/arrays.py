@@ -18,9 +18,11 @@ from tilewright.core.errors import (
     ArgumentTypeError,
     ConfigError,
     DeletedArrayError,
+    DtypeError,
     MeshAxisError,
     MeshError,
     ShapeError,
+    TreeError,
 )
 from tilewright.sharding import (
     AbstractMesh,
@@ -280,6 +282,11 @@ def test_interned():
         (ArgumentError, "without a mesh", lambda: with_sharding_constraint(X, P("x"))),
         (ArgumentTypeError, "prefix", lambda: tw.jit(lambda v: v, in_shardings=[on(P())] * 2)(X)),
         (ConfigError, "8 already", lambda: tw.config.update("num_cpu_devices", 4)),
+        (ArgumentError, "'vram'", lambda: tw.device_put(X, NamedSharding(MESH, P("x"), memory_kind="vram"))),
+        (ArgumentError, "that is traced", lambda: tw.jit(lambda v: (tw.set_mesh(MESH), v)[1])(X)),
+        (DtypeError, "float32, int32", lambda: tw.make_array_from_single_device_arrays((8,), on(P(("x", "y"))), [
+            tw.device_put(np.ones(1, "float32" if i else "int32"), d) for i, d in enumerate(MESH.devices.flat)])),
+        (TreeError, r"1 \.\.\.\n  at:", lambda: tw.device_put(np.ones((64, 64)), ["x"])),
     ],
 )
 def test_errors(error, text, call):

@@ -6,7 +6,7 @@ import pytest
 import tilewright as tw
 from tilewright import lax, nn, random
 from tilewright import numpy as tnp
-from tilewright.core.errors import ArgumentError, ControlFlowTypeError, ShardingTypeError
+from tilewright.core.errors import ArgumentError, ControlFlowTypeError, MeshError, ShardingTypeError
 from tilewright.sharding import (
     AxisType,
     NamedSharding,
@@ -118,6 +118,12 @@ def test_where_nothing_follows_it_is_said(message):
     with use_mesh(MESH), pytest.raises(ShardingTypeError, match=message) as caught:
         tw.jit(ERRORS[message])()
     assert caught.value.remedy and "explicit.py" in str(caught.value.source)
+
+
+def test_arrays_on_two_meshes():
+    other = tw.make_mesh((8,), ("q",), axis_types=(AxisType.Explicit,))
+    with pytest.raises(MeshError, match="and on AbstractMesh"):
+        tw.device_put(X, NamedSharding(other, P("q"))) + A
 
 
 def test_branches_give_one_type():

@@ -288,6 +288,7 @@ def test_pmap():
         (ShapeError, "split 4 ways", lambda: mapped(lambda a: a, P("x"), P("x"))(X[:6])),
         (ShapeError, "each dimension", lambda: mapped(lambda a: a.sum(), P("x"), P("x"))(X)),
         (UnboundAxisError, "shard_map", lambda: lax.psum(X, "x")),
+        (ArgumentTypeError, "by keyword", lambda: mapped(lambda a: a, P("x"), P("x"))(a=X)),
         (ArgumentError, "without a mesh", lambda: tw.shard_map(lambda a: a, in_specs=P(), out_specs=P())(X)),
         (ArgumentError, "groups of one size", lambda: mapped(uneven, P("x"), P("x"))(X)),
         (ArgumentError, "to='varying'", lambda: mapped(lambda a: lax.pcast(a, "x", to="other"), P("x"), P("x"))(X)),
