@@ -216,3 +216,9 @@ def test_one_process_has_no_coordination_service():
     from tilewright.as_jax.jax._src.distributed import global_state
 
     assert global_state.client is None and (global_state.process_id, global_state.num_processes) == (0, 1)
+
+
+def test_the_errors_that_clients_catch_by_private_names():
+    from tilewright.as_jax.jax._src import interpreters
+
+    assert issubclass(interpreters.ad.CustomVJPException, tw.errors.DifferentiationError)

@@ -1,4 +1,4 @@
-"""Settings by JAX's names, from JAX's variables, and those that refuse something."""
+"""Settings by JAX's names, from JAX's variables, and those that refuse something; what depends on them."""
 
 import warnings
 
@@ -122,3 +122,10 @@ def test_flags_of_the_command_line_are_settings(monkeypatch):
         finally:
             tw.config.update("numpy_rank_promotion", kept[0])
             tw.config.update("debug_nans", kept[1])
+
+
+def test_the_dtype_that_a_dtype_or_a_type_names():
+    for spelling in (2.0, tnp.ones(3), float, np.float64, np.dtype("float64"), "float64", tnp.float32):
+        assert tw.lax.dtype(spelling) == np.float32
+    with tw.enable_x64(True):
+        assert tw.lax.dtype(np.dtype("int64")) == np.int64

@@ -1,0 +1,5 @@
+"""`jax._src.interpreters`, for tests of jaxopt and diffrax."""
+
+from ....missing import not_adapted
+
+__getattr__ = not_adapted("jax._src.interpreters", submodules=("ad",))
