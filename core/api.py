@@ -569,7 +569,8 @@ def vmap(fun: Callable[..., Any], in_axes: Any = 0, out_axes: Any = 0, axis_name
     `in_axes` and `out_axes` are ints, None, or pytree prefixes of them. `spmd_axis_name` names the mesh axes that split
     the mapped axis, for constraints and `shard_map` within. An output whose `out_axes` is None must not depend on the
     mapped axis; with `sum_match` the sum over that axis is given. Of a mapped Ref each call of `fun` has its own part,
-    to read and to write. Raises `BatchAxisError` where the mapped axes differ in size or no argument is mapped.
+    to read and to write. Raises `BatchAxisError` where the mapped axes differ in size or no argument is mapped,
+    `ArgumentTypeError` for axes that are no ints.
 
     >>> import tilewright as tw
     >>> print(tw.vmap(lambda x, y: x * y, in_axes=(0, None))(tw.numpy.arange(3.0), 2.0))
@@ -577,6 +578,8 @@ def vmap(fun: Callable[..., Any], in_axes: Any = 0, out_axes: Any = 0, axis_name
     """
     if isinstance(in_axes, list):
         in_axes = tuple(in_axes)
+    if isinstance(in_axes, dict):
+        raise ArgumentTypeError(f"vmap in_axes={in_axes!r}", "an int, None, or a tuple with an entry for each argument")
 
     @_like(fun)
     def wrapped(*args: Any, **kwargs: Any) -> Any:
@@ -611,8 +614,8 @@ def _axes_of(axes: Any, full: Any, what: str) -> list[Any]:
             f"vmap {what}={axes!r} is not a prefix of the values' structure", str(error.what)
         ) from None
     for axis in found:
-        if axis is not None and not isinstance(axis, (int, np.integer, MappingSpec)):
-            raise BatchAxisError(f"vmap {what} holds {axis!r}", "use ints and None")
+        if axis is not None and (isinstance(axis, bool) or not isinstance(axis, (int, np.integer, MappingSpec))):
+            raise ArgumentTypeError(f"vmap {what} holds {axis!r}", "use ints and None")
     return found
 
 

@@ -18,15 +18,16 @@ from ..ir import Effects, Eqn, Program, Var
 from ..jvp import jvp_program
 from ..linear import moved
 from ..linearize import Purpose, linearized, purpose
+from ..opaque import is_opaque
 from ..primitive import OWN, AxisInfo, Linear, Primitive, Zero
 from ..rewrite import substitute
 from ..rules import zeros
 from ..trace import eval_program, shape_of, trace_program, typeof
 from ..transpose import transpose_program
-from ..types import INT32, ArrayType, VaryingType, is_bool, is_integer, is_key
+from ..types import INT32, ArrayType, VaryingType, is_bool, is_inexact, is_integer, is_key
 from ..vmap import batch_program
-from .compare import ne_p, select_n_p
-from .convert import convert_element_type_p
+from .compare import eq_p, ne_p, select_n_p
+from .convert import convert_element_type_p, stop_gradient_p
 from .elementwise import max_p, min_p
 from .random import random_wrap_p
 from .shape import broadcast_in_dim_p
@@ -180,13 +181,23 @@ def _batch(axis: AxisInfo, args: Sequence[Any], dims: Sequence[int | None], *, b
         batched = [batch_program(b, axis, in_dims, forced)[0] for b in branches]
         return bind_cond(index, operands, batched), [0 if f else None for f in forced]
     # Which branch differs along the batch: run all and select.
-    results = [eval_program(batch_program(b, axis, in_dims, True)[0], *operands) for b in branches]
+    programs = [batch_program(b, axis, in_dims, True)[0] for b in branches]
     if len(branches) == 1:
-        return results[0], [0] * len(results[0])
+        found = eval_program(programs[0], *operands)
+        return found, [0] * len(found)
     which = moved(axis, index, dims[0], 0)
+    results = [eval_program(p, *(_where_taken(which, i, x) for x in operands)) for i, p in enumerate(programs)]
     if len(branches) == 2:
         which = ne_p.bind(which, np.int32(0))
     return [_select(which, column) for column in zip(*results, strict=True)], [0] * len(results[0])
+
+
+def _where_taken(which: Any, number: int, x: Any) -> Any:
+    """An operand of a branch, with derivatives where that is taken: elsewhere they may be NaN, which no zero undoes."""
+    if is_opaque(typeof(x)) or shape_of(x)[:1] != shape_of(which) or not is_inexact(typeof(x).dtype):
+        return x
+    taken = eq_p.bind(which, np.int32(number))
+    return _select(taken, (stop_gradient_p.bind(x), x))
 
 
 def _select(which: Any, cases: Sequence[Any]) -> Any:

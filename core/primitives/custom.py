@@ -16,7 +16,7 @@ from ..logs import log
 from ..primitive import Zero
 from ..rules import instantiate
 from ..trace import Tracer, current_trace, eval_program, of_line, trace_program, typeof
-from ..types import is_inexact
+from ..types import is_float, is_inexact
 from .custom_calls import CustomJVP, CustomVJP, bind_linear_call
 from .structured import close, convert
 
@@ -80,8 +80,8 @@ def _seen(x: Any, symbolic: bool) -> Any:
     return instantiate(x)
 
 
-def _returned(x: Any, expected: Any, what: str) -> Any:
-    """What a user's rule gives as a (co)tangent, checked against the type that it must have."""
+def _returned(x: Any, expected: Any, what: str, wider: bool = False) -> Any:
+    """What a user's rule gives as a (co)tangent, of the type that it must have; `wider`: or of another float's."""
     if x is None or isinstance(x, (Zero, SymbolicZero)) or not is_inexact(expected.dtype):
         return Zero(expected)
     found = typeof(x)
@@ -89,7 +89,8 @@ def _returned(x: Any, expected: Any, what: str) -> Any:
         raise ShapeError(
             f"{what} has type {found.show()}, expected {expected.show()}", "return one of the shape of its primal"
         )
-    if found.dtype != expected.dtype and not found.weak_type:
+    alike = wider and is_float(found.dtype) and is_float(expected.dtype)
+    if found.dtype != expected.dtype and not found.weak_type and not alike:
         raise ControlFlowTypeError(
             f"{what} has type {found.show()}, expected {expected.show()}", "cast it with `astype`"
         )
@@ -401,7 +402,8 @@ class _Rules:
         out: list[Any] = [Zero(t) for t in self.types[: call.extra]]
         for value, child in zip(found, children, strict=True):
             for x, t in zip(self._leaves(value, child), self.types[len(out) :], strict=False):
-                ct = _returned(x, t, what)  # a zero that is said counts as any value: rules before this one are called
+                ct = _returned(x, t, what, wider=True)
+                # A zero that is said counts as any value: rules before this one are called.
                 out.append(instantiate(ct) if x is None and is_inexact(t.dtype) else ct)
         return out
 

@@ -434,8 +434,8 @@ def scan(
     """Carry a value along the leading axis of arrays by `carry, y = f(carry, x)`; gives the last carry and all `y`.
 
     `init`, `xs` and the results are pytrees; `length` is needed where `xs` is None. `unroll` is the number
-    of steps in one turn of the compiled loop. Raises `ControlFlowTypeError` where `f` returns a carry of
-    another type, naming the leaf.
+    of steps in one turn of the compiled loop, 0 or True for all of them. Raises `ControlFlowTypeError` where `f`
+    returns a carry of another type, naming the leaf.
 
     >>> from tilewright import lax, numpy as jnp
     >>> total, sums = lax.scan(lambda c, x: (c + x, c + x), 0.0, jnp.arange(4.0))
@@ -447,9 +447,10 @@ def scan(
     init_leaves, init_tree, init_types = flat_arguments(init)
     x_leaves, x_tree, x_types = flat_arguments(xs)
     n = _length(x_leaves, length)
-    unroll_ = (max(n, 1) if unroll else 1) if isinstance(unroll, bool) else int(unroll)
+    whole = unroll is True or (unroll == 0 and unroll is not False)
+    unroll_ = max(n, 1) if whole else int(unroll) or 1
     if unroll_ < 1:
-        raise ArgumentError(f"the unroll of scan is {unroll}", "pass a positive integer, or a bool")
+        raise ArgumentError(f"the unroll of scan is {unroll}", "pass an integer from 0, or a bool")
     if current().disable_jit and n:
         return _run(f, init, x_leaves, x_tree, n, reverse)
     in_tree = tree.treedef_tuple([init_tree, x_tree])

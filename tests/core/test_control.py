@@ -316,3 +316,23 @@ def test_a_loop_is_traced_once_for_each_type():
     for start in (1.0, 2.0, np.float32(1)):
         lax.fori_loop(0, 3, body, start)
     assert len(traced) == 2
+
+
+@pytest.mark.parametrize("branch", (lambda x: tnp.sqrt(x), lambda x: x / tnp.abs(x)))
+def test_derivatives_where_a_batched_branch_is_not_taken_are_zero(branch):
+    """A branch may not have a derivative at elements for which the other one is taken."""
+    def f(x):
+        return lax.cond(x < 1e-3, lambda y: 0.5, branch, x)
+
+    x = np.array([0.0, 4.0, 1.0], np.float32)
+    expected = [0.0, *(float(tw.grad(branch)(e)) for e in x[1:])]
+    for grad in (tw.vmap(tw.grad(f)), tw.grad(lambda x: tw.vmap(f)(x).sum()), tw.vmap(tw.jacfwd(f))):
+        np.testing.assert_allclose(tw.jit(grad)(x), expected, rtol=1e-6)
+
+
+def test_an_unroll_of_zero_leaves_no_loop():
+    def f(x):
+        return lax.scan(lambda c, y: (c + y, c), 0.0, x, unroll=0)
+
+    x = tnp.arange(4.0)
+    assert float(f(x)[0]) == 6 and "while" not in tw.jit(f).lower(x).as_text()

@@ -388,3 +388,14 @@ def test_entries_of_one_name_and_of_loops_are_refused():
     assert tw.grad(looped)(2.0) == 32.0
     with pytest.raises(tw.errors.UnsupportedError, match="pass logs on"):
         tw.vjp(looped, 2.0)[1].with_logs(1.0)
+
+
+def test_a_backward_rule_may_compute_in_a_wider_float():
+    @tw.custom_vjp
+    def f(x):
+        return x * 2
+
+    f.defvjp(lambda x: (f(x), None), lambda _, ct: (ct.astype("float32") * 2,))
+    for grad in (tw.grad(f), tw.jit(tw.grad(tw.checkpoint(f)))):
+        got = grad(tnp.bfloat16(1))
+        assert got.dtype == tnp.bfloat16 and float(got) == 2

@@ -43,6 +43,8 @@ BAD = {
     "vmap sizes": (
         lambda: tw.vmap(lambda a, b: a + b)(tnp.ones(3), tnp.ones(4)), errors.BatchAxisError, ["size 3", "size 4"]),
     "vmap nothing": (lambda: tw.vmap(lambda a: a, in_axes=None)(1.0), errors.BatchAxisError, ["in_axes"]),
+    "vmap bool": (lambda: tw.vmap(lambda a: a, in_axes=False)(tnp.ones(3)), errors.ArgumentTypeError, ["False"]),
+    "vmap dict": (lambda: tw.vmap(lambda a: a, in_axes={"a": 0}), errors.ArgumentTypeError, ["in_axes", "{'a': 0}"]),
     "vmap axis": (lambda: tw.vmap(lambda a: a, in_axes=2)(tnp.ones(3)), errors.BatchAxisError, ["axis 2"]),
     "not an array": (lambda: tw.jit(lambda x: x)("text"), errors.NonArrayArgumentError, ["'text'", "static"]),
     "not an array, grad": (lambda: tw.grad(lambda x: x)("text"), errors.NonArrayArgumentError, ["'text'"]),
