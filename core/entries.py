@@ -189,10 +189,10 @@ def parse_index(shape: Shape, index: Any) -> Entries:
 
 def _check_mask(mask: Any, axis: int, shape: Shape) -> None:
     covered = tuple(shape[axis : axis + mask.ndim])
-    if mask.shape != covered:
+    if len(covered) < mask.ndim or any(m not in (n, 0) for m, n in zip(mask.shape, covered, strict=True)):
         raise IndexingError(
             f"mask of shape {mask.shape} indexes axes of shape {covered} of an array of shape {tuple(shape)}",
-            "a mask has the shape of the axes it indexes")  # fmt: skip
+            "a mask has the shape of the axes it indexes, or no elements")  # fmt: skip
 
 
 def is_array(entry: Entry) -> bool:

@@ -60,14 +60,14 @@ def _is_known(x: Any) -> bool:
 
 def _position(entry: Any, axis: int, size: int, wrap: bool, clamp: bool = True) -> Any:
     """An integer entry as a start index; `clamp`: a symbolic one within bounds."""
+    if type(size) is int and not size:
+        raise IndexingError(f"index {entry} into axis {axis} of size 0", "the axis has no elements")
     if not _is_known(entry):
         return wrapped(entry, size) if wrap else entry
     if type(size) is not int or type(entry) is not int:
         kind: Any = type(size if type(size) is not int else entry)
         position = entry + size if entry < 0 and wrap else entry
         return kind.smallest(kind.largest(position, 0), size - 1) if clamp else position
-    if not size:
-        raise IndexingError(f"index {entry} into axis {axis} of size 0", "the axis has no elements")
     return entry + size if entry < 0 and wrap else entry
 
 

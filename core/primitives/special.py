@@ -403,8 +403,9 @@ def _betainc(a: Any, b: Any, x: Any) -> Any:
     shape = common_shape("betainc", (typeof(a), typeof(b), typeof(x)))  # type: ignore[arg-type]
     a, b, x = (spread(v, shape) for v in (a, b, x))
     legal = and_p.bind(and_p.bind(_ge(a, 0), _ge(b, 0)), and_p.bind(_ge(x, 0), _le(x, 1)))
-    legal = and_p.bind(legal, _gt(_add(a, b), 0))
-    proper = and_p.bind(_gt(a, 0), _gt(b, 0))
+    at_0, at_1 = or_p.bind(_eq(a, 0), _eq(b, math.inf)), or_p.bind(_eq(b, 0), _eq(a, math.inf))  # where all weight is
+    legal = and_p.bind(legal, not_p.bind(and_p.bind(at_0, at_1)))
+    proper = not_p.bind(or_p.bind(at_0, at_1))
     inside = and_p.bind(and_p.bind(legal, proper), and_p.bind(_gt(x, 0), _lt(x, 1)))
     a1, b1, x1 = (_where(inside, v, 0.5) for v in (a, b, x))
     swap = gt_p.bind(x1, _div(_add(a1, 1), _add(a1, b1, 2)))
@@ -416,9 +417,9 @@ def _betainc(a: Any, b: Any, x: Any) -> Any:
     front = _div(exp_p.bind(_sub(_add(_mul(p, log_y), _mul(q, log_rest)), _log_beta(p, q))), p)
     value = _mul(front, _beta_fraction(p, q, y))
     value = _where(swap, _sub(1.0, value), value)
-    # At the edges: 0 and 1 where x is, and between them a weight at 0 where a is 0, at 1 where b is 0.
+    # At the edges: 0 and 1 where x is, and between them what the weight is at.
     at_end = or_p.bind(proper, or_p.bind(_eq(x, 0), _eq(x, 1)))
-    edge = _where(at_end, x, convert_element_type(_eq(a, 0), typeof(x).dtype))
+    edge = _where(at_end, x, convert_element_type(at_0, typeof(x).dtype))
     return _where(legal, _where(inside, value, edge), math.nan)
 
 

@@ -1,14 +1,16 @@
-"""Edge cases in which NumPy or JAX say what holds: masks, filling, NaN, dtypes that are asked for, wrong calls."""
+"""Edge cases in which NumPy, SciPy or JAX say what holds: masks, filling, NaN, dtypes, calls that are refused."""
 
+import copy
 from typing import NamedTuple
 
 import numpy as np
 import pytest
+import scipy.special
 
 import tilewright as tw
 from tilewright import errors, lax, nn, random
 from tilewright import numpy as jnp
-from tilewright.scipy import special
+from tilewright.scipy import fft, linalg, signal, special, stats
 from tilewright.scipy.cluster.vq import vq
 
 NAN = np.nan
@@ -220,3 +222,62 @@ def test_products_with_logarithms_of_nan():
 def test_functions_of_scipy_keep_to_one_rank(call):
     with tw.numpy_rank_promotion("raise"):
         call()
+
+
+def test_special_functions_at_their_edges():
+    ends, points = np.array([0.0, 1.0, 2.0, np.inf]), np.array([0.0, 0.5, 1.0])
+    given = np.meshgrid(ends, ends, points)
+    np.testing.assert_allclose(special.betainc(*given), scipy.special.betainc(*given), rtol=5e-6)
+    x = np.array([NAN, -np.inf, -1.5, -2.0, -0.0, np.inf])
+    np.testing.assert_array_equal(special.gammasgn(x), scipy.special.gammasgn(x))
+    assert np.isnan(special.gamma(np.array([0, -1 + 0j, -5 + 0j]))).all()
+    np.testing.assert_allclose(special.comb(jnp.zeros(2), jnp.array([0.0, 4.0]), repetition=True), [1, 0], rtol=2e-6)
+    assert stats.binom.logpmf(0, 0, 0.8) == 0 == stats.binom.logpmf(3, 3, 1.0)
+
+
+def test_least_squares_without_full_rank_have_no_residuals_in_numpy():
+    for a in (np.zeros((3, 2)), np.eye(3)[:, :2]):
+        expected = np.linalg.lstsq(a, np.ones((3, 2)))
+        for got, want in zip(jnp.linalg.lstsq(a, np.ones((3, 2)), numpy_resid=True), expected, strict=True):
+            np.testing.assert_allclose(got, want, atol=1e-6)
+
+
+def test_one_right_hand_side_for_a_stack_of_matrices():
+    a, b = np.stack([np.eye(4) * k for k in (1.0, 2.0, 4.0)]), np.arange(8.0).reshape(4, 2)
+    np.testing.assert_allclose(
+        linalg.cho_solve((np.sqrt(a), True), b), b / np.array([1, 2, 4])[:, None, None], rtol=1e-5
+    )
+    with pytest.raises(errors.ArgumentError):
+        linalg.convolution_matrix(jnp.array(5.0), 3)
+
+
+def test_padding_keeps_a_weak_type():
+    x = lax.full((2,), 1.0)
+    for mode in ("constant", "edge", "mean", "linear_ramp"):
+        assert jnp.pad(x, 1, mode).weak_type
+        assert not jnp.pad(jnp.ones(2), 1, mode).weak_type
+
+
+def test_masks_and_indices_of_axes_without_elements():
+    x = np.arange(12).reshape(3, 4)
+    for shape in [(0,), (0, 4), (3, 0)]:
+        mask = np.zeros(shape, bool)
+        assert jnp.asarray(x)[mask].shape == x[mask].shape
+    with pytest.raises(IndexError):
+        tw.jit(lambda i: jnp.zeros((2, 0))[0, i])(0)
+
+
+def test_a_traced_value_is_copied():
+    for function in (copy.copy, copy.deepcopy):
+        assert tw.jit(function)(jnp.arange(3)).tolist() == [0, 1, 2]
+
+
+def test_spectra_and_sums_promote_nothing():
+    x = np.random.default_rng(0).random((2, 3, 64), np.float32)
+    with tw.numpy_rank_promotion("raise"), tw.numpy_dtype_promotion("strict"):
+        transformed = signal.stft(x, nperseg=16)[2]
+        np.testing.assert_allclose(signal.istft(transformed, nperseg=16)[1], x, atol=1e-5)
+        signal.csd(x, x, nperseg=16)
+        for kind in (1, 2, 3, 4):
+            fft.dctn(x, kind)
+        assert jnp.isfinite(special.logsumexp(jnp.array([1 + 1j, 2.0])))

@@ -127,7 +127,7 @@ def _logsumexp(a: Any, axis: Any, b: Any, keepdims: bool, where: Any) -> tuple[A
     if top is None:
         nothing = reductions.sum(real, axes, keepdims=keepdims)
         return nothing - np.inf, nothing
-    power = lax.exp(a - top)
+    power = lax.exp(a - astype(top, dtype_of(a)))
     if b is not None:
         power = where3(counts, b * power, np.zeros((), dtype_of(power))[()])
     total = reductions.sum(power, axes, keepdims=True)

@@ -27,6 +27,7 @@ from .util import (
     is_inexact,
     is_integer,
     shape_of,
+    typeof,
     value,
     values,
 )
@@ -52,6 +53,11 @@ def pad(array: ArrayLike, pad_width: Any, mode: Any = "constant", **kwargs: Any)
     Array([0, 1, 2, 0], dtype=int32)
     """
     array = value(array, "pad")
+    padded = _padded(array, pad_width, mode, kwargs)
+    return lax.convert_element_type(padded, dtype_of(array), True) if typeof(array).weak_type else padded
+
+
+def _padded(array: Array, pad_width: Any, mode: Any, kwargs: dict[str, Any]) -> Array:
     rank = len(shape_of(array))
     if isinstance(pad_width, dict):
         by_axis = {axis_of(d, rank): w for d, w in pad_width.items()}

@@ -17,6 +17,7 @@ from ..numpy.shape import moveaxis
 from ..numpy.util import (
     Array,
     ArrayLike,
+    astype,
     axes_of,
     composite,
     dtype_of,
@@ -30,9 +31,11 @@ from ..numpy.util import (
 _INVERSE = {1: 1, 2: 3, 3: 2, 4: 4}
 
 
-def _phases(n: int, count: int, start: float, dtype: Any) -> Array:
-    """`exp(-i pi (k + start) / (2 n))` for `count` whole numbers k."""
-    return lax.exp(lax.complex(np.zeros(count, dtype), (-math.pi / (2 * n) * (np.arange(count) + start)).astype(dtype)))
+def _phases(x: Array, count: int, start: float) -> Array:
+    """`exp(-i pi (k + start) / (2 n))` for `count` whole numbers k along the last axis, which has n points."""
+    dtype, angles = dtype_of(x), -math.pi / (2 * shape_of(x)[-1]) * (np.arange(count) + start)
+    phases = lax.exp(lax.complex(np.zeros(count, dtype), angles.astype(dtype)))
+    return lax.expand_dims(phases, range(len(shape_of(x)) - 1))
 
 
 def _first(x: Array) -> Array:
@@ -48,7 +51,7 @@ def _second(x: Array) -> Array:
     IEEE Transactions on Acoustics, Speech and Signal Processing 28, 1980."""
     last, n = len(shape_of(x)) - 1, shape_of(x)[-1]
     halves = lax.concatenate([x[..., ::2], lax.rev(x[..., 1::2], (last,))], last)
-    turned = rfft(halves) * _phases(n, n // 2 + 1, 0, dtype_of(x)) * 2
+    turned = rfft(halves) * _phases(x, n // 2 + 1, 0) * 2
     return lax.concatenate([real(turned), -lax.rev(imag(turned)[..., 1 : (n + 1) // 2], (last,))], last)
 
 
@@ -56,7 +59,7 @@ def _third(x: Array) -> Array:
     """Type III, the inverse of type II but for the number of points: its steps in reverse."""
     last, n = len(shape_of(x)) - 1, shape_of(x)[-1]
     reversed_ = lax.concatenate([x[..., :1] * 0, lax.rev(x[..., 1:], (last,))], last)
-    half = lax.complex(x, -reversed_)[..., : n // 2 + 1] * lax.conj(_phases(n, n // 2 + 1, 0, dtype_of(x)))
+    half = lax.complex(x, -reversed_)[..., : n // 2 + 1] * lax.conj(_phases(x, n // 2 + 1, 0))
     halves = irfft(half, n) * float(n)
     even = (n + 1) // 2
     odd = lax.rev(halves[..., even:], (last,))
@@ -67,9 +70,9 @@ def _third(x: Array) -> Array:
 
 def _fourth(x: Array) -> Array:
     """Type IV, by a transform of twice as many points."""
-    n, dtype = shape_of(x)[-1], dtype_of(x)
-    long = fft(x * _phases(n, n, 0, dtype), 2 * n)[..., :n]
-    return 2 * real(long * _phases(n, n, 0.5, dtype))
+    n, turn = shape_of(x)[-1], _phases(x, shape_of(x)[-1], 0)
+    long = fft(astype(x, dtype_of(turn)) * turn, 2 * n)[..., :n]
+    return 2 * real(long * _phases(x, n, 0.5))
 
 
 _TYPES: dict[int, Callable[[Array], Array]] = {1: _first, 2: _second, 3: _third, 4: _fourth}
@@ -78,7 +81,7 @@ _TYPES: dict[int, Callable[[Array], Array]] = {1: _first, 2: _second, 3: _third,
 def _scaled_ends(x: Array, ends: Sequence[int], factor: float) -> Array:
     scale = np.ones(shape_of(x)[-1], dtype_of(x))
     scale[list(ends)] *= factor
-    return x * scale
+    return x * lax.expand_dims(scale, range(len(shape_of(x)) - 1))
 
 
 def _along(x: Array, kind: int, norm: str | None, inverse: bool) -> Array:

@@ -142,7 +142,6 @@ def _pinv(hermitian: bool, a: Array, rtol: Array) -> Array:
     return inverse(a, rtol)
 
 
-@composite("numpy_resid")
 def lstsq(
     a: ArrayLike, b: ArrayLike, rcond: float | None = None, *, numpy_resid: bool = False
 ) -> tuple[Array, Array, Array, Array]:
@@ -155,6 +154,15 @@ def lstsq(
     >>> jnp.linalg.lstsq(jnp.array([[1.], [1.]]), jnp.array([1., 3.]))[0]
     Array([2.], dtype=float32)
     """
+    x, residuals, rank, s = _lstsq(a, b, rcond)
+    m, n = shape_of(value(a))
+    if numpy_resid and (m <= n or bool(rank < n)):
+        residuals = lax.full((0,), 0, dtype_of(residuals))
+    return x, residuals, rank, s
+
+
+@composite()
+def _lstsq(a: Any, b: Any, rcond: Any) -> tuple[Array, Array, Array, Array]:
     a, b = promote_dtypes_inexact(value(a, "lstsq"), value(b, "lstsq"))
     if len(shape_of(a)) != 2 or len(shape_of(b)) not in (1, 2) or shape_of(a)[0] != shape_of(b)[0]:
         raise ShapeError(f"lstsq: a of shape {shape_of(a)} and b of shape {shape_of(b)}",
@@ -169,10 +177,7 @@ def lstsq(
         bound = epsilon(dtype_of(a)) * max(m, n) if rcond is None else where(value(rcond) < 0, epsilon(dtype_of(a)),
                                                                             rcond)  # fmt: skip
         x, s, rank = _least_squares(a, b, lax.convert_element_type(value(bound), np.zeros((), dtype_of(a)).real.dtype))
-    if numpy_resid and m <= n:
-        residuals = lax.full((0,), 0, dtype_of(s))
-    else:
-        residuals = norm(b - product(a, x), axis=0) ** 2
+    residuals = norm(b - product(a, x), axis=0) ** 2
     return (x[:, 0] if vector else x), residuals, rank, s
 
 

@@ -210,8 +210,8 @@ def convolution_matrix(a: ArrayLike, n: int, mode: str = "full") -> Array:
            [2, 1],
            [0, 2]], dtype=int32)
     """
-    a, n = _vector(a, "convolution_matrix"), _size("convolution_matrix", n, 1)
-    m = shape_of(a)[-1]
+    a, n = value(a, "convolution_matrix"), _size("convolution_matrix", n, 1)
+    m = shape_of(a)[-1] if shape_of(a) else 0
     if not m or mode not in ("full", "same", "valid"):
         raise ArgumentError(f"convolution_matrix of shape {shape_of(a)} and mode {mode!r}",
                             "an element at least; 'full', 'same' or 'valid'")  # fmt: skip

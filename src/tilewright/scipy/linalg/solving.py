@@ -35,7 +35,7 @@ def system(name: str, a: ArrayLike, b: ArrayLike, narrow: bool = False) -> tuple
     a, b = promote_dtypes_inexact(value(a, name), value(b, name))
     square(a, name, narrow)
     rank, other = len(shape_of(a)), len(shape_of(b))
-    vector = other == 1 or (other == rank - 1 and other > 1)
+    vector = other == 1 or (other == rank - 1 > 1 and shape_of(b)[-1] == shape_of(a)[-1])
     if vector and other > 1:
         warnings.warn(f"{name}: batches of vectors are meant as matrices by others; pass b[..., None]", FutureWarning,
                       stacklevel=4)  # fmt: skip

@@ -120,6 +120,11 @@ def _trendless(x: Array, how: Any, axis: int) -> Array:
     return x
 
 
+def _along_last(weights: Any, x: Array) -> Array:
+    """Weights of the last axis in the dtype and rank of an array."""
+    return lax.expand_dims(astype(value(weights), dtype_of(x)), range(len(shape_of(x)) - 1))
+
+
 # ---------------------------------------------------------------------------- spectra
 
 
@@ -169,19 +174,19 @@ def _of_segments(
 
     def transformed(v: Array) -> Array:
         v = _lengthened(_extended(v, size // 2, boundary), full)
-        v = _trendless(_segments(v, size, step), detrend, axis) * win
-        return (rfft if onesided else fft)(v, points)
+        v = _trendless(_segments(v, size, step), detrend, axis)
+        return (rfft if onesided else fft)(v * _along_last(win, v), points)
 
     first = transformed(x)
     real_dtype = dtype_of(win)
     scale = 1 / (fs * _sum(win * win)) if scaling == "density" else 1 / lax.square(_sum(win))
     if mode == "stft":
-        out = first * astype(sqrt(scale), real_dtype)
+        out = first * astype(sqrt(scale), dtype_of(first))
     else:
-        out = conj(first) * (first if y is None else transformed(y)) * astype(scale, real_dtype)
+        out = conj(first) * (first if y is None else transformed(y)) * astype(scale, dtype_of(first))
         doubled = np.ones(shape_of(out)[-1], real_dtype)
         doubled[1 : (points + 1) // 2] = 2  # what stands for its mirror image as well
-        out = out * doubled if onesided else out
+        out = out * _along_last(doubled, out) if onesided else out
         out = real(out) if y is None else out
     frequencies = (rfftfreq if onesided else fftfreq)(points, 1.0, dtype=real_dtype) * astype(fs, real_dtype)
     count = (full - size) // step + 1
@@ -317,12 +322,13 @@ def istft(
 def _joined(
     z: Any, win: Any, fs: Any, size: int, step: int, points: int, onesided: bool, boundary: bool, axis: int
 ) -> tuple[Array, Array]:
-    segments = (irfft if onesided else ifft)(z, points)[..., :size] * _sum(win) * win
-    x = _overlapped(segments, step)
+    segments = (irfft if onesided else ifft)(z, points)[..., :size]
+    x = _overlapped(segments * _along_last(_sum(win) * win, segments), step)
     weight = _overlapped(lax.broadcast_in_dim(win * win, (shape_of(z)[-2], size), (1,)), step)
     half = size // 2 if boundary else 0
     inner = slice(half, shape_of(x)[-1] - half)
     weight = weight[inner]
-    x = x[..., inner] / where3(weight > 1e-10, weight, 1.0)
+    x = x[..., inner]
+    x = x / _along_last(where3(weight > 1e-10, weight, 1.0), x)
     times = astype(arange(shape_of(x)[-1], dtype=dtype_of(win)) / fs, dtype_of(win))
     return times, moveaxis(x, -1, axis)

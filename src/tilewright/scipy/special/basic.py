@@ -78,7 +78,9 @@ def _complex_loggamma(z: Array) -> Array:
     turned = where3(left, upper, 0.25) * turn
     sine = -turned + lax.log(1 - lax.exp(2 * turned)) - math.log(2) + turn / 2
     out = where3(left, math.log(math.pi) - sine - right, right)
-    return where3(below, lax.conj(out), out)
+    real = lax.real(z)
+    pole = lax.bitwise_and(lax.eq(lax.imag(z), 0), lax.bitwise_and(lax.le(real, 0), lax.eq(real, lax.floor(real))))
+    return where3(pole, np.asarray(complex(np.nan, np.nan), dtype_of(z))[()], where3(below, lax.conj(out), out))
 
 
 def loggamma(x: ArrayLike) -> Array:
@@ -277,7 +279,7 @@ def gammasgn(x: ArrayLike) -> Array:
     below = where3(lax.eq(floor, x), np.nan, where3(odd, -1.0, 1.0))
 
     sign = where3(lax.gt(x, 0), 1.0, where3(lax.eq(x, 0), copysign(1.0, x), below))
-    return strong(astype(sign, dtype_of(x)))
+    return strong(astype(where3(lax.eq(x, x), sign, np.nan), dtype_of(x)))
 
 
 @composite()
@@ -600,7 +602,8 @@ def comb(N: ArrayLike, k: ArrayLike, *, repetition: bool = False) -> Array:
 @composite("repetition")
 def _comb(N: Any, k: Any, repetition: bool) -> Array:
     N, k = promote_inexact(N, k)
-    N = N + k - 1 if repetition else N
+    nothing = lax.bitwise_and(lax.eq(N, 0), lax.eq(k, 0))  # is chosen in one way
+    N = where3(nothing, 0.0, N + k - 1) if repetition else N
     valid = lax.bitwise_and(lax.ge(k, 0), lax.ge(N, k))
     few = where3(valid, N, 1.0), where3(valid, k, 0.0)
     result = lax.exp(-_betaln(few[0] - few[1] + 1, few[1] + 1)) / (few[0] + 1)

@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 from ... import lax
+from ...numpy.elementwise import where3
 from .. import special
 from .family import Family, both
 from .powers import with_powers
@@ -22,7 +23,9 @@ _D = Family(
 
 def log_choices(n: Any, k: Any) -> Any:
     """The logarithm of the number of ways to choose `k` of `n`."""
-    return -lax.log1p(n) - special.betaln(n - k + 1, k + 1)
+    out = -lax.log1p(n) - special.betaln(n - k + 1, k + 1)
+    one_way = lax.bitwise_or(lax.eq(k, 0), lax.eq(k, n))  # of which the value is 0, but not the derivatives
+    return out - lax.stop_gradient(where3(one_way, out, 0.0))
 
 
 def _log(k: Any, n: Any, p: Any) -> Any:
