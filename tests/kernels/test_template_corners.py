@@ -191,7 +191,7 @@ def test_one_number(primitive):
         check(Case(primitive, tuple(types), case.params, tolerance=case.tolerance), drawn(types))
         return
     types, params = SCALAR[primitive]
-    check(Case(primitive, types, params), drawn(types))
+    check(Case(primitive, types, params), drawn(types), compiled=True)
 
 
 PAIR = {"window_dimensions": (2, 2), "window_strides": (1, 1), "padding": ((1, 1), (0, 0)), "base_dilation": (1, 1),
