@@ -13,6 +13,7 @@ from ..errors import ArgumentError, ArgumentTypeError, ControlFlowTypeError, Dif
 from ..ir import Program
 from ..linear import add_tangents
 from ..logs import log
+from ..opaque import is_opaque
 from ..primitive import Zero
 from ..rules import instantiate
 from ..trace import Tracer, current_trace, eval_program, of_line, trace_program, typeof
@@ -110,6 +111,18 @@ def _at_leaves(structure: Any, value: Any) -> list[Any] | None:
     return found if all(_zero_leaf(x) or tree.all_leaves([x]) for x in found) else None
 
 
+def _output(out: Any) -> Any:
+    """The structure, shapes and dtypes of an output; of opaque types the types."""
+    leaves, structure = tree.flatten(out)
+    types = (typeof(x) for x in leaves)
+    return structure, [t if is_opaque(t) else (t.shape, t.dtype) for t in types]
+
+
+def _told(output: Any) -> str:
+    structure, types = output
+    return f"{structure} of {', '.join(f'{t[1]}{list(t[0])}' if isinstance(t, tuple) else t.show() for t in types)}"
+
+
 class _Call:
     """One call of a function with rules: its differentiated arguments, flattened, and how to put all back.
 
@@ -131,6 +144,7 @@ class _Call:
         for x in flat:
             typeof(x)
         self.out_tree: Any = None
+        self.own: Any = None  # the structure and types of what the function itself gave, where it ran
 
     def taken(self) -> list[Any]:
         """The flat arguments, which the call keeps no longer: its rules outlive the trace."""
@@ -152,12 +166,20 @@ class _Call:
             args[i] = x
         return args
 
-    def outputs(self, out: Any) -> list[Any]:
+    def outputs(self, out: Any, rule: str) -> list[Any]:
+        """The flat outputs that a rule gives for those of the function."""
         leaves, self.out_tree = tree.flatten(out)
+        shown = _output(out)
+        if self.own not in (None, shown):
+            raise ControlFlowTypeError(f"{rule} gives the output {_told(shown)}, the function {_told(self.own)}",
+                                       "return the function's output first")  # fmt: skip
         return leaves
 
     def __call__(self, *flat: Any) -> list[Any]:
-        return self.outputs(self.fun(*self.merged(flat)))
+        out = self.fun(*self.merged(flat))
+        self.own = _output(out)
+        leaves, self.out_tree = tree.flatten(out)
+        return leaves
 
     def check_fixed(self, nonzero: Sequence[bool]) -> None:
         if any(nonzero[: self.extra]):
@@ -187,6 +209,8 @@ class _Custom:
         except (ValueError, TypeError):
             self.signature = None
         names = list(self.signature.parameters) if self.signature else []
+        if isinstance(fun, functools.partial):
+            self.signature = None  # arguments bound by name count as given by name alone
         for name in nondiff_argnames:
             if name not in names:
                 raise ArgumentError(f"{self._name} has no argument {name!r}", f"the arguments are {', '.join(names)}")
@@ -285,7 +309,7 @@ class custom_jvp(_Custom):
                 f"the jvp rule of {self._name} returned {type(pair).__name__}",
                 "return a pair (primal output, tangent output)",
             )
-        outs = call.outputs(pair[0])
+        outs = call.outputs(pair[0], f"the jvp rule of {self._name}")
         found = _at_leaves(call.out_tree, pair[1])
         if found is None:
             raise ControlFlowTypeError(
@@ -369,7 +393,7 @@ class _Rules:
                 f"the forward rule of {custom._name} returned {type(pair).__name__}",
                 "return a pair (output, residuals)",
             )
-        outs = call.outputs(pair[0])
+        outs = call.outputs(pair[0], f"the forward rule of {custom._name}")
         residuals, held_tree = tree.flatten(pair[1])
         numbers = [x if type(x) in _NUMBERS else None for x in residuals]  # which stay what they are
         arrays = [x for x, number in zip(residuals, numbers, strict=True) if number is None]
@@ -506,10 +530,10 @@ def closure_convert(fun: Callable[..., Any], *example_args: Any) -> tuple[Callab
     def converted(*args: Any) -> Any:
         own, values = args[:n], args[n:]
         leaves, structure = tree.flatten(tuple(own))
-        if structure != in_tree:
+        if structure != in_tree or len(values) != sum(moves):
             raise ArgumentTypeError(
-                f"a converted function was called with {structure}", f"call it as on its example, {in_tree}"
-            )
+                f"a converted function was called with {structure} and {len(values)} values that it closed over",
+                f"call it as on its example, {in_tree}, and on the {sum(moves)} values")  # fmt: skip
         return out_tree.unflatten(eval_program(open_program, *values, *leaves))
 
     return converted, [x for _, x, m in pairs if m]

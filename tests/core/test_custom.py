@@ -399,3 +399,35 @@ def test_a_backward_rule_may_compute_in_a_wider_float():
     for grad in (tw.grad(f), tw.jit(tw.grad(tw.checkpoint(f)))):
         got = grad(tnp.bfloat16(1))
         assert got.dtype == tnp.bfloat16 and float(got) == 2
+
+
+def test_rules_give_what_the_function_gives():
+    """Within a program, where the function's own output is known."""
+    def within(f):
+        return lambda x: lax.scan(lambda c, _: (f(c), None), x, None, length=1)[0]
+
+    f, g = tw.custom_jvp(lambda x: x), tw.custom_vjp(lambda x: x)
+    for out in (lambda x: (x, x), lambda x: tnp.zeros(3), lambda x: x.astype("float16")):
+        f.defjvp(lambda p, t, out=out: (out(p[0]), out(t[0])))
+        with pytest.raises(ControlFlowTypeError, match="the jvp rule of <lambda> gives the output .*, the function "):
+            tw.jvp(within(f), (tnp.ones(()),), (tnp.ones(()),))
+        g.defvjp(lambda x, out=out: (out(x), None), lambda _, ct: (ct,))
+        with pytest.raises(ControlFlowTypeError, match="the forward rule of <lambda> gives the output"):
+            tw.grad(within(g))(tnp.ones(()))
+
+
+def test_partial_functions_have_rules_of_what_is_left_to_give():
+    f = functools.partial(lambda x, y, a: x + y * a, a=0.5)
+    g, h = tw.custom_jvp(f), tw.custom_vjp(f)
+    g.defjvp(lambda p, t: tw.jvp(f, p, t))
+    h.defvjp(lambda x, y: (f(x, y), None), lambda _, ct: (ct, ct * 0.5))
+    for one in (g, h):
+        assert [float(d) for d in tw.grad(one, (0, 1))(1.0, 2.0)] == [1, 0.5]
+
+
+def test_a_converted_function_takes_the_values_that_it_closed_over():
+    _, pullback = tw.vjp(lambda x, z: z * x, 2.0, 3.0)
+    pure, values = tw.closure_convert(pullback, 2.0)
+    assert [float(ct) for ct in pure(2.0, *values)] == [6, 4]
+    with pytest.raises(ArgumentTypeError, match="values that it closed over"):
+        pure(2.0, values, 1.0)
