@@ -188,6 +188,13 @@ MORE_FAULTS = [
 ]  # fmt: skip
 
 
+@pytest.mark.parametrize("kind", MADE)
+def test_without_a_fault_each_kind_gives_what_the_interpreter_does(kind):
+    make, target = MADE[kind]
+    kernel, arrays = make()
+    check_hopper(kernel, *arrays, target=target, units=2 if kind.startswith("many") else None)
+
+
 @pytest.mark.parametrize("kind, name, edit, said", MORE_FAULTS, ids=[": ".join(fault[:2]) for fault in MORE_FAULTS])
 def test_the_walker_names_of_one_kind(kind, name, edit, said):
     make, target = MADE[kind]

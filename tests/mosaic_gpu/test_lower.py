@@ -12,6 +12,7 @@ from tests.support.edits import every, without
 from tests.support.hopper_cases import (
     COPIED,
     CORPUS,
+    CORPUS_OF_BLACKWELL,
     EIGHT,
     HALF,
     LEFT,
@@ -78,6 +79,15 @@ def corpus_kernels(name, dims, blocks):
 @pytest.mark.parametrize("name", CORPUS)
 def test_kernels_of_the_corpus(name):
     found = [check_hopper(kernel, *given) for kernel, given in corpus_kernels(name, *CORPUS[name])]
+    assert found
+
+
+@pytest.mark.targets
+@pytest.mark.filterwarnings("ignore:overflow encountered in cast")
+@pytest.mark.parametrize("name", CORPUS_OF_BLACKWELL)
+def test_kernels_of_the_corpus_on_blackwell(name):
+    kernels = corpus_kernels(name, *CORPUS_OF_BLACKWELL[name])
+    found = [check_hopper(kernel, *given, target="cuda:sm_100") for kernel, given in kernels]
     assert found
 
 

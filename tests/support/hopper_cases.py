@@ -292,6 +292,14 @@ CORPUS = {
     "fused_matmul": ((64, 128, 128), dict(rows=64, columns=64, depth=64)),
     "flash_attention": ((1, 128, 128, 64), dict(rows=64, columns=64)),
 }
+# The same in blocks for Blackwell.
+CORPUS_OF_BLACKWELL = {
+    "grouped_matmul": ((256, 2, 64, 64), dict(rows=128, columns=64)),
+    "batched_matmul": ((2, 128, 64, 128), dict(rows=128, columns=64, depth=64)),
+    "fused_matmul": ((128, 128, 128), dict(rows=128, columns=64, depth=64)),
+    "flash_attention": ((1, 256, 256, 64), dict(rows=128, columns=64)),
+    "int8_matmul": ((128, 64, 128), dict(rows=128, columns=64, depth=128)),
+}
 # Those that are left to others, with the reason.
 LEFT = {
     "matmul_loop": ((128, 128, 128), dict(rows=64, columns=128, piece=64), "scan cannot run"),
