@@ -246,7 +246,8 @@ def power(x: Any, y: Any) -> Any:
     tx, ty = typeof(x), typeof(y)
     if is_integer(ty.dtype) and is_inexact(tx.dtype):
         return pow_p.bind(*_broadcast([x, y], [tx, ty]))  # type: ignore[list-item]
-    return pow_p.bind(*_without_booleans(*promote_args(x, y)))
+    found = pow_p.bind(*_without_booleans(*promote_args(x, y)))
+    return found if is_inexact(_dtype(found)) else convert_element_type(found, _dtype(found))  # strong, as JAX's
 
 
 def matmul(x: Any, y: Any) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -22,6 +23,20 @@ def _resolve(primitive: Late) -> Primitive:
 
 
 # ---------------------------------------------------------------------------- constants and zeros
+
+
+def weak_as_operands(typing: Callable[..., Any]) -> Callable[..., Any]:
+    """A typing rule whose results are weakly typed where all operands are."""
+
+    @functools.wraps(typing)
+    def typed(*types: ArrayType, **params: Any) -> Any:
+        found = typing(*types, **params)
+        if not all(t.weak_type for t in types):
+            return found
+        weak = [ArrayType(t.shape, t.dtype, True) for t in (found if isinstance(found, list) else [found])]
+        return weak if isinstance(found, list) else weak[0]
+
+    return typed
 
 
 def like(x: Any, value: Any) -> Any:

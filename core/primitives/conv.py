@@ -19,6 +19,7 @@ from ..errors import ArgumentError, DtypeError, ShapeError
 from ..linear import add_tangents, moveaxis
 from ..primitive import AxisInfo, Linear, Primitive, Zero
 from ..relation import Axis, Loops, Reduced, Relation, Work
+from ..rules import weak_as_operands
 from ..runtime import runtime
 from ..trace import shape_of, typeof
 from ..types import ArrayType, as_dtype, canonical_dtype
@@ -356,7 +357,8 @@ def _relation(
 
 
 conv_general_dilated_p = Primitive(
-    "conv_general_dilated", _typing, jvp=_jvp, transpose=_transpose, batch=_batch, numpy=_numpy, relation=_relation,
+    "conv_general_dilated", weak_as_operands(_typing), jvp=_jvp,
+    transpose=_transpose, batch=_batch, numpy=_numpy, relation=_relation,
     work=Work(flops=2),
 )  # fmt: skip
 PRIMITIVES = (conv_general_dilated_p,)

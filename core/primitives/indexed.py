@@ -202,7 +202,7 @@ def _typing(name: str) -> Callable[..., ArrayType]:
         if any(n > limit for n, limit in zip(sizes, x.shape, strict=True)):
             raise ShapeError(f"{name}: windows {sizes} of the updates {updates.show()} exceed the operand {x.show()}")
         check_batching(name, x, indices, d.operand_batching_dims, d.scatter_indices_batching_dims)
-        return ArrayType(x.shape, x.dtype, x.weak_type and updates.weak_type)
+        return ArrayType(x.shape, x.dtype, x.weak_type)
 
     return typing
 

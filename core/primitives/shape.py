@@ -636,7 +636,9 @@ def pad(operand: Any, padding_value: Any, padding_config: Sequence[tuple[int, in
             f"pad: padding_config {padding_config!r} is not one (low, high, interior) of ints per axis"
         ) from None
     if not isinstance(padding_value, Value) and not np.ndim(padding_value):
-        padding_value = _cast(padding_value, dtype_of(operand))
+        type_ = typeof(operand)
+        if not (type_.weak_type and typeof(padding_value) == type_.with_shape(())):
+            padding_value = _cast(padding_value, type_.dtype)
     return pad_p.bind(operand, padding_value, padding_config=config)
 
 

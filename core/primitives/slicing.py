@@ -204,7 +204,7 @@ def _update_typing(x: ArrayType, update: ArrayType, *starts: ArrayType) -> Array
         raise DtypeError(f"dynamic_update_slice: cannot write {shown}", "cast the update with `astype`")
     if update.ndim != x.ndim or any(n > d for n, d in zip(update.shape, x.shape, strict=True)):
         raise ShapeError(f"dynamic_update_slice: cannot fit {shown}", "ranks must match and no size may exceed")
-    return x.strong() if not update.weak_type else x
+    return x.strong()
 
 
 def _update_jvp(primals: Any, tangents: Any) -> Any:

@@ -117,7 +117,7 @@ def _top_k_typing(x: ArrayType, *, k: int, axis: int) -> list[ArrayType]:
     if not 0 <= axis < x.ndim or not 0 <= k <= x.shape[axis]:
         raise ShapeError(f"top_k: k = {k} along axis {axis} does not fit the operand {x.show()}", "0 <= k <= size")
     shape = (*x.shape[:axis], k, *x.shape[axis + 1 :])
-    return [x.with_shape(shape), ArrayType(shape, INT32)]
+    return [x.with_shape(shape), ArrayType(shape, INT32, x.weak_type)]
 
 
 def _top_k_numpy(x: Any, *, k: int, axis: int) -> Any:

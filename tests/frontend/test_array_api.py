@@ -55,6 +55,10 @@ def test_what_the_suite_found():
             tnp.expand_dims(tnp.ones((2, 2)), -4)
     with pytest.raises(ValueError, match="nonzero of an array of shape ()"):
         tnp.nonzero(tnp.array(1))
+    for shape, gone in (((0,), (0, 3)), ((0, 3), (0,)), ((2, 0), (0,))):  # masks without elements along an axis
+        assert tnp.ones((2, 3))[np.ones(shape, bool)].shape == gone == np.ones((2, 3))[np.ones(shape, bool)].shape
+    with pytest.raises(IndexError, match="or no elements"):
+        tnp.ones((2, 3))[np.ones((0, 2), bool)]
     assert tnp.unique_all(tnp.array(3)).inverse_indices.shape == ()
     assert tnp.unique_inverse(tnp.ones((2, 2))).inverse_indices.shape == (2, 2)
     assert type(tnp.meshgrid(np.ones(2), np.ones(3))) is tuple is type(tnp.broadcast_arrays(1, 2))

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import tilewright as tw
-from tilewright import lax
+from tilewright import lax, scipy
 from tilewright import numpy as jnp
 from tilewright.core import errors
 from tilewright.core.evaluate import NUMPY
@@ -492,3 +492,30 @@ def test_ranks_may_differ_within_a_function(call):
     expected = call()
     with tw.numpy_rank_promotion("raise"):
         tw.tree.map(np.testing.assert_array_equal, call(), expected)
+
+
+WEAK = [
+    lambda x: jnp.linalg.cholesky(x), lambda x: jnp.linalg.qr(x)[1], lambda x: jnp.linalg.svd(x)[0],
+    lambda x: jnp.linalg.eigh(x)[0], lambda x: jnp.linalg.solve(x, x), lambda x: lax.linalg.lu(x)[1],
+    lambda x: jnp.pad(x, 1), lambda x: jnp.pad(x, 1, mode="mean"), jnp.tril, lambda x: jnp.diag(x[0]),
+    lambda x: jnp.insert(x, 0, 1.0), lambda x: jnp.place(x, x > 0, np.float32(1), inplace=False),
+    lambda x: jnp.polyadd(x[0], x[1, :1]),
+    lambda x: jnp.convolve(x[0], x[1]), lambda x: lax.pad(x, 0.0, [(1, 1, 0)] * 2), lambda x: lax.top_k(x, 1)[1],
+    lambda x: x.at[0].set(np.float32(1)), lambda x: jnp.copysign(x, x), lambda x: jnp.modf(x)[0], jnp.angle,
+    lambda x: jnp.round(x), scipy.stats.expon.pdf, lambda x: scipy.stats.binom.pmf(x, x, x),
+]  # fmt: skip
+STRONG = [
+    lambda x: jnp.hypot(x, x), lambda x: jnp.logaddexp2(x, x), lambda x: jnp.heaviside(x, x), jnp.deg2rad, jnp.sinc,
+    lambda x: jnp.copysign(x, np.ones((3, 3), "f")), lambda x: jnp.angle(x, deg=True), lambda x: jnp.round(x, 1),
+    lambda x: jnp.cross(x, x), lambda x: jnp.diagflat(x), lambda x: scipy.linalg.toeplitz(x[0]), scipy.special.logit,
+    lambda x: lax.dynamic_update_slice(x, x[:1], (0, 0)), lambda x: jnp.histogram(x)[1], scipy.stats.norm.pdf,
+    lambda x: jnp.gcd(x.astype(int), 2), lambda x: lax.pad(x, np.float32(0), [(1, 1, 0)] * 2),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("weak", [True, False])
+def test_weakness_of_results_is_as_jaxs(weak):
+    """Of a weakly typed array."""
+    x = tw.ShapeDtypeStruct((3, 3), "float32", weak_type=True)
+    for n, f in enumerate(WEAK if weak else STRONG):
+        assert tw.eval_shape(f, x).weak_type == weak, n

@@ -530,6 +530,27 @@ def test_convolve_of_sparse_vectors(mode):
 
 def test_sums_of_sparse_truth_values_are_unions():
     a = np.array([[True, False, False], [True, True, False]])
-    x, y = (sparse.BCOO.fromdense(jnp.asarray(v)) for v in (a, a[::-1]))
+    whole = [sparse.BCOO.fromdense(jnp.asarray(v)) for v in (a, a[::-1])]
+    x, y = (sparse.BCOO((m.data.astype(bool), m.indices), shape=m.shape) for m in whole)
     np.testing.assert_array_equal((x + y).todense(), a | a[::-1])
     np.testing.assert_array_equal((x + x).sum_duplicates().todense(), a)
+
+
+def test_booleans_are_counted():
+    mask, other = np.array([[1, 0, 1], [0, 0, 1]], bool), np.array([[1, 0], [1, 1], [1, 1]], bool)
+    counts = mask.astype(np.int32)
+    mat, dense = sparse.BCOO.fromdense(mask), jnp.asarray(other)
+    twice = sparse.BCOO((jnp.ones(2, bool), jnp.zeros((2, 2), jnp.int32)), shape=(1, 1))
+    rows = sparse.BCSR.fromdense(mask)
+    for found, wanted in (
+        (mat, counts), (mat.T, counts.T), (mat + mat, 2 * counts), (mat * mat, counts), (-mat, -counts),
+        (mat @ dense, counts @ other), (mat @ sparse.BCOO.fromdense(other), counts @ other),
+        (rows @ dense, counts @ other), (sparse.bcoo_reduce_sum(twice, axes=(0,)), [2]), (twice @ twice, [[4]]),
+        (twice @ jnp.ones((1, 1), bool), [[2]]),
+    ):  # fmt: skip
+        found = found.todense() if hasattr(found, "todense") else found
+        assert found.dtype == np.int32 and found.tolist() == np.asarray(wanted).tolist()
+    numbers = (((1,), (0,)), ((), ()))
+    places = jnp.array([[0, 0], [0, 1], [1, 0]])
+    sampled = sparse.bcoo_dot_general_sampled(mask, dense.at[2].set(False), places, dimension_numbers=numbers)
+    assert sampled.dtype == bool and sampled.tolist() == [True, False, False]

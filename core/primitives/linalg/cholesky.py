@@ -11,7 +11,7 @@ from ...errors import ArgumentError, ShapeError
 from ...jvp import expanded_jvp
 from ...linear import add_tangents
 from ...primitive import Primitive, Zero
-from ...rules import like
+from ...rules import like, weak_as_operands
 from ...trace import shape_of, typeof
 from ...types import ArrayType
 from ..elementwise import add_p, mul_p
@@ -67,7 +67,7 @@ def _numpy(x: np.ndarray) -> np.ndarray:
 
 
 cholesky_p = Primitive(
-    "cholesky", _typing, jvp=_jvp, numpy=each(_typing, _numpy, [2], finite=False),
+    "cholesky", weak_as_operands(_typing), jvp=_jvp, numpy=each(_typing, _numpy, [2], finite=False),
     relation=matrixwise(2),
 )  # fmt: skip
 
@@ -135,7 +135,7 @@ def _update_expand(r: Any, w: Any) -> Any:
 
 
 cholesky_update_p = Primitive(
-    "cholesky_update", _update_typing, jvp=_update_jvp,
+    "cholesky_update", weak_as_operands(_update_typing), jvp=_update_jvp,
     numpy=each(_update_typing, _update_numpy, [2, 1]), expand=_update_expand, relation=matrixwise(2, 1),
 )  # fmt: skip
 
@@ -174,7 +174,7 @@ def _product_numpy(a: np.ndarray, c: np.ndarray, *, alpha: float, beta: float) -
 
 
 symmetric_product_p = Primitive(
-    "symmetric_product", _product_typing, jvp=expanded_jvp(_product),
+    "symmetric_product", weak_as_operands(_product_typing), jvp=expanded_jvp(_product),
     numpy=_product_numpy, expand=_product, relation=matrixwise(2, 2),
 )  # fmt: skip
 

@@ -92,9 +92,9 @@ def through_float32(f: Callable[..., Any], *operands: Any) -> Any:
 
 
 def with_fractions(x: Any) -> Any:
-    """Integers and booleans as floats of the default dtype, strong."""
+    """Integers and booleans as floats of the default dtype."""
     dtype = typeof(x).dtype
-    return x if is_inexact(dtype) else cast(x, to_inexact(dtype))
+    return x if is_inexact(dtype) else cast(x, to_inexact(dtype), typeof(x).weak_type)
 
 
 # ---------------------------------------------------------------------------- relations

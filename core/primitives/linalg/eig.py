@@ -11,7 +11,7 @@ from ...caches import cached
 from ...errors import ArgumentError, UnsupportedError
 from ...linear import spread
 from ...primitive import Primitive
-from ...rules import zeros
+from ...rules import weak_as_operands, zeros
 from ...trace import shape_of, typeof
 from ...types import INT32, ArrayType, is_complex
 from ..compare import select_n_p
@@ -114,7 +114,7 @@ def _down(x: Any) -> Any:
 
 
 eig_p = Primitive(
-    "eig", _typing, jvp=_jvp, numpy=each(_typing, _numpy, [2]), multiple=True,
+    "eig", weak_as_operands(_typing), jvp=_jvp, numpy=each(_typing, _numpy, [2]), multiple=True,
     relation=matrixwise(2),
 )  # fmt: skip
 
@@ -162,7 +162,7 @@ def _schur_numpy(x: np.ndarray, *, compute_schur_vectors: bool) -> Any:
 
 
 schur_p = Primitive(
-    "schur", _schur_typing, numpy=each(_schur_typing, _schur_numpy, [2]),
+    "schur", weak_as_operands(_schur_typing), numpy=each(_schur_typing, _schur_numpy, [2]),
     multiple=True, relation=matrixwise(2),
 )  # fmt: skip
 
@@ -199,7 +199,7 @@ def _hessenberg_numpy(x: np.ndarray) -> Any:
 
 
 hessenberg_p = Primitive(
-    "hessenberg", _hessenberg_typing,
+    "hessenberg", weak_as_operands(_hessenberg_typing),
     numpy=each(_hessenberg_typing, _hessenberg_numpy, [2], finite=False), multiple=True, relation=matrixwise(2),
 )  # fmt: skip
 
@@ -231,7 +231,7 @@ def _tridiagonal_numpy(x: np.ndarray, *, lower: bool) -> Any:
 
 
 tridiagonal_p = Primitive(
-    "tridiagonal", _tridiagonal_typing,
+    "tridiagonal", weak_as_operands(_tridiagonal_typing),
     numpy=each(_tridiagonal_typing, _tridiagonal_numpy, [2], finite=False), multiple=True, relation=matrixwise(2),
 )  # fmt: skip
 

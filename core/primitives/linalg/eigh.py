@@ -13,6 +13,7 @@ from ...errors import ArgumentError
 from ...ir import Eqn
 from ...linear import spread
 from ...primitive import Primitive
+from ...rules import weak_as_operands
 from ...trace import shape_of, typeof
 from ...types import ArrayType
 from ..compare import select_n_p
@@ -75,7 +76,7 @@ def _dce(used: Sequence[bool], eqn: Eqn) -> Eqn:
 
 
 eigh_p = Primitive(
-    "eigh", _typing, jvp=_jvp, numpy=each(_typing, _numpy, [2]), multiple=True,
+    "eigh", weak_as_operands(_typing), jvp=_jvp, numpy=each(_typing, _numpy, [2]), multiple=True,
     dce=_dce, relation=matrixwise(2),
 )  # fmt: skip
 

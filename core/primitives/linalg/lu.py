@@ -11,7 +11,7 @@ from ...caches import cached
 from ...errors import DtypeError, ShapeError
 from ...linear import add_tangents, moveaxis, moved
 from ...primitive import AxisInfo, Linear, Primitive, Zero
-from ...rules import no_tangent
+from ...rules import no_tangent, weak_as_operands
 from ...trace import shape_of, typeof
 from ...types import INT32, ArrayType, is_integer
 from ..compare import eq_p, ge_p, select_n_p
@@ -101,7 +101,7 @@ def _numpy(x: np.ndarray) -> list[np.ndarray]:
 
 
 lu_p = Primitive(
-    "lu", _typing, jvp=_jvp, numpy=_numpy, multiple=True, relation=matrixwise(2),
+    "lu", weak_as_operands(_typing), jvp=_jvp, numpy=_numpy, multiple=True, relation=matrixwise(2),
 )  # fmt: skip
 
 
@@ -173,7 +173,7 @@ def _repeated(x: Any, shape: tuple[int, ...]) -> Any:
 
 
 lu_pivots_to_permutation_p = Primitive(
-    "lu_pivots_to_permutation", _pivots_typing, jvp=no_tangent(lambda: lu_pivots_to_permutation_p),
+    "lu_pivots_to_permutation", weak_as_operands(_pivots_typing), jvp=no_tangent(lambda: lu_pivots_to_permutation_p),
     numpy=_pivots_numpy, expand=_pivots_expand,
     relation=matrixwise(1),
 )  # fmt: skip
@@ -273,7 +273,7 @@ def _solve_batch(axis: AxisInfo, args: Any, dims: Any, *, trans: int) -> Any:
 
 
 lu_solve_p = Primitive(
-    "lu_solve", _solve_typing, jvp=_solve_jvp, transpose=_solve_transpose, batch=_solve_batch,
+    "lu_solve", weak_as_operands(_solve_typing), jvp=_solve_jvp, transpose=_solve_transpose, batch=_solve_batch,
     numpy=each(_solve_typing, _solve_numpy, [2, 2, 1, 2]), expand=_solve, relation=matrixwise(2, 2, 1, 2),
 )  # fmt: skip
 

@@ -9,7 +9,7 @@ import numpy as np
 from ...caches import cached
 from ...errors import ShapeError, UnsupportedError
 from ...primitive import Linear, Primitive, Zero
-from ...rules import zeros
+from ...rules import weak_as_operands, zeros
 from ...trace import shape_of, typeof
 from ...types import INT32, ArrayType, is_complex
 from ..convert import complex_p, imag_p
@@ -44,7 +44,7 @@ def _geqrf_numpy(x: np.ndarray) -> Any:
 
 
 geqrf_p = Primitive(
-    "geqrf", _geqrf_typing, numpy=each(_geqrf_typing, _geqrf_numpy, [2], finite=False),
+    "geqrf", weak_as_operands(_geqrf_typing), numpy=each(_geqrf_typing, _geqrf_numpy, [2], finite=False),
     multiple=True, relation=matrixwise(2),
 )  # fmt: skip
 
@@ -66,7 +66,7 @@ def _geqp3_numpy(x: np.ndarray, pivots: np.ndarray) -> Any:
 
 
 geqp3_p = Primitive(
-    "geqp3", _geqp3_typing, numpy=each(_geqp3_typing, _geqp3_numpy, [2, 1], finite=False),
+    "geqp3", weak_as_operands(_geqp3_typing), numpy=each(_geqp3_typing, _geqp3_numpy, [2, 1], finite=False),
     multiple=True, relation=matrixwise(2, 1),
 )  # fmt: skip
 
@@ -95,7 +95,7 @@ def _product_numpy(a: np.ndarray, taus: np.ndarray) -> np.ndarray:
 
 
 householder_product_p = Primitive(
-    "householder_product", _product_typing,
+    "householder_product", weak_as_operands(_product_typing),
     numpy=each(_product_typing, _product_numpy, [2, 1]), relation=matrixwise(2, 1),
 )  # fmt: skip
 
@@ -159,7 +159,7 @@ def _ormqr_transpose(ct: Any, a: Any, taus: Any, c: Any, *, left: bool, transpos
 
 
 ormqr_p = Primitive(
-    "ormqr", _ormqr_typing, jvp=_ormqr_jvp, transpose=_ormqr_transpose,
+    "ormqr", weak_as_operands(_ormqr_typing), jvp=_ormqr_jvp, transpose=_ormqr_transpose,
     numpy=each(_ormqr_typing, _ormqr_numpy, [2, 1, 2]), expand=_ormqr_expand, relation=matrixwise(2, 1, 2),
 )  # fmt: skip
 
@@ -259,7 +259,7 @@ def _numpy(x: np.ndarray, *, pivoting: bool, full_matrices: bool) -> Any:
 
 
 qr_p = Primitive(
-    "qr", _typing, jvp=_jvp, numpy=each(_typing, _numpy, [2], finite=False), expand=_expand,
+    "qr", weak_as_operands(_typing), jvp=_jvp, numpy=each(_typing, _numpy, [2], finite=False), expand=_expand,
     multiple=True, relation=matrixwise(2),
 )  # fmt: skip
 

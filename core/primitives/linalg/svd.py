@@ -13,7 +13,7 @@ from ...errors import ArgumentError, UnsupportedError
 from ...ir import Eqn
 from ...linear import spread
 from ...primitive import Primitive
-from ...rules import like
+from ...rules import like, weak_as_operands
 from ...trace import shape_of, typeof
 from ...types import ArrayType, is_complex
 from ..compare import select_n_p
@@ -132,7 +132,7 @@ def _dce(used: Sequence[bool], eqn: Eqn) -> Eqn:
 
 
 svd_p = Primitive(
-    "svd", _typing, jvp=_jvp, numpy=each(_typing, _numpy, [2]), multiple=True,
+    "svd", weak_as_operands(_typing), jvp=_jvp, numpy=each(_typing, _numpy, [2]), multiple=True,
     dce=_dce, relation=matrixwise(2),
 )  # fmt: skip
 

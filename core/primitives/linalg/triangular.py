@@ -11,6 +11,7 @@ from ...errors import ShapeError
 from ...linear import add_tangents, moveaxis, moved
 from ...primitive import AxisInfo, Linear, Primitive, Zero
 from ...relation import Kind, Loops, Relation, Whole
+from ...rules import weak_as_operands
 from ...trace import shape_of, typeof
 from ...types import ArrayType
 from ..elementwise import neg_p
@@ -112,7 +113,7 @@ def _relation(ins: Any, outs: Any, *, left_side: bool, **params: Any) -> Relatio
 
 
 triangular_solve_p = Primitive(
-    "triangular_solve", _typing, jvp=_jvp, transpose=_transpose, batch=_batch,
+    "triangular_solve", weak_as_operands(_typing), jvp=_jvp, transpose=_transpose, batch=_batch,
     numpy=substituted, relation=_relation,
 )  # fmt: skip
 

@@ -10,7 +10,7 @@ from ...caches import cached
 from ...errors import ShapeError
 from ...linear import add_tangents, moveaxis
 from ...primitive import Linear, Primitive, Zero
-from ...rules import zeros
+from ...rules import weak_as_operands, zeros
 from ...trace import shape_of, typeof
 from ...types import ArrayType
 from ..elementwise import div_p, mul_p, neg_p, sub_p
@@ -98,7 +98,7 @@ def _expand(dl: Any, d: Any, du: Any, b: Any, *, perturb_singular: bool) -> Any:
 
 
 tridiagonal_solve_p = Primitive(
-    "tridiagonal_solve", _typing, jvp=_jvp, transpose=_transpose,
+    "tridiagonal_solve", weak_as_operands(_typing), jvp=_jvp, transpose=_transpose,
     numpy=each(_typing, _numpy, [1, 1, 1, 2]), expand=_expand, relation=matrixwise(1, 1, 1, 2),
 )  # fmt: skip
 

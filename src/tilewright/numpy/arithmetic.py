@@ -31,6 +31,7 @@ from .elementwise import (
 from .util import (
     Array,
     ArrayLike,
+    as_weak_as,
     astype,
     broadcast,
     composite,
@@ -46,9 +47,8 @@ from .util import (
     promote_inexact,
     shape_of,
     strong,
-    strong_beside,
-    typeof,
     value,
+    weak_of_numbers,
 )
 
 # ---------------------------------------------------------------------------- division
@@ -130,7 +130,7 @@ def modf(x: ArrayLike, /, out: None = None) -> tuple[Array, Array]:
     no_out(out, "modf")
     (x,) = promote_inexact(x)
     whole = where3(lax.ge(x, 0), lax.floor(x), lax.ceil(x))
-    return where3(isinf(x), copysign(0.0, x), x - whole), whole
+    return as_weak_as(where3(isinf(x), copysign(0.0, x), x - whole), x), whole
 
 
 # ---------------------------------------------------------------------------- powers
@@ -188,7 +188,7 @@ def hypot(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     nothing = lax.eq(large, 0)
     ratio = small / where3(nothing, 1.0, large)
     result = where3(nothing, (a + b) / 2, large * lax.sqrt(1 + ratio * ratio))  # at the origin both count alike
-    return strong_beside(where3(infinite, np.inf, result), *given)
+    return weak_of_numbers(where3(infinite, np.inf, result), *given)
 
 
 @composite()
@@ -203,7 +203,7 @@ def heaviside(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     x1, x2 = promote_inexact(x1, x2)
     real_operand("heaviside", x1)
     step = where3(lax.lt(x1, 0), 0.0, where3(lax.gt(x1, 0), 1.0, x2))
-    return strong_beside(where3(isnan(x1), x1, step), *given)
+    return weak_of_numbers(where3(isnan(x1), x1, step), *given)
 
 
 # ---------------------------------------------------------------------------- parts of floats
@@ -217,9 +217,10 @@ def copysign(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     >>> float(jnp.copysign(1.0, -0.0))
     -1.0
     """
+    given = x1, x2
     x1, x2 = promote_inexact(x1, x2)
     size = lax.abs(real_operand("copysign", x1))
-    return where3(signbit(x2), -size, size)
+    return as_weak_as(where3(signbit(x2), -size, size), *given)
 
 
 @composite()
@@ -335,7 +336,7 @@ def gcd(x1: ArrayLike, x2: ArrayLike) -> Array:
     >>> int(jnp.gcd(12, 18))
     6
     """
-    weak = typeof(x1).weak_type and typeof(x2).weak_type
+    given = x1, x2
     x1, x2 = broadcast(promote_dtypes(x1, x2), scalars=False)
     _integers_only("gcd", x1)
     start = (_magnitude(x1), _magnitude(x2))
@@ -345,7 +346,8 @@ def gcd(x1: ArrayLike, x2: ArrayLike) -> Array:
         done = lax.eq(b, 0)
         return where3(done, a, b), where3(done, b, lax.rem(a, where3(done, 1, b)))
 
-    return astype(lax.while_loop(lambda pair: _any_nonzero(pair[1]), step, start)[0], dtype_of(x1), weak)
+    found = lax.while_loop(lambda pair: _any_nonzero(pair[1]), step, start)[0]
+    return weak_of_numbers(astype(found, dtype_of(x1)), *given)
 
 
 def _magnitude(x: Array) -> Array:
@@ -370,13 +372,14 @@ def lcm(x1: ArrayLike, x2: ArrayLike) -> Array:
     >>> int(jnp.lcm(4, 6))
     12
     """
-    weak = typeof(x1).weak_type and typeof(x2).weak_type
+    given = x1, x2
     x1, x2 = broadcast(promote_dtypes(x1, x2), scalars=False)
     _integers_only("lcm", x1)
     a, b = _magnitude(x1), _magnitude(x2)
     common = gcd(a, b)
     nothing = lax.eq(common, 0)
-    return astype(where3(nothing, 0, lax.mul(lax.div(a, where3(nothing, 1, common)), b)), dtype_of(x1), weak)
+    found = where3(nothing, 0, lax.mul(lax.div(a, where3(nothing, 1, common)), b))
+    return weak_of_numbers(astype(found, dtype_of(x1)), *given)
 
 
 @composite()

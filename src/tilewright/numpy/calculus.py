@@ -23,6 +23,7 @@ from .sorting import argsort, searchsorted
 from .util import (
     Array,
     ArrayLike,
+    as_weak_as,
     astype,
     axes_of,
     axis_of,
@@ -113,7 +114,7 @@ def gradient(f: ArrayLike, *varargs: ArrayLike, axis: Any = None, edge_order: in
     if len(varargs) not in (0, 1, len(axes)):
         raise ArgumentError(f"{len(varargs)} spacings for {len(axes)} axes", "give none, one, or one for each axis")
     steps = list(varargs) * len(axes) if len(varargs) == 1 else list(varargs) or [1.0] * len(axes)
-    results = [_gradient(f, h, d) for h, d in zip(steps, axes, strict=True)]
+    results = [as_weak_as(_gradient(f, h, d), f, *varargs) for h, d in zip(steps, axes, strict=True)]
     return results[0] if axis is not None and not isinstance(axis, (tuple, list)) or len(axes) == 1 else results
 
 

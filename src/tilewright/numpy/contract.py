@@ -35,6 +35,7 @@ from .util import (
     promote_dtypes,
     promote_dtypes_inexact,
     shape_of,
+    strong,
     value,
 )
 
@@ -375,7 +376,7 @@ def _cross(a: Any, b: Any, axisa: int, axisb: int, axisc: int) -> Array:
         raise ShapeError(f"cross of vectors of {n} and {m} components", "they have 2 or 3")
     x = [a[..., i] for i in range(n)]
     y = [b[..., i] for i in range(m)]
-    last = x[0] * y[1] - x[1] * y[0]
+    last = strong(x[0] * y[1] - x[1] * y[0])
     if n == m == 2:
         return last
     zero = np.zeros((), dtype_of(a))[()]

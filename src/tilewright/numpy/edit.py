@@ -18,6 +18,7 @@ from .sorting import argsort, sort
 from .util import (
     Array,
     ArrayLike,
+    as_weak_as,
     astype,
     axis_of,
     dtype_of,
@@ -92,7 +93,8 @@ def insert(arr: ArrayLike, obj: Any, values: ArrayLike, axis: int | None = None)
     else:
         places = np.where(places < 0, places + length, places)
         order = np.insert(np.arange(length), np.broadcast_to(places, (count,)), length + np.arange(count))
-    return take(lax.concatenate([a, new], number), astype(order, np.dtype(np.int32)), number, mode="clip")
+    found = take(lax.concatenate([a, new], number), astype(order, np.dtype(np.int32)), number, mode="clip")
+    return as_weak_as(found, a)
 
 
 def _order(length: int, places: Array) -> Array:

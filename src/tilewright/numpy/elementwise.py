@@ -39,9 +39,9 @@ from .util import (
     promote_inexact,
     shape_of,
     strong,
-    strong_beside,
     typeof,
     value,
+    weak_of_numbers,
 )
 
 Ufunc = Callable[..., Any]
@@ -122,7 +122,8 @@ def rint(x: ArrayLike, /) -> Array:
 
 @composite("decimals")
 def _round(a: Any, decimals: int) -> Array:
-    return operators.round_to(value(a, "round"), decimals)
+    found = operators.round_to(value(a, "round"), decimals)
+    return weak_of_numbers(found, found) if decimals and is_inexact(dtype_of(found)) else found
 
 
 def round(a: ArrayLike, decimals: int = 0, out: None = None) -> Array:  # noqa: A001
@@ -243,7 +244,7 @@ def reciprocal(x: ArrayLike, /) -> Array:
 def _scaled(name: str, doc: str, factor: float, at: float, gives: float) -> Ufunc:
     def function(x: ArrayLike, /) -> Array:
         (x,) = promote_dtypes_inexact(x)
-        return lax.mul(x, factor)
+        return weak_of_numbers(lax.mul(x, factor), x)
 
     return _finish(function, name, doc, f">>> float(jnp.{name}({at}))\n{gives}")
 
@@ -299,7 +300,7 @@ def sinc(x: ArrayLike, /) -> Array:
     squared = scaled * scaled
     for n in (156, 110, 72, 42, 20, 6):
         series = 1 - squared * (1 / n) * series
-    return where3(small, series, lax.sin(safe) / safe)
+    return weak_of_numbers(where3(small, series, lax.sin(safe) / safe), x)
 
 
 def real(val: ArrayLike, /) -> Array:
@@ -347,9 +348,10 @@ def angle(z: ArrayLike, deg: bool = False) -> Array:
     >>> float(jnp.angle(1.0))
     0.0
     """
+    strongly = not (is_inexact(dtype_of(z)) and shape_of(z))
     (z,) = promote_dtypes_inexact(z)
     result = lax.atan2(imag(z), real(z))
-    result = result if is_complex(dtype_of(z)) else strong(result)
+    result = strong(result) if strongly else result
     return rad2deg(result) if deg else result
 
 
@@ -614,7 +616,7 @@ def logaddexp2(x: Any, y: Any) -> Array:
     given = x, y
     x, y = promote_inexact(x, y)
     result = logaddexp(lax.mul(x, math.log(2)), lax.mul(y, math.log(2))) / math.log(2)
-    return strong_beside(result, *given)
+    return weak_of_numbers(result, *given)
 
 
 divide = true_divide = _finish(

@@ -23,6 +23,7 @@ from .shape import broadcast_to, ravel, resize
 from .util import (
     Array,
     ArrayLike,
+    as_weak_as,
     astype,
     axis_of,
     composite,
@@ -330,7 +331,7 @@ def place(arr: ArrayLike, mask: ArrayLike, vals: ArrayLike, *, inplace: bool = T
         raise ArgumentError("place of no values", "pass at least one")
     order = remainder(cumsum(ravel(mask)) - 1, shape_of(vals)[0])
     new = lax.reshape(take(vals, order, mode="clip"), shape_of(a))
-    return where3(mask, astype(new, dtype_of(a)), a)
+    return as_weak_as(where3(mask, astype(new, dtype_of(a)), a), a)
 
 
 @composite("wrap", "inplace")

@@ -109,7 +109,7 @@ def _triangle(m: Array, k: int, lower: bool) -> Array:
         raise ArgumentError(f"a triangle of an array of shape {shape}", "pass at least two dimensions")
     mask = util.broadcast_to_shape(_lower(shape[-2], shape[-1], k), shape)
     nothing = util.broadcast_to_shape(np.zeros((), dtype_of(m))[()], shape)
-    return lax.select(mask, m, nothing) if lower else lax.select(mask, nothing, m)
+    return util.as_weak_as(lax.select(mask, m, nothing) if lower else lax.select(mask, nothing, m), m)
 
 
 @composite("k")
@@ -131,7 +131,8 @@ def diag(v: ArrayLike, k: int = 0) -> Array:
     zero = np.zeros((), dtype_of(v))[()]
     row = lax.pad(v, zero, ((max(0, k), max(0, -k), 0),))
     mask = eye(size, size, k, dtype=bool)
-    return lax.select(mask, util.broadcast_to_shape(row, (size, size)), util.broadcast_to_shape(zero, (size, size)))
+    parts = (util.broadcast_to_shape(x, (size, size)) for x in (row, zero))
+    return util.as_weak_as(lax.select(mask, *parts), v)
 
 
 def diagflat(v: ArrayLike, k: int = 0) -> Array:
@@ -142,7 +143,7 @@ def diagflat(v: ArrayLike, k: int = 0) -> Array:
     (2, 2)
     """
     v = value(v, "diagflat")
-    return diag(lax.reshape(v, (typeof(v).size,)), k)
+    return util.strong(diag(lax.reshape(v, (typeof(v).size,)), k))
 
 
 @composite("offset", "axis1", "axis2")

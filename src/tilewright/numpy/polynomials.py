@@ -23,6 +23,7 @@ from .shape import atleast_1d, ravel
 from .util import (
     Array,
     ArrayLike,
+    as_weak_as,
     astype,
     broadcast_to_shape,
     composite,
@@ -31,6 +32,7 @@ from .util import (
     promote_dtypes,
     promote_dtypes_inexact,
     shape_of,
+    strong,
     typeof,
     value,
 )
@@ -94,7 +96,7 @@ def polyadd(a1: ArrayLike, a2: ArrayLike) -> Array:
     >>> jnp.polyadd(jnp.array([1, 2]), jnp.array([1]))
     Array([1, 3], dtype=int32)
     """
-    return _polyadd(a1, a2)
+    return as_weak_as(_polyadd(a1, a2), a1, a2)
 
 
 def polysub(a1: ArrayLike, a2: ArrayLike) -> Array:
@@ -104,7 +106,7 @@ def polysub(a1: ArrayLike, a2: ArrayLike) -> Array:
     >>> jnp.polysub(jnp.array([1, 2]), jnp.array([1]))
     Array([1, 1], dtype=int32)
     """
-    return _polysub(a1, a2)
+    return as_weak_as(_polysub(a1, a2), a1, a2)
 
 
 def polyfit(
@@ -278,8 +280,10 @@ def polydiv(u: ArrayLike, v: ArrayLike, *, trim_leading_zeros: bool = False) -> 
     >>> [a.tolist() for a in jnp.polydiv(jnp.array([1., 3., 2.]), jnp.array([1., 1.]))]
     [[1.0, 2.0], [0.0, 0.0, 0.0]]
     """
-    u, v = promote_dtypes_inexact(*_vectors(u, v))
+    given = _vectors(u, v)
+    u, v = promote_dtypes_inexact(*given)
     quotient, rest = _polydiv(u, v)
+    quotient, rest = strong(quotient), as_weak_as(rest, *given)
     if trim_leading_zeros and shape_of(rest)[0] > 1:
         rest = _trimmed(where(abs(rest) > 1e-14, rest, 0.0))
     return quotient, rest

@@ -23,6 +23,7 @@ from .sorting import argsort, lexsort, searchsorted, sort
 from .util import (
     Array,
     ArrayLike,
+    as_weak_as,
     astype,
     axis_of,
     broadcast_to_shape,
@@ -55,7 +56,7 @@ def unique(
     a = value(ar, "unique")
     wanted = (return_index, return_inverse, return_counts)
     found = _every(a, axis, equal_nan) if size is None else _unique(a, axis, size, equal_nan, fill_value)
-    results = [found[0], *(f for f, w in zip(found[1:], wanted, strict=True) if w)]
+    results = [as_weak_as(found[0], a), *(f for f, w in zip(found[1:], wanted, strict=True) if w)]
     return results[0] if len(results) == 1 else tuple(results)
 
 
@@ -214,7 +215,12 @@ def union1d(ar1: ArrayLike, ar2: ArrayLike, *, size: int | None = None, fill_val
 
 
 def _by_numpy(function: Any, *arrays: ArrayLike, **how: Any) -> Any:
-    return function(*(concrete(a, function.__name__, "give `size`") for a in _flat(*arrays)), **how)
+    """What NumPy's function gives of arrays that are known: places as the default integers, elements as weak as all."""
+    given = _flat(*arrays)
+    found = function(*(concrete(a, function.__name__, "give `size`") for a in given), **how)
+    first, *places = found if isinstance(found, tuple) else (found,)
+    elements = as_weak_as(make_array(first), *given)
+    return (elements, *(make_array(f.astype(default_int())) for f in places)) if places else elements
 
 
 def _kept(first: Array, keep: Array, size: int, fill_value: Any) -> tuple[Array, Array]:
@@ -249,8 +255,8 @@ def setdiff1d(
     Array([1], dtype=int32)
     """
     if size is None:
-        result = make_array(_by_numpy(np.setdiff1d, ar1, ar2, assume_unique=assume_unique))
-        return astype(result, dtype_of(asarray(ar1)))
+        result = _by_numpy(np.setdiff1d, ar1, ar2, assume_unique=assume_unique)
+        return as_weak_as(astype(result, dtype_of(asarray(ar1))), result)
     first, second = ravel(asarray(ar1)), ravel(asarray(ar2))
     ordered, fresh = (first, np.ones(shape_of(first), bool)) if assume_unique else _distinct(first)
     fill_value = 0 if fill_value is None else fill_value
@@ -267,7 +273,7 @@ def setxor1d(
     Array([1, 3], dtype=int32)
     """
     if size is None:
-        return make_array(_by_numpy(np.setxor1d, ar1, ar2, assume_unique=assume_unique))
+        return _by_numpy(np.setxor1d, ar1, ar2, assume_unique=assume_unique)
     first, second = _flat(ar1, ar2)
     ordered, fresh = _distinct(concatenate([first, second]))
     lonely = lax.ne(isin(ordered, first), isin(ordered, second))
@@ -285,10 +291,7 @@ def intersect1d(
     Array([2], dtype=int32)
     """
     if size is None:
-        found = _by_numpy(np.intersect1d, ar1, ar2, assume_unique=assume_unique, return_indices=return_indices)
-        if not return_indices:
-            return make_array(found)
-        return make_array(found[0]), *(make_array(f.astype(default_int())) for f in found[1:])
+        return _by_numpy(np.intersect1d, ar1, ar2, assume_unique=assume_unique, return_indices=return_indices)
     first, second = _flat(ar1, ar2)
     ordered, fresh = _distinct(first)
     common, valid = _kept(ordered, logical_and(fresh, isin(ordered, second)), size, fill_value)

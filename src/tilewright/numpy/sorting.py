@@ -16,6 +16,7 @@ from .shape import ravel
 from .util import (
     Array,
     ArrayLike,
+    as_weak_as,
     astype,
     axis_of,
     broadcast_to_shape,
@@ -127,7 +128,7 @@ def argpartition(a: ArrayLike, kth: int, axis: int = -1) -> Array:
     """
     a = value(a, "argpartition")
     axis_of(kth, shape_of(a)[axis_of(axis, len(shape_of(a)))])
-    return argsort(a, axis, stable=False)
+    return as_weak_as(argsort(a, axis, stable=False), a)
 
 
 @composite()

@@ -41,6 +41,7 @@ from .util import (
     is_inexact,
     promote_dtypes_inexact,
     shape_of,
+    strong,
     value,
 )
 
@@ -180,7 +181,7 @@ def histogram(
     """
     if out_sharding is not None:
         return runtime.asked(out_sharding, histogram, a, bins, range, weights, density)
-    edges = histogram_bin_edges(a, bins, range, weights)
+    edges = strong(histogram_bin_edges(a, bins, range, weights))
     counts = _counts([value(a, "histogram")], [edges], weights)
     if density:
         counts = counts / (lax.slice_in_dim(edges, 1, None) - lax.slice_in_dim(edges, 0, -1)) / sum_of(counts)

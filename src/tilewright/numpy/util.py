@@ -114,9 +114,15 @@ def strong(x: Array) -> Array:
     return lax.convert_element_type(x, type_.dtype) if type_.weak_type else x
 
 
-def strong_beside(x: Array, *operands: ArrayLike) -> Array:
-    """A result, weak only where every operand is a Python scalar or as weak as one."""
-    return x if all(typeof(a).weak_type for a in operands) else strong(x)
+def as_weak_as(x: Array, *operands: ArrayLike) -> Array:
+    """A result, its dtype that of a Python scalar exactly where all the operands' are."""
+    weak = all(typeof(a).weak_type for a in operands)
+    return x if typeof(x).weak_type == weak else lax.convert_element_type(x, dtype_of(x), weak_type=weak)
+
+
+def weak_of_numbers(x: Array, *operands: ArrayLike) -> Array:
+    """A result, its dtype that of a Python scalar where all the operands are as weak and have no axes."""
+    return as_weak_as(x, *operands) if all(not shape_of(a) for a in operands) else strong(x)
 
 
 def promote_dtypes(*args: ArrayLike) -> list[Array]:
@@ -222,10 +228,10 @@ def put(x: Array, device: Any) -> Array:
 
 
 __all__ = [
-    "Array", "ArrayLike", "ArrayType", "Axis", "DTypeLike", "Value", "as_array", "astype", "axes_of", "axis_of",
-    "broadcast", "broadcast_to_shape", "canonical_dtype", "composite", "computation_dtype",
+    "Array", "ArrayLike", "ArrayType", "Axis", "DTypeLike", "Value", "as_array", "as_weak_as", "astype", "axes_of",
+    "axis_of", "broadcast", "broadcast_to_shape", "canonical_dtype", "composite", "computation_dtype",
     "concrete", "default_float", "default_int", "dtype_argument", "dtype_of", "hashable", "is_bool", "is_complex",
     "is_evaluating", "is_float", "is_inexact", "is_integer", "is_unsigned", "make_array", "no_out", "promote",
     "promote_dtypes", "promote_dtypes_inexact", "promote_inexact", "promote_types", "put", "shape_argument",
-    "shape_of", "strong", "strong_beside", "to_inexact", "typeof", "value", "values",
+    "shape_of", "strong", "to_inexact", "typeof", "value", "values", "weak_of_numbers",
 ]  # fmt: skip

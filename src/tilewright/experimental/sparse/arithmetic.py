@@ -43,9 +43,14 @@ class _Dims:
     def result(self, lhs: Any, rhs: Any, preferred: Any) -> Any:
         """The shape and dtype of the product; raises where operands do not fit."""
         numbers = ((self.left, self.right), (self.left_batch, self.right_batch))
-        dtype = jnp.promote_types(lhs.dtype, rhs.dtype)
+        dtype = _counted(jnp.promote_types(lhs.dtype, rhs.dtype))
         types = [jnp.empty((), dtype).aval.with_shape(x.shape) for x in (lhs, rhs)]
         return eval_shape(lambda a, b: lax.dot_general(a, b, numbers, preferred_element_type=preferred), *types)
+
+
+def _counted(dtype: Any) -> Any:
+    """The dtype of sums: booleans are counted."""
+    return np.dtype(np.int32) if is_bool(dtype) else dtype
 
 
 def _others(ndim: int, *axes: Axes) -> list[int]:
@@ -99,7 +104,7 @@ def _sparse_dense(lhs: BCOO, rhs: Array, dims: _Dims, preferred: Any) -> Array:
     sizes, dense = lhs.parts[1:]
     free = [d for d in range(len(sizes)) if d not in left]
     dtype = jnp.promote_types(lhs.dtype, dtype_of(rhs)) if preferred is None else out.dtype
-    computed = np.dtype(np.int32) if is_bool(dtype) else dtype
+    computed = _counted(dtype)
 
     def product(data: Array, indices: Array, rhs: Array) -> Array:
         k = math.prod(sizes[d] for d in left)
@@ -198,6 +203,9 @@ def bcoo_dot_general_sampled(A: Array, B: Array, indices: Array, *, dimension_nu
     Array([10.], dtype=float32)
     """
     a, b, dims = jnp.asarray(A), jnp.asarray(B), _Dims(dimension_numbers)
+    if is_bool(jnp.promote_types(a.dtype, b.dtype)):  # counted, to be asked whether there is any
+        counts = bcoo_dot_general_sampled(a.astype(int), b.astype(int), indices, dimension_numbers=dimension_numbers)
+        return counts.astype(bool)
     out = dims.result(a, b, None)
     if indices.ndim == 2 and indices.shape[1] == out.ndim == 2 and a.ndim == b.ndim == 2:
         a = jnp.transpose(a, (*_others(2, dims.left), *dims.left)).astype(out.dtype)
@@ -225,7 +233,7 @@ def bcoo_reduce_sum(mat: BCOO, *, axes: Sequence[int]) -> BCOO:
         raise ArgumentError(f"sum over axes {sorted(gone)} of shape {mat.shape}", "0 <= axis < ndim")
     b, s = mat.n_batch, mat.n_sparse
     data, indices = full_buffers(mat) if any(a < b for a in gone) else (mat.data, mat.indices)
-    data = jnp.sum(data, tuple(a - s + 1 for a in gone if a >= b + s), data.dtype)
+    data = jnp.sum(data, tuple(a - s + 1 for a in gone if a >= b + s), _counted(data.dtype))
     if any(b <= a < b + s for a in gone):
         inside = valid(indices, mat.parts[1])
         data = jnp.where(jnp.expand_dims(inside, tuple(range(b + 1, data.ndim))), data, 0).astype(data.dtype)

@@ -17,6 +17,7 @@ from ... import lax
 from ... import numpy as jnp
 from ...core.errors import ArgumentError, ArgumentTypeError, ConcretizationError, ShapeError, UnsupportedError
 from ...core.trace import Value, dtype_of, shape_of
+from ...core.types import is_bool
 from .base import Array, JAXSparse, Shape, SparseInfo, batched, check_integers, permutation, register
 
 
@@ -269,7 +270,7 @@ def concrete_nse(nse: Any, what: str) -> int:
 def bcoo_fromdense(
     mat: Array, *, nse: int | None = None, n_batch: int = 0, n_dense: int = 0, index_dtype: Any = np.int32
 ) -> BCOO:
-    """The sparse array of a dense one; `nse` elements are stored at each place of the batch axes.
+    """The sparse array of a dense one; `nse` elements are stored at each place of the batch axes, booleans as int32.
 
     Raises:
       ConcretizationError: within `jit`, where `nse` is not given.
@@ -287,6 +288,7 @@ def bcoo_fromdense(
     found = jnp.max(count_stored(mat, n_batch, n_dense), initial=0) if nse is None else nse
     count = concrete_nse(found, "bcoo_fromdense")
     sizes = mat.shape[n_batch : n_batch + n_sparse]
+    dtype = np.dtype(np.int32) if is_bool(mat.dtype) else mat.dtype
 
     def sparse(mat: Array) -> tuple[Array, Array]:
         mask = _nonzero_rows(mat, n_dense)
@@ -297,7 +299,7 @@ def bcoo_fromdense(
             indices = jnp.zeros((count, 0), index_dtype)
         inside = jnp.arange(count) < jnp.sum(mask)
         data = _extract(indices, mat)
-        return jnp.where(jnp.reshape(inside, (count,) + (1,) * n_dense), data, 0).astype(mat.dtype), indices
+        return jnp.where(jnp.reshape(inside, (count,) + (1,) * n_dense), data, 0).astype(dtype), indices
 
     data, indices = batched(sparse, n_batch)(mat)
     return BCOO((data, indices), shape=mat.shape, indices_sorted=True, unique_indices=True)

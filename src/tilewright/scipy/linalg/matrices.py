@@ -24,6 +24,7 @@ from ...numpy.util import (
     promote_dtypes,
     promote_dtypes_inexact,
     shape_of,
+    strong,
     value,
 )
 
@@ -71,7 +72,7 @@ def toeplitz(c: ArrayLike, r: ArrayLike | None = None) -> Array:
     if not m or not n:
         return lax.full((*batch, m, n), 0, dtype_of(c))
     line = lax.concatenate([lax.rev(c, (len(batch),)), lax.slice_in_dim(r, 1, None, axis=len(batch))], len(batch))
-    return _windows(line, m, n, True)
+    return strong(_windows(line, m, n, True))
 
 
 def _windows(line: Array, m: int, n: int, backwards: bool) -> Array:
@@ -97,7 +98,8 @@ def hankel(c: ArrayLike, r: ArrayLike | None = None) -> Array:
     c, r = (broadcast_to_shape(x, (*batch, shape_of(x)[-1])) for x in (c, r))
     if not m or not n:
         return lax.full((*batch, m, n), 0, dtype_of(c))
-    return _windows(lax.concatenate([c, lax.slice_in_dim(r, 1, None, axis=len(batch))], len(batch)), m, n, False)
+    line = lax.concatenate([c, lax.slice_in_dim(r, 1, None, axis=len(batch))], len(batch))
+    return strong(_windows(line, m, n, False))
 
 
 @composite()
@@ -161,7 +163,7 @@ def fiedler_companion(a: ArrayLike) -> Array:
     found = where((rows % 2 == 0) & (columns == rows + 1), by_column, found)
     found = where((rows % 2 == 0) & (columns == rows - 1), by_row, found)
     found = where((rows % 2 == 0) & (columns == rows + 2), one, found)
-    return where((rows % 2 == 1) & (columns == rows - 2) | (rows == 1) & (columns == 0), one, found)
+    return strong(where((rows % 2 == 1) & (columns == rows - 2) | (rows == 1) & (columns == 0), one, found))
 
 
 @composite()

@@ -29,6 +29,7 @@ from ...numpy.util import (
     shape_of,
     strong,
     value,
+    weak_of_numbers,
 )
 
 _HALF_LOG_2PI = 0.5 * math.log(2 * math.pi)
@@ -122,7 +123,7 @@ def logit(x: ArrayLike) -> Array:
     0.0
     """
     (x,) = promote_dtypes_inexact(value(x, "logit"))
-    return _logit(x)
+    return weak_of_numbers(_logit(x), x)
 
 
 def _times_log(log: Callable[[Any], Array], offset: int) -> Callable[[Any, Any], Array]:
@@ -207,7 +208,7 @@ def rel_entr(p: ArrayLike, q: ArrayLike) -> Array:
     inside = safe_p * lax.log(safe_p / safe_q)
     zero = lax.bitwise_and(lax.eq(p, 0), lax.ge(q, 0))
     known = lax.bitwise_and(lax.eq(p, p), lax.eq(q, q))
-    return where3(both, inside, where3(zero, 0.0, where3(known, np.inf, np.nan)))
+    return weak_of_numbers(where3(both, inside, where3(zero, 0.0, where3(known, np.inf, np.nan))), p, q)
 
 
 @composite()
@@ -221,7 +222,7 @@ def kl_div(p: ArrayLike, q: ArrayLike) -> Array:
     p, q = promote_inexact(p, q)
     entropy = rel_entr(p, q)
     outside = lax.eq(entropy, math.inf)
-    return entropy + where3(outside, 0.0, q - p)
+    return weak_of_numbers(entropy + where3(outside, 0.0, q - p), p, q)
 
 
 # What Stirling's formula for log(gamma(x)) lacks, over 1 / x and in powers of 1 / x^2 (DLMF 5.11.1).

@@ -10,7 +10,7 @@ from __future__ import annotations
 from ... import lax
 from .family import INF, Family, log1mexp
 
-_D = Family(__name__, support=(0.0, INF), inside=1.0)
+_D = Family(__name__, support=(0.0, INF), inside=1.0, weak="logpdf pdf cdf logcdf sf logsf ppf")
 logpdf = _D.function("logpdf", lambda y: -y)
 pdf = _D.function("pdf", lambda y: -y)
 cdf = _D.function("cdf", lambda y: -lax.expm1(-y))

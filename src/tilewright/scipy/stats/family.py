@@ -16,7 +16,7 @@ from typing import Any
 
 from ... import lax
 from ...numpy.elementwise import where3
-from ...numpy.util import Array, composite, promote_inexact, strong
+from ...numpy.util import Array, as_weak_as, composite, promote_inexact, strong, weak_of_numbers
 
 INF = math.inf
 Form = Callable[..., Any]
@@ -73,6 +73,8 @@ class Family:
     inside: float | None = 0.0
     moves: bool = True
     whole: bool = False
+    weak: str = ""  # the functions whose results are weak of weakly typed arrays, as JAX's are; of numbers all are
+    strong: str = ""  # but these
 
     def function(
         self, name: str, form: Form, variable: str = "", moves: bool | None = None, powers: bool = False
@@ -91,7 +93,10 @@ class Family:
         names = (first, *self.parameters.split(), *places)
 
         def run(*args: Any) -> Array:
-            return strong(self._inverse(form, args) if inverse else self._value(kind, form, args))
+            found = strong(self._inverse(form, args) if inverse else self._value(kind, form, args))
+            if name in self.strong.split():
+                return found
+            return as_weak_as(found, *args) if name in self.weak.split() else weak_of_numbers(found, *args)
 
         template = _CALLS[len(names)](run)
         code = template.__code__.replace(co_varnames=names, co_name=name, co_qualname=name)

@@ -15,7 +15,7 @@ from .. import special
 from .family import INF, Family, positive
 from .powers import with_powers
 
-_D = Family(__name__, "a", positive, (0.0, INF), 1.0)
+_D = Family(__name__, "a", positive, (0.0, INF), 1.0, weak="sf logsf")
 
 
 def _finite(y: Any) -> tuple[Any, Any]:

@@ -11,7 +11,7 @@ from ... import lax
 from . import gumbel_r
 from .family import Family
 
-_D = Family(__name__)
+_D = Family(__name__, weak="logpdf pdf cdf logcdf sf logsf ppf")
 logpdf = _D.function("logpdf", lambda y: gumbel_r.log_density(-y))
 pdf = _D.function("pdf", lambda y: gumbel_r.log_density(-y))
 cdf = _D.function("cdf", lambda y: gumbel_r.sf_of(-y))

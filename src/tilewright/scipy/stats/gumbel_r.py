@@ -12,7 +12,7 @@ from typing import Any
 from ... import lax
 from .family import Family, log1mexp
 
-_D = Family(__name__)
+_D = Family(__name__, weak="logpdf pdf cdf logcdf logsf ppf")
 
 
 def log_density(y: Any) -> Any:

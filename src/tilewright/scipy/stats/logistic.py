@@ -14,7 +14,7 @@ from ...numpy.elementwise import logaddexp
 from .. import special
 from .family import Family
 
-_D = Family(__name__)
+_D = Family(__name__, weak="cdf sf")
 
 
 def _log(y: Any) -> Any:

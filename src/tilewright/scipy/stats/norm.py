@@ -12,7 +12,7 @@ import math
 from .. import special
 from .family import Family
 
-_D = Family(__name__)
+_D = Family(__name__, strong="cdf logcdf sf logsf ppf isf")
 _LOG = lambda y: -0.5 * (y * y + math.log(2 * math.pi))  # noqa: E731
 logpdf = _D.function("logpdf", _LOG)
 pdf = _D.function("pdf", _LOG)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from ... import lax
 from .family import INF, Family, log1mexp, positive
 
-_D = Family(__name__, "b", positive, (1.0, INF), 2.0)
+_D = Family(__name__, "b", positive, (1.0, INF), 2.0, weak="logcdf")
 logpdf = _D.function("logpdf", lambda y, b: lax.log(b) - (b + 1) * lax.log(y))
 pdf = _D.function("pdf", lambda y, b: lax.log(b) - (b + 1) * lax.log(y))
 cdf = _D.function("cdf", lambda y, b: -lax.expm1(-b * lax.log(y)))

@@ -19,7 +19,7 @@ from .. import special
 from .family import INF, Family
 from .powers import with_powers
 
-_D = Family(__name__, "mu", lambda mu: mu >= 0, (0.0, INF), 0.0, whole=True)
+_D = Family(__name__, "mu", lambda mu: mu >= 0, (0.0, INF), 0.0, whole=True, weak="pmf logpmf")
 _MANY = 60.0  # from which mean on the entropy's series is exact to double precision but for 1e-12
 _TERMS = 160  # of the sum below it: the probability of more is below 1e-22
 # The entropy minus log(2 pi e mu) / 2, by powers of 1 / mu (Evans, Boersma, "The entropy of a Poisson distribution",

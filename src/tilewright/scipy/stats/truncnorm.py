@@ -15,7 +15,7 @@ from ...numpy.elementwise import where3
 from .. import special
 from .family import Family, log1mexp
 
-_D = Family(__name__, "a b", lambda a, b: a < b, lambda a, b: (a, b), None)
+_D = Family(__name__, "a b", lambda a, b: a < b, lambda a, b: (a, b), None, strong="logpdf pdf cdf logcdf sf logsf")
 
 
 def _log_mass(a: Any, b: Any) -> Any:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from ...numpy.util import strong
 from .family import Family
 
-_D = Family(__name__, support=(0.0, 1.0), inside=0.5)
+_D = Family(__name__, support=(0.0, 1.0), inside=0.5, weak="logpdf pdf ppf", strong="cdf")
 logpdf = _D.function("logpdf", lambda y: y * 0)
 pdf = _D.function("pdf", lambda y: y * 0)
 cdf = _D.function("cdf", strong)
