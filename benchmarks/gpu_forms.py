@@ -26,6 +26,8 @@ from tilewright.mosaic_gpu.ptx import DESCRIPTOR, ELEMENT, Box
 from tilewright.routes import MOSAIC_GPU, TRITON
 
 Form = Callable[..., Callable[..., Any]]
+# The driver's numbers of elements (CUtensorMapDataType) that are not those of PTX; here it is bfloat16's.
+HOST_ELEMENT = {"bfloat16": 9}
 # What makes descriptors in a kernel's PTX.
 MAKING = re.compile(r"^\s*tensormap\.(replace|cp_fenceproxy).*\n", re.MULTILINE)
 
@@ -89,7 +91,8 @@ def encoded(box: Box, pointer: int) -> bytes:
     found = driver()
     names, rank = found.bindings, len(box.sizes)
     made = found._check(
-        "cuTensorMapEncodeTiled", names.CUtensorMapDataType(ELEMENT[box.element]), rank, pointer,
+        "cuTensorMapEncodeTiled",
+        names.CUtensorMapDataType(HOST_ELEMENT.get(box.element, ELEMENT[box.element])), rank, pointer,
         [names.cuuint64_t(n) for n in box.sizes], [names.cuuint64_t(n) for n in box.strides[1:]],
         [names.cuuint32_t(n) for n in box.box], [names.cuuint32_t(1)] * rank,
         names.CUtensorMapInterleave.CU_TENSOR_MAP_INTERLEAVE_NONE,

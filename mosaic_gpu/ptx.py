@@ -15,7 +15,7 @@ from .text import Int, Printer
 ROW = 128  # bytes of a row of a swizzled tile
 ATOM = 8 * ROW  # bytes after which the swizzle repeats
 DESCRIPTOR = 128  # bytes
-# CUtensorMapDataType of the CUDA driver API.
+# Types of elements by the numbers of tensormap.replace, which are not all those of the driver's CUtensorMapDataType.
 ELEMENT = {"uint8": 0, "int8": 0, "float8_e4m3fn": 0, "float8_e5m2": 0, "uint16": 1, "uint32": 2, "int32": 3,
            "float16": 6, "float32": 7, "bfloat16": 10, "tf32": 11}  # fmt: skip
 

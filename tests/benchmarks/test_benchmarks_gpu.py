@@ -205,6 +205,15 @@ def test_descriptors_of_the_host_give_the_same(gpu):
     assert encoded and all(entry[2] == 6 for entry in encoded)  # float16, by CUDA's number
 
 
+def test_elements_of_descriptors_by_the_drivers_numbers(gpu):
+    enumeration = pytest.importorskip("cuda.bindings.driver").CUtensorMapDataType
+    known = {"bfloat16": "BFLOAT16", "float16": "FLOAT16", "float32": "FLOAT32", "tf32": "TFLOAT32", "int8": "UINT8",
+             "float8_e5m2": "UINT8", "int32": "INT32"}  # fmt: skip
+    for element, name in known.items():
+        gpu_forms.encoded(gpu_forms.Box(0, (64, 8), (2, 128), (64, 8), element, True), 0)
+        assert gpu.asked("encode")[-1][2] == int(getattr(enumeration, f"CU_TENSOR_MAP_DATA_TYPE_{name}"))
+
+
 @pytest.mark.targets
 @pytest.mark.skipif(not compiler.installed(), reason="needs tilewright[cuda]")
 def test_what_does_not_make_descriptors_is_assembled(tmp_path):
