@@ -45,6 +45,16 @@ def integers(values: Any, name: str, function: str) -> Dims:
         raise ArgumentTypeError(what, "pass a tuple of ints") from None
 
 
+def integer(value: Any, name: str, function: str) -> int:
+    """One Python integer, or an error that names the argument."""
+    try:
+        return as_size(value)
+    except TypeError as error:
+        if hasattr(error, "remedy"):
+            raise
+        raise ArgumentTypeError(f"{function}: {name} must be an integer, got {value!r}", "pass an int") from None
+
+
 def as_shape(shape: Any, function: str) -> Shape:
     """A shape as a tuple of non-negative integers."""
     sizes = integers(shape, "shape", function)
@@ -55,7 +65,7 @@ def as_shape(shape: Any, function: str) -> Shape:
 
 def as_axis(axis: Any, ndim: int, function: str) -> int:
     """An axis of an array of rank `ndim`, negative ones counted from the end."""
-    (axis,) = integers(axis, "axis", function)
+    axis = integer(axis, "axis", function)
     if not -ndim <= axis < ndim:
         raise ShapeError(f"{function}: axis {axis} is out of range for rank {ndim}", f"axes are {-ndim} to {ndim - 1}")
     return axis % ndim if ndim else axis

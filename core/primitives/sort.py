@@ -19,7 +19,7 @@ from ..trace import Value, shape_of, typeof
 from ..types import INT32, UINT32, ArrayType, is_complex, is_float, is_key, is_unsigned
 from .elementwise import neg_p
 from .gather import take_along
-from .shape import as_axis, broadcasted_iota, cut_axis
+from .shape import as_axis, broadcasted_iota, cut_axis, integer
 
 # ---------------------------------------------------------------------------- sort
 
@@ -155,7 +155,7 @@ def top_k(operand: Any, k: int, *, axis: int = -1, is_stable: bool = True) -> li
     >>> lax.top_k(jnp.array([3, 9, 4]), 2)
     [Array([9, 4], dtype=int32), Array([1, 2], dtype=int32)]
     """
-    return top_k_p.bind(operand, k=operator.index(k), axis=as_axis(axis, len(shape_of(operand)), "top_k"))
+    return top_k_p.bind(operand, k=integer(k, "k", "top_k"), axis=as_axis(axis, len(shape_of(operand)), "top_k"))
 
 
 def approx_max_k(

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import operator
 from typing import Any
 
 import numpy as np
 
 from .. import lax
 from ..core.errors import ArgumentError
+from ..core.primitives.shape import integer
 from ..core.runtime import runtime
 from ..numpy import reductions
 from ..numpy.create import asarray
@@ -214,4 +214,5 @@ def one_hot(
     if out_sharding is not None:
         return runtime.asked(out_sharding, one_hot, x, num_classes, dtype=dtype, axis=axis)
     dtype = dtype_argument(dtype) or default_float()
-    return _one_hot(asarray(x), operator.index(num_classes), dtype, operator.index(axis))
+    count, place = integer(num_classes, "num_classes", "one_hot"), integer(axis, "axis", "one_hot")
+    return _one_hot(asarray(x), count, dtype, place)

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from .. import lax
-from ..core.errors import ConcretizationError
+from ..core.errors import ArgumentTypeError, ConcretizationError
 from .arithmetic import clip
 from .create import arange, asarray, ones
 from .cumulative import cumsum
@@ -76,6 +76,8 @@ def insert(arr: ArrayLike, obj: Any, values: ArrayLike, axis: int | None = None)
     length = shape_of(a)[number]
     traced = not known(obj) and not is_bool(dtype_of(obj))
     places: Any = obj if traced else np.arange(length)[obj] if isinstance(obj, slice) else np.asarray(obj)
+    if not traced and places.dtype.kind not in "iub" and places.size:
+        raise ArgumentTypeError(f"insert: indices must be integers, got {obj!r}", "pass an int, or one for each value")
     if places.dtype == bool:
         places = np.flatnonzero(places)
     scalar = places.ndim == 0

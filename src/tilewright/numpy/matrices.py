@@ -9,6 +9,7 @@ import numpy as np
 
 from .. import lax
 from ..core.errors import ArgumentError
+from ..core.primitives.shape import integer
 from . import util
 from .arithmetic import power
 from .create import arange, full
@@ -42,7 +43,7 @@ def eye(N: int, M: int | None = None, k: Any = 0, dtype: DTypeLike = None, *, de
     n, m = shape_argument((N, N if M is None else M))
     dtype = dtype_argument(dtype, float)
     if is_evaluating():
-        return put(make_array(np.eye(n, m, operator.index(k)).astype(dtype)), device)
+        return put(make_array(np.eye(n, m, integer(k, "k", "eye")).astype(dtype)), device)
     rows, columns = (lax.broadcasted_iota(np.dtype(np.int32), (n, m), d) for d in (0, 1))
     return put(util.astype(rows + k == columns, dtype), device)
 
@@ -67,11 +68,17 @@ def tri(N: int, M: int | None = None, k: int = 0, dtype: DTypeLike = None) -> Ar
     """
     n, m = shape_argument((N, N if M is None else M))
     dtype = dtype_argument(dtype, float)
+    k = _distance(k, "tri")
     if not isinstance(k, util.Value):
-        np.asarray(operator.index(k), np.int32)  # or an OverflowError
+        np.asarray(k, np.int32)  # or an OverflowError
     if is_evaluating():
         return make_array(np.tri(n, m, operator.index(k)).astype(dtype))
     return util.astype(_lower(n, m, k), dtype)
+
+
+def _distance(k: Any, function: str) -> Any:
+    """The number of a diagonal: an integer, or an array of one."""
+    return k if isinstance(k, util.Value) else integer(k, "k", function)
 
 
 def _lower(n: int, m: int, k: int) -> Array:
@@ -88,7 +95,7 @@ def tril(m: ArrayLike, k: int = 0) -> Array:
     Array([[1., 0.],
            [1., 1.]], dtype=float32)
     """
-    return _triangle(value(m, "tril"), k, True)
+    return _triangle(value(m, "tril"), _distance(k, "tril"), True)
 
 
 @composite("k")
@@ -100,7 +107,7 @@ def triu(m: ArrayLike, k: int = 0) -> Array:
     Array([[1., 1.],
            [0., 1.]], dtype=float32)
     """
-    return _triangle(value(m, "triu"), k - 1, False)
+    return _triangle(value(m, "triu"), _distance(k, "triu") - 1, False)
 
 
 def _triangle(m: Array, k: int, lower: bool) -> Array:
@@ -121,7 +128,7 @@ def diag(v: ArrayLike, k: int = 0) -> Array:
     Array([[1, 0],
            [0, 2]], dtype=int32)
     """
-    v = value(v, "diag")
+    v, k = value(v, "diag"), integer(k, "k", "diag")
     if len(shape_of(v)) == 2:
         return diagonal(v, offset=k)
     if len(shape_of(v)) != 1:
@@ -178,7 +185,7 @@ def vander(x: ArrayLike, N: int | None = None, increasing: bool = False) -> Arra
     """
 
     x = value(x, "vander")
-    n = shape_of(x)[0] if N is None else operator.index(N)
+    n = shape_of(x)[0] if N is None else integer(N, "N", "vander")
     powers = arange(n) if increasing else arange(n - 1, -1, -1)
     result = power(lax.expand_dims(x, (1,)), lax.expand_dims(powers, (0,)))
     return util.astype(result, util.default_int() if is_bool(dtype_of(x)) else dtype_of(x))

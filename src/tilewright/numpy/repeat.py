@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from .. import lax
-from ..core.errors import ArgumentError
+from ..core.errors import ArgumentError, ArgumentTypeError, ShapeError
 from ..core.runtime import runtime
 from . import util
 from .arithmetic import remainder
@@ -116,6 +116,11 @@ def repeat(
     if total_repeat_length is not None:
         return _repeat_to_length(a, repeats, axis, operator.index(total_repeat_length))
     known = concrete(repeats, "repeat", "give `total_repeat_length`")
+    if known.dtype.kind not in "iub":
+        raise ArgumentTypeError(f"repeat: repeats must be integers, got {repeats!r}", "pass an int, or one for each")
+    if known.ndim > 1 or known.size not in (1, shape_of(a)[axis]):
+        counts = f"repeats of shape {known.shape} for {shape_of(a)[axis]} elements"
+        raise ShapeError(f"repeat: {counts}", "pass an int, or one for each")
     if known.size == 1:
         return _repeat(a, int(known.reshape(())), axis)
     return _repeat(a, tuple(known.tolist()), axis)

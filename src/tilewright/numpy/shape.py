@@ -11,6 +11,7 @@ import numpy as np
 
 from .. import lax
 from ..core.errors import ArgumentError, ShapeError
+from ..core.primitives.shape import integer
 from ..core.runtime import runtime
 from . import util
 from .create import asarray, zeros_like
@@ -303,7 +304,7 @@ def rot90(m: ArrayLike, k: int = 1, axes: tuple[int, int] = (0, 1)) -> Array:
     """
     m = value(m, "rot90")
     first, second = axes_of(tuple(axes), len(shape_of(m)))
-    k %= 4
+    k = integer(k, "k", "rot90") % 4
     if k == 0:
         return m
     if k == 2:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-import operator
 from typing import Any
 
 import numpy as np
 
 from .. import lax
 from ..core.errors import ArgumentError, ArgumentTypeError
+from ..core.primitives.shape import integer
 from .elementwise import isnan, where3
 from .index import take, take_along_axis
 from .shape import ravel
@@ -168,7 +168,7 @@ def top_k(
     """
     if mode not in ("largest", "smallest"):
         raise ArgumentError(f"there is no mode {mode!r} of top_k", "one of 'largest', 'smallest'")
-    best, places = _top_k(a, operator.index(k), axis, mode)
+    best, places = _top_k(a, integer(k, "k", "top_k"), axis, mode)
     return best, places
 
 

@@ -11,6 +11,7 @@ import numpy as np
 
 from .. import lax
 from ..core.errors import ArgumentError
+from ..core.primitives.shape import integer
 from ..core.runtime import runtime
 from .arithmetic import clip
 from .contract import matmul
@@ -57,8 +58,8 @@ def cov(
     Array([[2., 4.],
            [4., 8.]], dtype=float32)
     """
-    if ddof is not None and operator.index(ddof) != ddof:
-        raise ArgumentError(f"ddof={ddof}", "it is an integer")
+    if ddof is not None:
+        ddof = integer(ddof, "ddof", "cov")
     dtype = dtype_argument(dtype)
     if not (dtype is None or is_inexact(dtype)):
         raise ArgumentError(f"a covariance in {dtype}", "name a float or complex dtype")
