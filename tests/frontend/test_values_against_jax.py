@@ -41,7 +41,7 @@ VALUES = [
     ("cumprod of int8", lambda: jnp.cumprod(INT8), [1, 2], "int8"),
     ("cumsum of uint8", lambda: jnp.cumsum(INT8.astype("uint8")), [1, 3], "uint8"),
     ("nancumsum of int8", lambda: jnp.nancumsum(INT8), [1, 3], "int8"),
-    ("cumulative_prod of int8", lambda: jnp.cumulative_prod(INT8), [1, 2], "int8"),
+    ("cumulative_prod of int8", lambda: jnp.cumulative_prod(INT8), [1, 2], "int32"),
     ("convolve of int", lambda: jnp.convolve(INT8, INT8), [1, 4, 4], "float32"),
     ("correlate of bool", lambda: jnp.correlate(BOOLS, BOOLS), [1], "float32"),
     ("insert into bool", lambda: jnp.insert(BOOLS, 1, 1), [True, True, False], "bool"),
