@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import ArgumentError, ArgumentTypeError, DtypeError, ShapeError
+from ..integers import integer, integers
 from ..linear import broadcast_in_dim_p, moved, reduce_sum_p, reshape_p, reshape_to, shape_error, transpose_p
 from ..primitive import NAMED, SIZE, AxisInfo, Linear, Primitive
 from ..relation import FREE, IDENTITY, MOVER, Loops, Relation, Whole, Window, inserted, pointwise, same_places
@@ -30,29 +31,6 @@ Dims = tuple[int, ...]
 
 
 # ---------------------------------------------------------------------------- checks shared by the family
-
-
-def integers(values: Any, name: str, function: str) -> Dims:
-    """A sequence of Python integers (or one), or an error that names the argument."""
-    try:
-        alone = isinstance(values, (int, np.integer)) or getattr(values, "symbolic", False)
-        values = (values,) if alone else tuple(values)  # type: ignore[arg-type]
-        return tuple(as_size(v) for v in values)
-    except TypeError as error:
-        if isinstance(error, ArgumentTypeError) or hasattr(error, "remedy"):
-            raise
-        what = f"{function}: {name} must be integers, got {values!r}"
-        raise ArgumentTypeError(what, "pass a tuple of ints") from None
-
-
-def integer(value: Any, name: str, function: str) -> int:
-    """One Python integer, or an error that names the argument."""
-    try:
-        return as_size(value)
-    except TypeError as error:
-        if hasattr(error, "remedy"):
-            raise
-        raise ArgumentTypeError(f"{function}: {name} must be an integer, got {value!r}", "pass an int") from None
 
 
 def as_shape(shape: Any, function: str) -> Shape:

@@ -13,13 +13,14 @@ from typing import Any
 import numpy as np
 
 from ..errors import ArgumentError, DtypeError, ShapeError
+from ..integers import integer
 from ..primitive import NAMED, Primitive, Zero
 from ..relation import Loops, Relation, Whole, Work
 from ..trace import Value, shape_of, typeof
 from ..types import INT32, UINT32, ArrayType, is_complex, is_float, is_key, is_unsigned
 from .elementwise import neg_p
 from .gather import take_along
-from .shape import as_axis, broadcasted_iota, cut_axis, integer
+from .shape import as_axis, broadcasted_iota, cut_axis
 
 # ---------------------------------------------------------------------------- sort
 

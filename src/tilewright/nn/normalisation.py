@@ -8,7 +8,7 @@ import numpy as np
 
 from .. import lax
 from ..core.errors import ArgumentError
-from ..core.primitives.shape import integer
+from ..core.integers import integer
 from ..core.runtime import runtime
 from ..numpy import reductions
 from ..numpy.create import asarray

@@ -10,9 +10,9 @@ import numpy as np
 
 from .. import lax
 from ..core.errors import ArgumentError
+from ..core.integers import integers
 from ..core.primitives.fft import FftType
 from ..core.primitives.fft import fft as transformed
-from ..core.primitives.shape import integers
 from .create import asarray
 from .elementwise import conj
 from .repeat import roll

@@ -9,7 +9,7 @@ import numpy as np
 
 from .. import lax
 from ..core.errors import ArgumentError
-from ..core.primitives.shape import integer
+from ..core.integers import integer
 from . import util
 from .arithmetic import power
 from .create import arange, full

@@ -9,7 +9,7 @@ import numpy as np
 
 from .. import lax
 from ..core.errors import ArgumentError, ArgumentTypeError
-from ..core.primitives.shape import integer
+from ..core.integers import integer
 from .elementwise import isnan, where3
 from .index import take, take_along_axis
 from .shape import ravel

@@ -11,7 +11,7 @@ import numpy as np
 
 from .. import lax
 from ..core.errors import ArgumentError
-from ..core.primitives.shape import integer
+from ..core.integers import integer
 from ..core.runtime import runtime
 from .arithmetic import clip
 from .contract import matmul

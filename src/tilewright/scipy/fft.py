@@ -10,7 +10,7 @@ import numpy as np
 
 from .. import lax
 from ..core.errors import ArgumentError
-from ..core.primitives.shape import integers
+from ..core.integers import integers
 from ..numpy.elementwise import imag, real
 from ..numpy.fft import fft, irfft, rfft
 from ..numpy.shape import moveaxis
