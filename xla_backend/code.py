@@ -20,11 +20,11 @@ def call({parameters}):
             return run({buffers})
 {plain}    return slow({given}, {named})
 """
-# Calls on an array and Python values. What cannot be hashed has no key, and an array no truth value.
+# Calls on an array and Python values. What cannot be hashed, or raises when asked for its truth value, has no key.
 _PLAIN = """    elif type(a0) is Array and trace() is EVAL{nothing_else}:
         try:
             run = bound((owner, local() or runtime.config, a0._kind, {values}))
-        except (TypeError, ValueError):
+        except Exception:
             run = None
         if run is not None:
             return run(a0._buffer)

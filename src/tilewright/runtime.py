@@ -150,7 +150,7 @@ def device_put(
 
 
 def device_get(x: Any) -> Any:
-    """A pytree of arrays as NumPy arrays; random keys, which have no NumPy form, stay as they are.
+    """A pytree of arrays as NumPy arrays; random keys, which have no NumPy form, and traced values stay as they are.
 
     >>> device_get(device_put(1.5))
     array(1.5, dtype=float32)
@@ -159,7 +159,9 @@ def device_get(x: Any) -> Any:
 
 
 def _get(leaf: Any) -> Any:
-    if isinstance(leaf, Array) and not isinstance(leaf, Tracer):
+    if isinstance(leaf, Tracer):
+        return leaf
+    if isinstance(leaf, Array):
         return leaf if isinstance(leaf.dtype, KeyDtype) else leaf._numpy(True)
     return leaf.__array__() if hasattr(leaf, "__array__") else leaf
 

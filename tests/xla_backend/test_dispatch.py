@@ -220,3 +220,22 @@ def test_calls_after_the_caches_are_cleared():
             return float((x + x)[0]) + float(tnp.sum(x)) + float(tw.jit(lambda x: x * number)(x)[0])
 
         assert list(pool.map(act, range(60))) == [5.0 + n for n in range(60)]
+
+
+def test_an_operator_leaves_what_has_no_truth_value_to_its_own():
+    class Near:
+        def __bool__(self):
+            raise AssertionError("no truth value")
+
+        def __eq__(self, other):
+            return "near"
+
+        __array_ufunc__ = None
+
+    for x in (tnp.ones(2), tnp.ones(2)[0]):
+        assert (x == Near()) == "near"
+    assert tnp.ones(2)[0] == pytest.approx(1.0)
+
+
+def test_device_get_leaves_traced_values():
+    assert tw.jit(lambda x: tw.device_get({"x": x})["x"] + 1)(1.0) == 2.0
