@@ -93,6 +93,7 @@ class Printer:
         self.numbers: dict[str, Any] = {}  # scalar constants, by name
         self.truths: dict[str, Value] = {}  # booleans, by the name of the integer that was made of them
         self.closed = False  # within the body of a reduction, which sees nothing from outside
+        self.cuts: dict[Any, tuple[Value, int, int]] = {}  # slices, by name and shape: of what, along which axis, from
         self.dots: dict[str, tuple[str, str]] = {}  # products that start from zero: the text around where they start
         self.once_used: set[str] = set()  # names of products that one operation uses
         self.made: dict[str, str] = {}  # names of results, by what they are of

@@ -537,3 +537,14 @@ def test_a_row_is_put_at_a_computed_place_by_repeating_it():
     assert not re.search("tt.gather .*-> tensor<1024x", text_of(call, *args))
     check_all(check_triton, call, *args)
     assert tw.compile(call, *args, target="cuda:sm_90").resources, "the compiler refused it"
+
+
+@pytest.mark.parametrize(("axis", "shift"), [(1, 1), (1, -5), (0, 3)])
+def test_a_turned_value_is_one_gather(axis, shift):
+    def body(x, o):
+        o[...] = tnp.roll(x[...], shift, axis) + tnp.roll(x[...] > 0.5, shift, axis)
+
+    x = rng.random((8, 64), np.float32)
+    call = tl.kernel_call(body, S(x.shape, F32))
+    assert "arith.select" not in text_of(call, x)  # of parts of it
+    check_all(check_triton, call, x)

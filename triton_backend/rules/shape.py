@@ -95,7 +95,12 @@ def cut(e: Any, x: Value, starts: Sequence[int], limits: Sequence[int], strides:
 
 def _slice(e: Any, operands: Sequence[Value], out: ArrayType, start_indices: Any, limit_indices: Any, strides: Any
            ) -> Value:  # fmt: skip
-    return cut(e, operands[0], start_indices, limit_indices, strides)
+    (x,) = operands
+    found = cut(e, x, start_indices, limit_indices, strides)
+    short = [d for d, n in enumerate(x.shape) if n != out.shape[d]]
+    if len(short) == 1 and set(strides or ()) <= {1}:
+        e.p.cuts[found.name, found.shape] = x, short[0], start_indices[short[0]]
+    return found
 
 
 def _iota(e: Any, operands: Sequence[Value], out: ArrayType, dtype: Any, shape: Sequence[int], dimension: int) -> Value:
@@ -128,10 +133,28 @@ def _concatenate(e: Any, operands: Sequence[Value], out: ArrayType, dimension: i
     parts = [x for x in operands if x.shape[dimension]]
     if not parts or 0 in out.shape:
         return p.constant(0, out.dtype, out.shape)
+    turned = _turned(p, parts, dimension)
+    if turned is not None:
+        return turned
     if is_bool(out.dtype):
         wider = [convert(p, x, INT8) for x in parts]
         return convert(p, _joined(e, wider, ArrayType(out.shape, INT8), dimension), out.dtype)
     return _joined(e, parts, out, dimension)
+
+
+def _turned(p: Any, parts: Sequence[Value], axis: int) -> Value | None:
+    """A value turned along an axis, where that is what two parts of it give, the first one last; else None. Halves are
+    joined."""
+    found = [p.cuts.get((x.name, x.shape)) for x in parts]
+    if len(found) != 2 or any(one is None for one in found):
+        return None
+    (x, along, start), (other, across, first) = found
+    ends = along == across == axis and not first and start == parts[1].shape[axis]
+    if not ends or 2 * start == x.shape[axis] or x != other or start + parts[0].shape[axis] != x.padded[axis]:
+        return None
+    places = all_lanes(p, x.shape)
+    places[axis] = add(p, places[axis], start)
+    return take(p, x, x.shape, places)
 
 
 def _joined(e: Any, parts: list[Value], out: ArrayType, axis: int) -> Value:
