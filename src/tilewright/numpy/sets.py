@@ -66,7 +66,7 @@ def _every(a: Array, axis: int | None, equal_nan: bool) -> tuple[Array, ...]:
     if is_inexact(given.dtype) and (axis is not None or given.dtype.kind == "V"):  # whose NaN NumPy does not know
         number = given.size if axis is None else given.shape[axis_of(axis, given.ndim)]
         picked, index, inverse, counts = _unique(a, axis, number, equal_nan)
-        n = np.count_nonzero(counts)
+        n = int(np.count_nonzero(counts))
         return lax.slice_in_dim(picked, 0, n, axis=axis or 0), index[:n], inverse, counts[:n]
     picked, *places = np.unique(given, True, True, True, axis=axis, equal_nan=equal_nan)
     return make_array(np.ascontiguousarray(picked)), *(
