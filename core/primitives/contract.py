@@ -235,9 +235,16 @@ def _transpose_left(
     if list(other) == sorted(other) and list(source) != sorted(source):
         flipped = precision and (precision[1], precision[0])
         swap = (contract[1], contract[0]), (batched[1], batched[0])
-        return _bound(y, ct, swap, flipped, x_type.dtype, reduced)
-    out = _bound(ct, y, (contract, batched), precision, x_type.dtype, reduced)
+        return _cotangent(y, ct, swap, flipped, x_type.dtype, reduced)
+    out = _cotangent(ct, y, (contract, batched), precision, x_type.dtype, reduced)
     return _transposed(out, tuple(sorted(range(len(source)), key=source.__getitem__)))
+
+
+def _cotangent(lhs: Any, rhs: Any, numbers: DotDimensionNumbers, precision: Any, dtype: Any, open_axes: Any) -> Any:
+    """A contraction in the dtype of the operand that it is the cotangent of: for a real one the real part."""
+    if is_complex(dtype) or not any(is_complex(typeof(x).dtype) for x in (lhs, rhs)):
+        return _bound(lhs, rhs, numbers, precision, dtype, open_axes)
+    return convert_element_type(_bound(lhs, rhs, numbers, precision, None, open_axes), dtype)
 
 
 def _transposed(x: Any, permutation: Axes) -> Any:

@@ -412,7 +412,12 @@ def conv_general_dilated(
         kernel = tuple(dilated(right[a], d) for a, d in zip(numbers.rhs_spec[2:], rhs_dilation, strict=False))
         padding = pads_of(padding, _sizes(left, numbers.lhs_spec[2:]), kernel, strides)
     preferred = None if preferred_element_type is None else canonical_dtype(as_dtype(preferred_element_type))
-    pads = tuple((int(low), int(high)) for low, high in padding)
+    try:
+        pads = tuple((int(low), int(high)) for low, high in padding)
+    except TypeError:
+        raise ArgumentError(
+            f"conv_general_dilated: padding {padding!r}", "give 'SAME', 'VALID', or a pair (low, high) for each axis"
+        ) from None
     return conv_general_dilated_p.bind(
         lhs, rhs, window_strides=strides, padding=pads, lhs_dilation=lhs_dilation,
         rhs_dilation=rhs_dilation, dimension_numbers=numbers, feature_group_count=int(feature_group_count),

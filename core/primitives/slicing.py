@@ -115,7 +115,10 @@ def wrapped(index: Any, size: int) -> Any:
     if getattr(index, "symbolic", False) or (symbolic and isinstance(index, int)):
         return index if index >= 0 else index + size
     if not isinstance(index, Value) and not symbolic:
-        known = np.asarray(index, np.int64)
+        known = np.asarray(index)
+        if known.dtype.kind not in "iu":
+            raise DtypeError(f"the start index {index!r}", "start indices are integers")
+        known = known.astype(np.int64)
         known = np.where(known < 0, known + size, known)
         return known if known.ndim else int(known)
     type_ = typeof(index)

@@ -78,7 +78,7 @@ def padtype_to_pads(in_shape: Any, window_shape: Any, window_strides: Any, paddi
     [(0, 1), (0, 1)]
     """
     if isinstance(padding, str):
-        return list(pads_of(padding, tuple(in_shape), tuple(window_shape), tuple(window_strides)))
+        return list(pads_of(padding, *(tuple(map(int, s)) for s in (in_shape, window_shape, window_strides))))
     return [(int(low), int(high)) for low, high in padding]
 
 
@@ -410,7 +410,7 @@ def _by_offsets(
     *args: Any, computation: Program, window_dimensions: Dims, window_strides: Dims, padding: Pads, base_dilation: Dims,
     window_dilation: Dims,
 ) -> list[Any]:  # fmt: skip
-    """Fold whole arrays: for each place in the window, the elements there of all windows."""
+    """Fold whole arrays: for each place in the window, the elements there of all windows; padding is left out."""
     count = len(args) // 2
     arrays, starts = args[:count], args[count:]
     config = [(low, high, d - 1) for (low, high), d in zip(padding, base_dilation, strict=True)]
@@ -419,10 +419,18 @@ def _by_offsets(
     if 0 in places:
         return state
     wide = [pad(a, s, config) for a, s in zip(arrays, starts, strict=True)]
+    inside = None
+    if any(map(any, config)):
+        inside = pad(broadcast_in_dim(np.True_, shape_of(arrays[0]), ()), np.False_, config)
     for offset in itertools.product(*map(range, window_dimensions)):
         begin = [o * d for o, d in zip(offset, window_dilation, strict=True)]
         end = [b + (n - 1) * s + 1 for b, n, s in zip(begin, places, window_strides, strict=True)]
-        state = vectorised(computation, count, state, [slice_(w, begin, end, window_strides) for w in wide])
+        found = vectorised(computation, count, state, [slice_(w, begin, end, window_strides) for w in wide])
+        if inside is None:
+            state = found
+        else:
+            there = slice_(inside, begin, end, window_strides)
+            state = [select_n_p.bind(there, old, new) for old, new in zip(state, found, strict=True)]
     return state
 
 
@@ -441,10 +449,11 @@ def _generic_batch(axis: AxisInfo, args: Sequence[Any], dims: Sequence[int | Non
 def _generic_numpy(*args: np.ndarray, computation: Program, **params: Any) -> list[np.ndarray]:
     count = len(args) // 2
     views = [_view(x, start, params) for x, start in zip(args[:count], args[count:], strict=True)]
+    inside = _view(np.ones(args[0].shape, bool), np.False_, params)
     outs = [np.empty(v.shape[:-1], v.dtype) for v in views]
     for place in np.ndindex(*outs[0].shape):
         state = list(args[count:])
-        for i in range(views[0].shape[-1]):
+        for i in np.flatnonzero(inside[place]):
             state = evaluate(computation, *state, *(v[(*place, i)] for v in views))
         for out, value in zip(outs, state, strict=True):
             out[place] = value

@@ -112,10 +112,10 @@ def _weights(size: int, out: int, scale: Any, translation: Any, sampling: _Sampl
     width = maximum(step, 1.0) if sampling.widened else 1.0
     if sampling.past:
         first = floor(at)
-        taps = arange(-1.0, 3.0, dtype=dtype)[:, None] + first
-        found = sampling.kernel(absolute(at - taps))
+        taps = arange(-1.0, 3.0, dtype=dtype)[:, None] + first[None]
+        found = sampling.kernel(absolute(at[None] - taps))
         onto = clip(taps, 0, size - 1)[None] == arange(size, dtype=dtype)[:, None, None]
-        weights = total(where(onto, found, 0.0), 1)
+        weights = total(where(onto, found[None], 0.0), 1)
     else:
         weights = sampling.kernel(absolute(at[None, :] - arange(size, dtype=dtype)[:, None]) / width)
     whole = total(weights, 0, keepdims=True)
@@ -142,7 +142,7 @@ def _applied(image: Any, axis: int, weights: Any, precision: Any) -> Any:
 
 
 def _work_dtype(dtype: Any) -> Any:
-    return np.dtype(np.float32) if dtype.itemsize < 4 else dtype
+    return np.dtype(np.float32) if dtype.itemsize < 4 else np.zeros((), dtype).real.dtype
 
 
 def _method(method: Any) -> ResizeMethod:
@@ -206,7 +206,7 @@ def _moved(
     image: Any, scale: Any, translation: Any, shape: tuple[int, ...], spatial_dims: tuple[int, ...],
     method: ResizeMethod, antialias: bool, precision: Any,
 ) -> Any:  # fmt: skip
-    image, scale, translation = promote_dtypes_inexact(image, scale, translation)
+    (image,), (scale, translation) = promote_dtypes_inexact(image), promote_dtypes_inexact(scale, translation)
     sampling, work = _sampling(method, antialias), _work_dtype(dtype_of(image))
     scale, translation = astype(scale, work), astype(translation, work)
     for i, axis in enumerate(spatial_dims):

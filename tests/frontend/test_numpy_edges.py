@@ -8,7 +8,7 @@ import pytest
 import scipy.special
 
 import tilewright as tw
-from tilewright import errors, lax, nn, random
+from tilewright import errors, image, lax, nn, random
 from tilewright import numpy as jnp
 from tilewright.scipy import fft, linalg, signal, special, stats
 from tilewright.scipy.cluster.vq import vq
@@ -281,3 +281,43 @@ def test_spectra_and_sums_promote_nothing():
         for kind in (1, 2, 3, 4):
             fft.dctn(x, kind)
         assert jnp.isfinite(special.logsumexp(jnp.array([1 + 1j, 2.0])))
+
+
+def test_an_image_keeps_its_dtype():
+    x = jnp.ones((4, 4))
+    with tw.numpy_rank_promotion("raise"), tw.numpy_dtype_promotion("strict"):
+        for dtype in ("float16", "complex64"):
+            moved = image.scale_and_translate(x.astype(dtype), (2, 2), (0, 1), jnp.ones(2), jnp.ones(2), "linear")
+            assert moved.dtype == dtype
+        image.resize(x, (3, 3), "cubic-pytorch")
+        expected = np.linalg.eigvalsh(np.eye(3) + np.eye(3, k=1) + np.eye(3, k=-1))
+        np.testing.assert_allclose(
+            linalg.eigh_tridiagonal(jnp.ones(3), jnp.ones(2), eigvals_only=True), expected, atol=1e-6
+        )
+
+
+def test_the_derivative_of_a_product_of_real_by_complex_numbers_is_real():
+    x, y = jnp.arange(3.0), jnp.arange(3.0) + 2j
+    np.testing.assert_allclose(tw.jacobian(lambda x: lax.dot(x, y).real)(x), y.real)
+    np.testing.assert_allclose(tw.grad(lambda x: lax.dot(y, x).imag)(x), y.imag)
+
+
+def test_padding_is_left_out_of_windows_whose_start_is_not_neutral():
+    x = jnp.ones(3)
+    for operation, expected in ((lax.add, [3, 3, 2]), (lambda a, b: a * b * 2, [4, 4, 2])):
+        windows = lambda x, operation=operation: lax.reduce_window(x, 1.0, operation, (2,), (1,), "SAME")  # noqa: E731
+        assert windows(x).tolist() == tw.jvp(windows, (x,), (x,))[0].tolist() == expected
+
+
+def test_start_indices_and_padding_are_checked():
+    for start in (1.5, True):
+        with pytest.raises(TypeError):
+            lax.dynamic_slice(jnp.ones(3), (start,), (1,))
+    with pytest.raises(ValueError):
+        lax.conv_general_dilated(jnp.ones((1, 1, 4)), jnp.ones((1, 1, 2)), (1,), (3,))
+    assert all(type(n) is int for pair in lax.padtype_to_pads(np.array([3]), (2,), (1,), "SAME") for n in pair)
+
+
+def test_sinc_at_infinities():
+    assert jnp.sinc(jnp.array([-np.inf, np.inf])).tolist() == [0, 0]
+    assert jnp.sinc(jnp.array([complex(np.inf, 1.5)])).tolist() == [0]

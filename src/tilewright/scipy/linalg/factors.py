@@ -387,7 +387,7 @@ def _bisect(d: Array, e: Array, first: int, last: int, tol: float | None) -> Arr
             on, square_ = step
             q = on[..., None] - x - square_[..., None] / q
             q = where(abs(q) < least, -least, q)
-            return (q, count + (q < 0)), None
+            return (q, count + lax.convert_element_type(q < 0, np.int32)), None
 
         start = (lax.full_like(x, 1), lax.full(shape_of(x), 0, np.int32))
         return lax.scan(pivot, start, steps)[0][1]
