@@ -267,9 +267,9 @@ def _batch(
     lhs_spec, rhs_spec, out_spec = dimension_numbers
     counts = {"feature_group_count": feature_group_count, "batch_group_count": batch_group_count}
     params["dimension_numbers"] = dimension_numbers
+    if axis.size == 0:  # there are no groups of nothing
+        return _of_nothing((lhs, rhs), dims, params | counts), 0
     if dl is not None and dr is not None:
-        if axis.size == 0:  # there are no groups of nothing
-            return _of_nothing((lhs, rhs), dims, params | counts), 0
         grown, where = ("batch_group_count", 0) if batch_group_count > 1 else ("feature_group_count", 1)
         lhs = _merge(lhs, dl, lhs_spec[where])
         rhs = _merge(rhs, dr, rhs_spec[0])

@@ -321,3 +321,15 @@ def test_start_indices_and_padding_are_checked():
 def test_sinc_at_infinities():
     assert jnp.sinc(jnp.array([-np.inf, np.inf])).tolist() == [0, 0]
     assert jnp.sinc(jnp.array([complex(np.inf, 1.5)])).tolist() == [0]
+
+
+@pytest.mark.parametrize("dims", [(0, None), (None, 0)])
+def test_a_batch_of_no_convolutions(dims):
+    shapes = [(0, *shape) if d == 0 else shape for d, shape in zip(dims, [(1, 3, 4), (2, 3, 1)], strict=True)]
+    convolved = tw.vmap(lambda x, kernel: lax.conv(x, kernel, (1,), "SAME"), dims)
+    assert convolved(*map(jnp.zeros, shapes)).shape == (0, 1, 2, 4)
+
+
+def test_a_seed_beyond_64_bits_overflows():
+    with pytest.raises(OverflowError):
+        random.key(2**63)

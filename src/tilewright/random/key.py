@@ -124,7 +124,7 @@ def _seeded(name: str, seed: Any, impl: Any) -> Any:
             seed = np.int64(seed)
         except OverflowError:
             message = f"{name}: seed {seed} does not fit in 64 bits"
-            raise ArgumentError(message, "give one from -2^63 to 2^63 - 1") from None
+            raise IntegerOverflowError(message, "give one from -2^63 to 2^63 - 1") from None
     type_ = typeof(seed)
     if is_key(type_.dtype):
         raise ArgumentTypeError(f"{name} takes an integer seed, got a key", "use `fold_in` or `split` on a key")

@@ -102,7 +102,7 @@ def _lobpcg(apply: Callable[[Array], Array], X: Array, m: int, tol: Any) -> tupl
 
     def residual(X: Array, theta: Array) -> tuple[Array, Array]:
         found = apply(X)
-        rest = found - X * theta
+        rest = found - X * theta[None]
         scale = 10 * n * (jnp.abs(theta) + jnp.linalg.norm(found, axis=0))
         return rest, jnp.all(jnp.linalg.norm(rest, axis=0) <= tol * scale)
 
