@@ -33,6 +33,7 @@ def owned() -> set[int]:
 
 def contents(value: Any) -> Iterator[tuple[str, Any]]:
     """What can be reached from a value in one step, each with the name of the step."""
+    kind: Any = type(value)
     if isinstance(value, (dict, types.MappingProxyType)):
         for number, (key, inner) in enumerate(list(value.items())):
             yield f"key {number}", key
@@ -58,9 +59,9 @@ def contents(value: Any) -> Iterator[tuple[str, Any]]:
         fields: Any = vars(value)
     else:
         fields = getattr(value, "__dict__", {})
-        slots = {name for c in type(value).__mro__ for name in _names(vars(c).get("__slots__", ()))}
+        slots = {name for c in kind.__mro__ for name in _names(vars(c).get("__slots__", ()))}
         yield from ((f".{name}", getattr(value, name, None)) for name in slots - {"__dict__", "__weakref__"})
-    derived = {n for c in type(value).__mro__ for n, v in vars(c).items() if type(v) is functools.cached_property}
+    derived = {n for c in kind.__mro__ for n, v in vars(c).items() if type(v) is functools.cached_property}
     for name, inner in list(fields.items()):
         if name not in derived and (not name.startswith("__") or isinstance(inner, types.FunctionType)):
             yield f".{name}", inner
