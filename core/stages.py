@@ -234,6 +234,16 @@ class Compiled(_Known):
 
     __str__ = as_text
 
+    @property
+    def input_shardings(self) -> Any:
+        """How the arguments are to lie, in the structure of `(args, kwargs)`."""
+        return self.in_tree.unflatten(self._executable.shardings()[0])
+
+    @property
+    def output_shardings(self) -> Any:
+        """How the results lie, in their structure."""
+        return self.out_tree.unflatten(self._executable.shardings()[1])
+
     def cost_analysis(self) -> dict[str, float]:
         """Estimates such as `flops` and `bytes accessed`."""
         return self._executable.cost_analysis()

@@ -88,6 +88,7 @@ class Ref:
     ndim = property(lambda self: self.aval.ndim)
     size = property(lambda self: self.aval.size)
     weak_type = property(lambda self: False)
+    sharding = property(lambda self: self.value.sharding)
 
     @property
     def at(self) -> Any:

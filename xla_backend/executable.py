@@ -18,7 +18,7 @@ from ..core.types import ArrayType
 from ..core.version import JAXLIB, __version__
 from . import failures, mappings, memory, shim
 from .cache import cpu_features, disk_cache
-from .client import Device, client, default_device, device_list
+from .client import Device, SingleDeviceSharding, client, default_device, device_list
 from .cpu.places import without_places
 from .digest import digest
 from .module import Module
@@ -57,6 +57,15 @@ class Executable:
         return "\n\n".join(m.to_string() for m in self.loaded.hlo_modules())
 
     __str__ = as_text
+
+    def shardings(self) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
+        """How the arguments are to lie, and how the results do."""
+        module, place = self.module, self.module.place
+        count = len(module.constants)
+        if place is None:
+            here = SingleDeviceSharding(self.device)
+            return (here,) * (len(module.in_types) - count), (here,) * len(module.out_types)
+        return tuple(place.ins[count:]), tuple(place.outs)
 
     def serialize(self) -> bytes:
         """XLA's bytes of the program; one that was loaded from bytes is compiled once more, as XLA's lack its code."""

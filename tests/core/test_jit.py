@@ -391,3 +391,13 @@ def test_a_sharding_on_the_device_that_runs_says_nothing():
     here = tw.sharding.SingleDeviceSharding(tw.devices()[0])
     f = tw.jit(lambda x: tw.lax.with_sharding_constraint(x, here) * 2, in_shardings=here, out_shardings=here)
     assert f(tnp.ones(2)).sharding == here and f.lower(tnp.ones(2)).compile()(tnp.ones(2)).tolist() == [2, 2]
+
+
+def test_compiled_functions_tell_how_arrays_lie():
+    here = tw.sharding.SingleDeviceSharding(tw.devices()[0])
+    x = tnp.ones(4)
+    plain = tw.jit(lambda a, *, b: (a + X.sum(), {"c": b})).lower(x, b=2.0).compile()
+    assert plain.input_shardings == ((here,), {"b": here}) and plain.output_shardings == (here, {"c": here})
+    there = tw.sharding.NamedSharding(tw.make_mesh((1,), ("x",)), tw.P("x"))
+    placed = tw.jit(lambda a: a * 2, in_shardings=there, out_shardings=there).lower(x).compile()
+    assert placed.input_shardings == ((there,), {}) and placed.output_shardings == placed(x).sharding == there
