@@ -59,23 +59,23 @@ CASES: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
     "attention, causal, 16 heads on 4": (_gradient(is_causal=True), (QUERY, KEYS, KEYS, QUERY)),
     "attention, window of 1024": (_gradient(local_window_size=(1024, 0)), (QUERY, KEYS, KEYS, QUERY)),
 }
-# What follows a product, its operand (one for each column, one for each element, one for each row), and dtypes.
-ENDINGS: dict[str, tuple[Callable[[Any, Any], Any], tuple[int, ...], tuple[str, ...]]] = {
-    "bias, gelu": (lambda d, c: nn.gelu(d + c), (4096,), (HALF, BYTE)),
-    "residual": (lambda d, c: d + c, (4096, 4096), (HALF, BRAIN)),
-    "scale per row": (lambda d, s: d * s[:, None], (4096,), (BRAIN, BYTE)),
+# What follows a product, and its operand: one for each column, one for each element, one for each row.
+ENDINGS: dict[str, tuple[Callable[[Any, Any], Any], tuple[int, ...]]] = {
+    "bias, gelu": (lambda d, c: nn.gelu(d + c), (4096,)),
+    "residual": (lambda d, c: d + c, (4096, 4096)),
+    "scale per row": (lambda d, s: d * s[:, None], (4096,)),
 }
 
 
 def _ended(ending: str, dtype: str) -> tuple[Callable[..., Any], tuple[Any, ...]]:
     """A product of 4096 x 4096 matrices with what follows it; that of float8 gives bfloat16."""
-    after, shape, _ = ENDINGS[ending]
+    after, shape = ENDINGS[ending]
     out = BRAIN if dtype == BYTE else dtype
     factor, operand = _struct(4096, 4096, dtype=dtype), _struct(*shape, dtype=out if len(shape) == 2 else SINGLE)
     return lambda a, b, c: after(_product(a, b), c).astype(out), (factor, factor, operand)
 
 
-ENDED = {f"product, {ending}, {dtype}": _ended(ending, dtype) for ending in ENDINGS for dtype in ENDINGS[ending][2]}
+ENDED = {f"product, {ending}, {dtype}": _ended(ending, dtype) for ending in ENDINGS for dtype in (HALF, BRAIN, BYTE)}
 CASES |= ENDED
 CUTLASS = "cuda:sm_90", "cuda:sm_100"  # what CUTLASS compiles `ENDED` for, a minute or more each
 
