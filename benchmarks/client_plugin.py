@@ -66,7 +66,7 @@ class Lines:
         """Of the phases of a test, and of its parts, the first that does not pass says what it came to."""
         if report.outcome != "passed" and self.states[report.nodeid][0] != "failed":
             crash = getattr(report.longrepr, "reprcrash", None)
-            message = crash.message if crash else str(report.longrepr)
+            message = crash.message if crash else str(report.longrepr).strip().rpartition("\n")[2]
             self.states[report.nodeid] = ("left" if LEFT in message else report.outcome, message)
 
     def pytest_runtest_logfinish(self, nodeid: str) -> None:
