@@ -27,6 +27,7 @@ VALUES = [
     ("fmod by 0", lambda: jnp.fmod(jnp.array([-3, 5]), 0), [0, 0], "int32"),
     ("gamma.pdf far away", lambda: stats.gamma.pdf(INF, np.float32([0.5, 1, 2])), [0, 0, 0], "float32"),
     ("gamma.logpdf far away", lambda: stats.gamma.logpdf(INF, np.float32([0.5, 1, 2])), [-INF] * 3, "float32"),
+    ("hyp2f1 beyond 1", lambda: special.hyp2f1(3.0, 2.0, np.float32([3, 2]), 3.0), [0.25, -0.125], "float32"),
     ("cov with weights", lambda: jnp.cov(SQUARE.astype("bfloat16"), aweights=X[1:]), [[0.5] * 2] * 2, "float32"),
     ("fmod of uint8 by 0", lambda: jnp.fmod(jnp.array([3], "uint8"), np.uint8(0)), [0], "uint8"),
     ("isreal of bool", lambda: jnp.isreal(BOOLS), [True, True], "bool"),

@@ -254,6 +254,10 @@ def _gauss(a: Any, b: Any, c: Any, x: Any, close: float) -> Any:
     diverges = math.inf * gammasgn(a) * gammasgn(b) * gammasgn(c)
     at_one = where3(s > 0, _gamma_ratio((c, where3(s > 0, s, 1.0)), (c - a, c - b)), diverges)
     out = where3(inside | ends, out, where3(lax.eq(x, 1), at_one, math.inf))
+    # Beyond 1, of a parameter above that is the one below, the power (DLMF 15.4.6), where that is real.
+    beyond = (x > 1) & (lax.eq(a, c) | lax.eq(b, c))
+    power = lax.pow(where3(beyond, 1 - x, 1.0), -where3(lax.eq(a, c), b, a))
+    out = where3(beyond & lax.eq(power, power), power, out)
     out = where3(_is_pole(c) & ~(_is_polynomial(a, c) | _is_polynomial(b, c)), math.inf, out)
     return where3(lax.eq(x, x), where3(lax.eq(x, 0), 1.0, out), math.nan)
 
