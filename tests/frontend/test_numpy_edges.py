@@ -333,3 +333,12 @@ def test_a_batch_of_no_convolutions(dims):
 def test_a_seed_beyond_64_bits_overflows():
     with pytest.raises(OverflowError):
         random.key(2**63)
+
+
+def test_polar_factors_of_matrices_close_to_singular_and_close_to_zero():
+    rng = np.random.default_rng(0)
+    u, v = (np.linalg.qr(rng.normal(size=(100, 100)))[0] for _ in range(2))
+    factor = np.asarray(lax.linalg.qdwh(((u * np.geomspace(1, 1e-7, 100)) @ v).astype(np.float32))[0])
+    np.testing.assert_allclose(factor.T @ factor, np.eye(100), atol=5e-6)
+    tiny = np.diag([np.finfo(np.float32).tiny, 0])
+    assert lax.linalg.qdwh(jnp.asarray(tiny, "float32"))[0].tolist() == [[1, 0], [0, 0]]

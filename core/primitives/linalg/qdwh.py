@@ -77,7 +77,7 @@ def _norms(x: Any) -> Any:
     """An upper bound of the largest singular value, from the largest sums of rows and columns; of shape (..., 1, 1)."""
     rank, sizes = len(shape_of(x)), abs_p.bind(x)
     sums = [reduce_max_p.bind(reduce_sum_p.bind(sizes, axes=(rank - a,)), axes=(rank - 2,)) for a in (1, 2)]
-    return sqrt_p.bind(mul_p.bind(*sums))
+    return mul_p.bind(*map(sqrt_p.bind, sums))  # the product of the sums may be too small for a number
 
 
 def qdwh(
@@ -105,7 +105,8 @@ def qdwh(
         raise UnsupportedError("qdwh with dynamic_shape", "pass the part of the matrix that counts")
     real = real_of(typeof(x).dtype)
     eps = float(np.finfo(real).eps) if eps is None else float(eps)
-    steps = weights(eps, 10 if max_iterations is None else int(max_iterations))
+    # The bound may be (m n)^(1/4) times the largest singular value.
+    steps = weights(eps / max(1, m * n) ** 0.25, 10 if max_iterations is None else int(max_iterations))
     if not m or not n:
         return x, product(adjoint(x), x), np.int32(0), spread(np.True_, batch)
     bound = _norms(x)
