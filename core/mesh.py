@@ -37,7 +37,7 @@ from .jit import flat_shardings
 from .primitive import OWN, AxisInfo, Primitive
 from .rules import linear_jvp
 from .runtime import runtime
-from .trace import is_evaluating, typeof
+from .trace import axis_environment, is_evaluating, typeof
 from .types import ShardedType
 
 _interned: dict[Any, Any] = runtime.part("mesh.interned", {})  # compared by identity, so none may be forgotten
@@ -505,6 +505,10 @@ class NamedSharding:
         if self.mesh.empty:
             return x
         self.check_rank(typeof(x).shape)
+        seen = [axis[0] for axis in axis_environment() if len(axis) == 3 and axis[0] in self.spec.axes]
+        if seen:
+            raise MeshAxisError(f"{self.spec} says how a value lies along {seen}, within a `shard_map` in which each "
+                                "device has its own part along them", "leave them out of the spec")  # fmt: skip
         return constraint_p.bind(x, sharding=self)
 
     def update(self, **changes: Any) -> NamedSharding:

@@ -348,3 +348,14 @@ def test_types_show_the_axes_along_which_values_vary():
 
     mapped(f, (P("x", "y"),), P("x", "y"))(X)
     assert seen == [("float32[2,4]{V:(x,y)}", ["x", "y"]), ("float32[2,4]{V:x}", ["x"]), ("float32[2,4]", [])]
+
+
+def test_constraints_along_axes_that_each_device_sees_a_part_of():
+    def f(x):
+        return lax.with_sharding_constraint(x, NamedSharding(MESH, P("x")))
+
+    for seen in ({"x"}, {"x", "y"}):
+        with pytest.raises(MeshAxisError, match="how a value lies along .*'x'.*own part"):
+            tw.jit(tw.shard_map(f, mesh=MESH, in_specs=P("x"), out_specs=P("x"), axis_names=seen))(X)
+    free = tw.shard_map(f, mesh=MESH, in_specs=P("y"), out_specs=P("y"), axis_names={"y"})
+    np.testing.assert_array_equal(tw.jit(free)(X), X)
