@@ -26,7 +26,7 @@ REASONS = {
     r"test_devices|failed to initialize|set_n_cpu|test_rank_promotion_exception": _ERRORS,
     r"TracebackTest": "looks at which frames jax's own filter leaves in the traceback of an error",
     r"change wrappers ordering|incorrect_ordering": "looks at which of jax's own functions are on the stack",
-    r"does not match": _ERRORS,
+    r"does not match|pattern did not match": _ERRORS,
     # differences of ours
     r"base_test.*checkpoint": "`checkpoint` outside of a derivative runs its function as it is; jax always traces it",
     r"test_compat.*allclose|test_compat.*assert Array": (
