@@ -12,6 +12,7 @@ from tilewright import errors, image, lax, nn, random
 from tilewright import numpy as jnp
 from tilewright.scipy import fft, linalg, signal, special, stats
 from tilewright.scipy.cluster.vq import vq
+from tilewright.scipy.spatial.transform import Rotation
 
 NAN = np.nan
 
@@ -218,6 +219,7 @@ def test_products_with_logarithms_of_nan():
     lambda: special.multigammaln(jnp.full((2, 3), 4.0), 2),
     lambda: special.sph_harm_y(jnp.array([2, 1]), jnp.array([1, 0]), jnp.ones(2), jnp.ones(2), n_max=2),
     lambda: vq(jnp.ones((4, 2)), jnp.ones((3, 2))),
+    lambda: Rotation.from_quat(jnp.ones((2, 4))).inv().as_rotvec(),
 ])  # fmt: skip
 def test_functions_of_scipy_keep_to_one_rank(call):
     with tw.numpy_rank_promotion("raise"):

@@ -235,7 +235,8 @@ class Rotation(NamedTuple):
 
     def inv(self) -> Rotation:
         """The rotations back."""
-        return Rotation(self.quat * np.array([-1, -1, -1, 1], dtype_of(self.quat)))
+        signs = np.broadcast_to(np.array([-1, -1, -1, 1], dtype_of(self.quat)), shape_of(self.quat))
+        return Rotation(self.quat * signs)
 
     def magnitude(self) -> Array:
         """The angles (...), 0 to pi."""
