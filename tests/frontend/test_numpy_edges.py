@@ -344,3 +344,13 @@ def test_polar_factors_of_matrices_close_to_singular_and_close_to_zero():
     np.testing.assert_allclose(factor.T @ factor, np.eye(100), atol=5e-6)
     tiny = np.diag([np.finfo(np.float32).tiny, 0])
     assert lax.linalg.qdwh(jnp.asarray(tiny, "float32"))[0].tolist() == [[1, 0], [0, 0]]
+
+
+def test_logsumexp_of_complex_numbers():
+    a, b = np.array([1 + 1j, 2 - 0.5j], np.complex64), np.array([2.0, 3.0], np.float32)
+    for weights in (None, b):
+        total = np.sum(np.exp(a) * (1 if weights is None else weights))
+        np.testing.assert_allclose(special.logsumexp(a, b=weights), np.log(total), rtol=1e-5)
+        size, sign = special.logsumexp(a, b=weights, return_sign=True)
+        assert size.dtype == np.float32
+        np.testing.assert_allclose(np.exp(size) * sign, total, rtol=1e-5)

@@ -98,15 +98,14 @@ def logsumexp(
     result, sign = _logsumexp(a, axis, b, keepdims, where)
     if return_sign:
         return result, sign
-    if b is None:
-        return result
-    return _nan_if_negative(result, sign)
+    return result if b is None and not is_complex(dtype_of(sign)) else _with_sign(result, sign)
 
 
 @composite()
-def _nan_if_negative(result: Any, sign: Any) -> Array:
-    if is_complex(dtype_of(result)):
-        return result + lax.log(sign)
+def _with_sign(result: Any, sign: Any) -> Array:
+    """The logarithm of a sum with its sign: that of a negative real one is no number."""
+    if is_complex(dtype_of(sign)):
+        return lax.complex(result, lax.imag(lax.log(sign)))
     return where3(lax.lt(sign, 0), np.asarray(np.nan, dtype_of(result))[()], result)
 
 
@@ -135,8 +134,6 @@ def _logsumexp(a: Any, axis: Any, b: Any, keepdims: bool, where: Any) -> tuple[A
     result = lax.log(lax.abs(total)) + top
     if not keepdims:
         result, sign = lax.squeeze(result, axes), lax.squeeze(sign, axes)
-    if is_complex(dtype_of(a)) and b is None:
-        return lax.complex(result, lax.imag(lax.log(sign))), sign
     return result, sign
 
 
