@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from jaxlib._jax import pytree as _pytree
 
-from .errors import TreeError
+from .errors import ArgumentError, ArgumentTypeError, TreeError
 
 registry = _pytree.PyTreeRegistry()
 registry.__module__, registry.__name__ = __name__, "registry"  # pickled by reference, and so what holds structures
@@ -245,7 +245,7 @@ def static(**kwargs: Any) -> Any:
     >>> leaves(Scale(2.0))
     [2.0]
     """
-    metadata = {**(kwargs.pop("metadata", None) or {}), "static": True}
+    metadata = {"static": True, **(kwargs.pop("metadata", None) or {})}
     return dataclasses.field(metadata=metadata, **kwargs)
 
 
@@ -285,12 +285,29 @@ def register_pytree_with_keys_class(cls: Any) -> Any:
 
 
 def register_dataclass(nodetype: Any, data_fields: Any = None, meta_fields: Any = None, drop_fields: Any = ()) -> Any:
-    """Make a dataclass a pytree node; `meta_fields` (those marked `static` by default) are its structure."""
+    """Make a dataclass a pytree node; `meta_fields` (those marked `static` by default) are its structure.
+
+    Raises:
+      ArgumentTypeError: one of `data_fields` and `meta_fields` without the other; none for what is no dataclass.
+      ArgumentError: they are not all fields of `__init__` but for `drop_fields`, each once.
+    """
+    fields = dataclasses.fields(nodetype) if dataclasses.is_dataclass(nodetype) else ()
+    dropped = {drop_fields} if isinstance(drop_fields, str) else {*drop_fields}
+    name = nodetype.__name__
+    if (data_fields is None) != (meta_fields is None) or (data_fields is None and not fields):
+        what = f"register_dataclass of {name} with data_fields={data_fields}, meta_fields={meta_fields}"
+        raise ArgumentTypeError(what, "give both, or none for a dataclass")
     if data_fields is None:
-        every = [f for f in dataclasses.fields(nodetype) if f.init and f.name not in drop_fields]
-        meta_fields = [f.name for f in every if f.metadata.get("static")]
-        data_fields = [f.name for f in every if not f.metadata.get("static")]
-    registry.register_dataclass_node(nodetype, list(data_fields), list(meta_fields or ()))
+        kept = [f for f in fields if f.name not in dropped]
+        meta_fields = [f.name for f in kept if f.metadata.get("static")]
+        data_fields = [f.name for f in kept if not f.metadata.get("static")]
+    given = [*data_fields, *meta_fields]
+    wanted = {f.name for f in fields if f.init} - dropped
+    wrong = sorted({n for n in given if given.count(n) > 1} | (wanted ^ {*given} if fields else set()))
+    if wrong:
+        raise ArgumentError(f"register_dataclass of {name}: {', '.join(wrong)} among its fields",
+                            "name each field that `__init__` takes once; `drop_fields` are the others")  # fmt: skip
+    registry.register_dataclass_node(nodetype, list(data_fields), list(meta_fields))
     return nodetype
 
 

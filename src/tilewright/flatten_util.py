@@ -8,14 +8,15 @@ from typing import Any
 
 from . import numpy as tnp
 from .core import tree
-from .core.errors import ShapeError
+from .core.errors import DtypeError, ShapeError
 from .core.trace import typeof
 
 
 def ravel_pytree(pytree: Any) -> tuple[Any, Callable[[Any], Any]]:
     """All leaves of a pytree as one vector of their common dtype, and the function that undoes it.
 
-    The inverse raises `ShapeError` for a vector of another length.
+    Where the leaves have one dtype, those of the inverse have that of its vector. It raises `ShapeError` for a vector
+    of another length, `DtypeError` for one of another dtype where the leaves have several.
 
     >>> vector, unravel = ravel_pytree({"a": 1.0, "b": tnp.ones((2,))})
     >>> print(vector, unravel(vector)["b"])
@@ -31,10 +32,13 @@ def ravel_pytree(pytree: Any) -> tuple[Any, Callable[[Any], Any]]:
             raise ShapeError(
                 f"unravel of a value of type {typeof(vector).show()}", f"pass a vector of {sum(sizes)} elements"
             )
+        several = any(t.dtype != flat.dtype for t in types)
+        if several and typeof(vector).dtype != flat.dtype:
+            raise DtypeError(f"unravel of a value of type {typeof(vector).show()}", f"pass a vector of {flat.dtype}")
         parts, start = [], 0
         for type_, size in zip(types, sizes):
             part = tnp.reshape(vector[start : start + size], type_.shape)
-            parts.append(part.astype(type_.dtype))
+            parts.append(part.astype(type_.dtype) if several else part)
             start += size
         return treedef.unflatten(parts)
 

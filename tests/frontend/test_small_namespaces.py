@@ -296,3 +296,35 @@ def test_notes_that_cannot_be_are_refused():
         xla_metadata.xla_metadata_call(tag=[1])
     with pytest.raises(tw.errors.ArgumentError, match="ad_metadata"):
         xla_metadata.xla_metadata_call2({}, ad_metadata="none")
+
+
+def test_dataclasses_name_each_field_once():
+    @dataclasses.dataclass
+    class Pair:
+        x: float
+        y: float
+        n: int = dataclasses.field(default=3, init=False)
+
+    class Plain:
+        pass
+
+    register = tw.tree_util.register_dataclass
+    for cls, given in ((Plain, {}), (Pair, {"data_fields": ["x"]}), (Pair, {"meta_fields": ["y"]})):
+        with pytest.raises(TypeError, match="give both"):
+            register(cls, **given)
+    for data, meta in ((["x"], []), (["x", "y"], ["x"]), (["x"], ["y", "z"])):
+        with pytest.raises(ValueError, match="register_dataclass of Pair"):
+            register(Pair, data, meta)
+    with pytest.raises(ValueError, match="n among its fields"):
+        register(Pair)
+    assert tw.tree.leaves(register(Pair, drop_fields="n")(1.0, 2.0)) == [1.0, 2.0]
+    assert not tw.tree.static(metadata={"static": False}).metadata["static"]
+
+
+def test_vectors_of_a_tree_keep_their_dtype_where_its_leaves_have_one():
+    vector, unravel = tw.flatten_util.ravel_pytree({"a": tnp.ones(2), "b": 1.0})
+    assert unravel(vector > 0)["a"].dtype == bool
+    vector, unravel = tw.flatten_util.ravel_pytree((tnp.ones(2), tnp.arange(2)))
+    assert unravel(vector)[1].dtype == tnp.int32
+    with pytest.raises(TypeError, match="float32"):
+        unravel(vector > 0)
