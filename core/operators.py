@@ -72,7 +72,7 @@ def _broadcast(values: list[Any], types: list[ArrayType]) -> list[Any]:
     return [v if not t.shape or t.shape == shape else broadcast_to(v, shape) for v, t in pairs]
 
 
-def check_ranks(types: Sequence[ArrayType]) -> None:
+def check_ranks(types: Sequence[Any]) -> None:
     """Raise `ShapeError`, or warn, where arrays of several ranks meet and `numpy_rank_promotion` says so."""
     ranks = {len(t.shape) for t in types if t.shape}
     mode = current().numpy_rank_promotion

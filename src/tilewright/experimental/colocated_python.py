@@ -107,7 +107,7 @@ def _specialized(fun: Callable[..., Any], stated: _Stated) -> Any:
         devices = None if devices is None else tuple(devices)
         return _specialized(fun, stated.and_also(in_specs=in_specs, out_specs_fn=out_specs_fn, devices=devices))
 
-    call.specialize = specialize  # type: ignore[attr-defined]
+    call.specialize = specialize
     return call
 
 

@@ -6,6 +6,7 @@ flax saves arrays of several processes by it, and orbax derives its managers of 
 from __future__ import annotations
 
 import abc
+import importlib
 import os
 import threading
 from collections.abc import Callable, Mapping, Sequence
@@ -13,11 +14,18 @@ from typing import Any
 
 import numpy as np
 
-from .....core.errors import CheckpointWriteError
+from .....core.errors import CheckpointWriteError, VersionError
 from .....experimental.multihost_utils import sync_global_devices
 from .....runtime import process_index
 from .....sharding import make_array_from_callback
 from ....missing import not_adapted
+
+
+def _tensorstore() -> Any:
+    try:
+        return importlib.import_module("tensorstore")
+    except ImportError:
+        raise VersionError("tensorstore is not installed", "pip install tensorstore") from None
 
 
 class GlobalAsyncCheckpointManagerBase(abc.ABC):
@@ -62,7 +70,9 @@ class GlobalAsyncCheckpointManager(GlobalAsyncCheckpointManagerBase):
     """
 
     def __init__(self, timeout_secs: int = 300) -> None:
-        self._timeout, self._thread, self._error = timeout_secs, None, None  # type: Any, Any, Any
+        self._timeout = timeout_secs
+        self._thread: threading.Thread | None = None
+        self._error: Exception | None = None
 
     def check_for_errors(self) -> None:
         error, self._error = self._error, None
@@ -123,18 +133,14 @@ class GlobalAsyncCheckpointManager(GlobalAsyncCheckpointManagerBase):
 
 def _writes(x: Any, spec: Mapping[str, Any]) -> list[Any]:
     """The writing of an array's parts that are here, begun; the chunks of the file are the parts of the array."""
-    import tensorstore
-
     chunks = [max(1, n) for n in x.sharding.shard_shape(x.shape)]
     metadata = {"compressor": {"id": "zstd"}, "shape": [*x.shape], "chunks": chunks}
-    store = tensorstore.open({"metadata": metadata, "dtype": x.dtype.name, **spec}, create=True, open=True).result()
+    store = _tensorstore().open({"metadata": metadata, "dtype": x.dtype.name, **spec}, create=True, open=True).result()
     return [store[part.index].write(np.asarray(part.data)) for part in x.addressable_shards if part.replica_id == 0]
 
 
 def _read(sharding: Any, spec: Mapping[str, Any], shape: Any, dtype: Any) -> Any:
-    import tensorstore
-
-    store = tensorstore.open(dict(spec), open=True).result()
+    store = _tensorstore().open(dict(spec), open=True).result()
     shape = tuple(store.shape if shape is None else shape)
     dtype = store.dtype.numpy_dtype if dtype is None else np.dtype(dtype)
 
