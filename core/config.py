@@ -6,6 +6,7 @@ Configurations are interned: equal ones are one object, so that a key compares t
 from __future__ import annotations
 
 import contextlib
+import importlib
 import itertools
 import os
 import sys
@@ -292,7 +293,7 @@ class _ConfigAccess:
         Nothing happens where absl is not installed, or has parsed its flags.
         """
         try:
-            from absl.flags import FLAGS
+            FLAGS = importlib.import_module("absl.flags").FLAGS
         except ImportError:
             return
         if FLAGS.is_parsed():

@@ -39,7 +39,7 @@ OPTIONAL = {
     "matplotlib": "the extra `demo`",
     "cuda": "the extra `cuda`", "triton": "the extra `cuda`", "libtpu": "the extra `tpu`", "jax": "the caller's own",
     "torch": "the caller's own", "cupy": "the caller's own", "rich": "50 ms, and only for what is shown to people",
-    "opt_einsum": "10 ms, and only for sums of products", "absl": "the caller's own",
+    "opt_einsum": "10 ms, and only for sums of products",
 }  # fmt: skip
 # And what one file imports late, with the reason.
 LATE = {
