@@ -60,7 +60,7 @@ def _is_known(x: Any) -> bool:
 
 def _position(entry: Any, axis: int, size: int, wrap: bool, clamp: bool = True) -> Any:
     """An integer entry as a start index; `clamp`: a symbolic one within bounds."""
-    if type(size) is int and not size:
+    if type(size) is int and not size and (_is_known(entry) or not shape_of(entry)):
         raise IndexingError(f"index {entry} into axis {axis} of size 0", "the axis has no elements")
     if not _is_known(entry):
         return wrapped(entry, size) if wrap else entry
