@@ -231,7 +231,7 @@ def gelu(x: ArrayLike, approximate: bool = True) -> Array:
     """
     x = strong(_inexact(x))
     if approximate:
-        inner = math.sqrt(2 / math.pi) * (x + 0.044715 * (x * x * x))
+        inner = math.sqrt(2 / math.pi) * (x + 0.044715 * lax.integer_pow(x, 3))
         return x * (0.5 * (1.0 + lax.tanh(inner)))
     return 0.5 * x * lax.erfc(x * -math.sqrt(0.5))
 
