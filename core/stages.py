@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -162,7 +163,7 @@ class Traced:
         """What calls the backend's executable of the function."""
         backend = runtime.backend
         run = backend.runner(executable, self._entry.form, self.out_tree.unflatten)
-        return Compiled(self, executable, run, backend.buffers)
+        return Compiled(self, executable, run, functools.partial(backend.buffers, kept=not self.donate_argnums))
 
     def lower(self) -> Lowered:
         """Print the Program for the backend."""

@@ -186,15 +186,20 @@ def _batch(axis: AxisInfo, args: Sequence[Any], dims: Sequence[int | None], *, b
         found = eval_program(programs[0], *operands)
         return found, [0] * len(found)
     which = moved(axis, index, dims[0], 0)
-    results = [eval_program(p, *(_where_taken(which, i, x) for x in operands)) for i, p in enumerate(programs)]
+    given = list(zip(operands, in_dims, strict=True))
+    results = [
+        eval_program(p, *(x if d is None else _where_taken(which, i, x) for x, d in given))
+        for i, p in enumerate(programs)
+    ]
     if len(branches) == 2:
         which = ne_p.bind(which, np.int32(0))
     return [_select(which, column) for column in zip(*results, strict=True)], [0] * len(results[0])
 
 
 def _where_taken(which: Any, number: int, x: Any) -> Any:
-    """An operand of a branch, with derivatives where that is taken: elsewhere they may be NaN, which no zero undoes."""
-    if is_opaque(typeof(x)) or shape_of(x)[:1] != shape_of(which) or not is_inexact(typeof(x).dtype):
+    """A batch of an operand of a branch, with derivatives where that is taken: elsewhere they may be NaN, which no zero
+    undoes."""
+    if is_opaque(typeof(x)) or not is_inexact(typeof(x).dtype):
         return x
     taken = eq_p.bind(which, np.int32(number))
     return _select(taken, (stop_gradient_p.bind(x), x))

@@ -330,6 +330,16 @@ def test_derivatives_where_a_batched_branch_is_not_taken_are_zero(branch):
         np.testing.assert_allclose(tw.jit(grad)(x), expected, rtol=1e-6)
 
 
+def test_what_all_branches_of_a_batch_share_has_its_whole_derivative():
+    """Also where its first axis is as long as the batch."""
+    def f(x, w):
+        return lax.cond(x > 0, lambda: (w * x).sum(), lambda: (w * w).sum())
+
+    x, w = np.array([1.0, -1.0, 2.0], np.float32), np.arange(9, dtype=np.float32).reshape(3, 3)
+    found = tw.grad(lambda w: tw.vmap(f, (0, None))(x, w).sum())(w)
+    np.testing.assert_allclose(found, 1 + 2 + 2 * w)
+
+
 def test_an_unroll_of_zero_leaves_no_loop():
     def f(x):
         return lax.scan(lambda c, y: (c + y, c), 0.0, x, unroll=0)

@@ -346,6 +346,8 @@ def test_donated_numbers_are_nobody_elses():
     """Equal numbers share a buffer where nobody may delete it; those that are donated or held have their own."""
     f = tw.jit(lambda x: x + 1, donate_argnums=0)
     assert [float(f(4.25)), float(f(4.25)), float(tnp.asarray(4.25) + 0)] == [5.25, 5.25, 4.25]
+    ahead = f.lower(4.25).compile()
+    assert [float(ahead(4.25)), float(ahead(4.25))] == [5.25, 5.25]
     held = tw.device_put(4.25)
     tw.device_put(4.25).delete()
     f(tw.device_put(4.25))
