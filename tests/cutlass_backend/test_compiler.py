@@ -10,6 +10,7 @@ import pytest
 
 import tilewright as tw
 from tests.support import host_gpu as host
+from tests.support.compilers import needs
 from tests.support.cutlass_cases import CASES, kernel_of, struct
 from tests.support.nvrtc_stand_in import forget, installed
 from tilewright import cutlass_backend, errors
@@ -194,6 +195,7 @@ DOUBLE = "  y[blockIdx.x * 128 + threadIdx.x] = Out0(2) * x[blockIdx.x * 128 + t
 
 
 def test_own_source_is_a_call_in_a_program(sources):
+    needs("cuda")
     fresh = own(f"{DOUBLE}  // {sources}")  # on no disk yet
     found = str(tw.compile(lambda x: fresh(x) + 1, struct((512,)), target="cuda:sm_90", stop="module"))
     line = next(line for line in found.splitlines() if "__gpu$xla.gpu.ptx" in line)

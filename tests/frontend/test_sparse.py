@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import tilewright as tw
+from tests.support.compilers import needs
 from tests.support.walker import check_mosaic, check_triton, kernels_of
 from tilewright import errors, lax
 from tilewright import numpy as jnp
@@ -459,6 +460,7 @@ def test_blocks_on_devices(walk):
 
 @pytest.mark.parametrize("target", ["cuda", "tpu:v5e"])
 def test_blocks_compile_without_a_device(target):
+    needs(target)
     types = [tw.ShapeDtypeStruct(x.shape, x.dtype) for x in blocks(5, 16, 128, 3, 2, 128)[:4]]
     emitted = tw.compile(lambda *xs: sparse.block_matmul(*xs, size=3), *types, target=target, stop="emit")
     assert "block_matmul" in str(emitted)

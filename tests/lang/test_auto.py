@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import tilewright as tw
+from tests.support.compilers import needs
 from tests.support.walker import check_all, check_mosaic, check_triton
 from tilewright import errors
 from tilewright import lang as tl
@@ -139,6 +140,7 @@ def test_the_choice_follows_the_target():
 @pytest.mark.parametrize("target", [pytest.param(t, marks=[pytest.mark.targets] * (n not in (0, 3))) for n, t in
                                     enumerate(TARGETS)])  # fmt: skip
 def test_every_target_compiles_what_is_chosen(target):
+    needs(target)
     for call, args, _, _ in CASES.values():
         assert len(tw.compile(call, *args, target=target).resources) == 1
 

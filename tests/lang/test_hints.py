@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import tilewright as tw
+from tests.support.compilers import needs
 from tests.support.walker import check_all, check_mosaic, check_triton, kernels_of
 from tilewright import errors
 from tilewright import lang as tl
@@ -140,6 +141,7 @@ def test_assembly_means_what_its_author_says():
     text = ttir(assembled(pack=2), X)
     assert 'tt.elementwise_inline_asm "ex2.approx.f32 $0, $1;" {constraints = "=f,f", packed_element = 2' in text
     assert "inline_asm" in ttir(assembled(dialect="amdgcn"), X, target="rocm:gfx942")
+    needs("cuda")
     assert tw.compile(assembled(), X, target="cuda:sm_90").resources
 
 
@@ -156,12 +158,12 @@ def test_several_results_of_assembly():
     least, most = call(x, y)
     np.testing.assert_array_equal(least, np.minimum(x, y))
     np.testing.assert_array_equal(most, np.maximum(x, y))
+    needs("cuda")
     assert tw.compile(call, x, y, target="cuda:sm_90").resources
 
 
 def test_assembly_without_a_meaning_runs_on_its_gpus_alone():
     call = assembled(meaning=None)
-    assert tw.compile(call, X, target="cuda:sm_90").resources
     for run in (call, assembled(True, meaning=None), lambda x: tw.compile(call, x, target="tpu:v5e"),
                 lambda x: tw.compile(call, x, target="rocm:gfx942")):  # fmt: skip
         with pytest.raises(errors.UnsupportedError, match="runs only on the GPUs whose instructions it names"):
@@ -172,6 +174,8 @@ def test_assembly_without_a_meaning_runs_on_its_gpus_alone():
         assembled(meaning=lambda x: x > 0)(X)
     with pytest.raises(errors.ArgumentError, match="dialect 'sass'"):
         assembled(dialect="sass")(X)
+    needs("cuda")
+    assert tw.compile(call, X, target="cuda:sm_90").resources
 
 
 # ---------------------------------------------------------------------------- bounded slices
