@@ -4,11 +4,9 @@
 VENV ?= .venv
 BENCH_VENV ?= .venv-bench
 PYTEST_ARGS ?= -n auto
-# With cuda or tpu among the extras, what is compiled for these devices is tested too (they need not be present).
-TEST_EXTRAS ?= test
 BENCH_ARGS ?=
 
-.PHONY: demo gpt gpt-sharded test test-targets test-gpu lint types layers unit bench bench-gpu clean
+.PHONY: demo gpt gpt-sharded test test-compilers test-targets test-gpu lint types layers unit bench bench-gpu clean
 
 demo: $(VENV)/.installed-demo
 	$(VENV)/bin/python examples/digits.py
@@ -24,18 +22,22 @@ gpt-sharded: $(VENV)/.installed-demo
 
 test: lint types layers unit
 
-lint: $(VENV)/.installed-$(TEST_EXTRAS)
+lint: $(VENV)/.installed-test
 	$(VENV)/bin/ruff check .
 
-types: $(VENV)/.installed-$(TEST_EXTRAS)
+types: $(VENV)/.installed-test
 	$(VENV)/bin/pyright --pythonpath $(VENV)/bin/python
 
-layers: $(VENV)/.installed-$(TEST_EXTRAS)
+layers: $(VENV)/.installed-test
 	$(VENV)/bin/lint-imports
 
 # The size of files, the guards of the layers and what may be imported are tests like any other.
-unit: $(VENV)/.installed-$(TEST_EXTRAS)
+unit: $(VENV)/.installed-test
 	$(VENV)/bin/python -m pytest $(PYTEST_ARGS)
+
+# What the last run skipped, with the compilers for GPUs and TPUs: no device is needed.
+test-compilers: $(VENV)/.installed-test,cuda,tpu
+	$(VENV)/bin/python -m pytest $(PYTEST_ARGS) --skipped
 
 # Everything for every TPU and GPU, through their own compilers: no device, but many minutes.
 test-targets: $(VENV)/.installed-test,cuda,tpu

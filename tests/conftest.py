@@ -14,6 +14,7 @@ _RUN = os.environ.setdefault("TILEWRIGHT_TESTS", str(os.getpid()))  # the proces
 _CACHE = Path(tempfile.gettempdir()) / f"tilewright-tests-{_RUN}"
 os.environ["TILEWRIGHT_CACHE_DIR"] = str(_CACHE)
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # processes that tests start would compile every module again
+_SKIPPED = "tilewright/skipped"
 _SOURCE = str(Path(__file__).resolve().parent.parent / "src")
 os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [_SOURCE, os.environ.get("PYTHONPATH")]))
 
@@ -49,3 +50,29 @@ def root() -> Path:
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--update-golden", action="store_true", help="rewrite the golden texts instead of comparing")
+    parser.addoption("--skipped", action="store_true", help="only what the last run skipped")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if hasattr(config, "cache") and not hasattr(config, "workerinput"):
+        config.pluginmanager.register(_Skips(config.cache))
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if config.getoption("--skipped"):
+        chosen = set(config.cache.get(_SKIPPED, []))
+        items[:] = [item for item in items if item.nodeid in chosen]
+
+
+class _Skips:
+    """Keeps the names of the tests that a run skips."""
+
+    def __init__(self, cache: pytest.Cache) -> None:
+        self.cache, self.names = cache, []
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        if report.skipped:
+            self.names.append(report.nodeid)
+
+    def pytest_sessionfinish(self) -> None:
+        self.cache.set(_SKIPPED, self.names)
