@@ -323,6 +323,7 @@ def test_start_indices_and_padding_are_checked():
 def test_sinc_at_infinities():
     assert jnp.sinc(jnp.array([-np.inf, np.inf])).tolist() == [0, 0]
     assert jnp.sinc(jnp.array([complex(np.inf, 1.5)])).tolist() == [0]
+    assert not jnp.isfinite(jnp.sinc(jnp.array([complex(1.5, np.inf)]))).any()
 
 
 @pytest.mark.parametrize("dims", [(0, None), (None, 0)])

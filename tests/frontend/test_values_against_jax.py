@@ -55,6 +55,7 @@ VALUES = [
     ("vander of int8", lambda: jnp.vander(INT8), [[1, 1], [2, 1]], "int8"),
     ("sin on the imaginary axis", lambda: jnp.sin(jnp.array([complex(0, INF)])), [complex(0, INF)], "complex64"),
     ("cos on the imaginary axis", lambda: jnp.cos(jnp.array([complex(0, INF)])), [complex(INF, 0)], "complex64"),
+    ("0 to complex powers", lambda: jnp.power(0, np.complex64([1 + 1j, 2, 0])), [0, 0, 1], "complex64"),
     ("gcd of the least int8", lambda: jnp.gcd(jnp.int8(-128), jnp.int8(127)), 1, "int8"),
     ("array of float16 and int", lambda: jnp.array([np.float16(1), 2]), [1, 2], "float16"),
     ("array of int8 and int", lambda: jnp.array([np.int8(1), 2]), [1, 2], "int8"),

@@ -86,6 +86,7 @@ from ...core.primitives.special import digamma_p, erf_inv_p, erf_p, erfc_p, lgam
 from ...core.types import ArrayType, is_bool, is_complex, is_float, is_inexact, is_integer, is_unsigned
 from .emit import Emitter, Operand, Rule
 from .limits import LIMITS, with_limits
+from .reflection import SYMMETRIES, reflected
 
 # Primitive -> operation of one type of operands; scalar operands are broadcast by the rule.
 PLAIN = {
@@ -144,18 +145,22 @@ def _sign(e: Emitter, operands: list[Operand], out: ArrayType) -> Operand:
     return e.op("stablehlo.minimum", [x, scalar(e, 1, out)], out)
 
 
-def _circular(name: str, part: str) -> Rule:
-    """Sine and cosine; of complex numbers without a real part, a part of the result is 0 however large the other is."""
+def _circular(name: str, part: str, slope: str) -> Rule:
+    """Sine and cosine; of complex numbers on an axis, a part of the result is 0 however large the other is."""
 
     def rule(e: Emitter, operands: list[Operand], out: ArrayType) -> Operand:
         found = e.op(name, operands, out)
         if not is_complex(out.dtype):
             return found
         real = ArrayType(out.shape, real_dtype(out.dtype))
-        zero = e.op("stablehlo.real", operands, real)
+        x, y = (e.op(f"stablehlo.{p}", operands, real) for p in ("real", "imag"))
         parts = {p: e.op(f"stablehlo.{p}", [found], real) for p in ("real", "imag")}
-        on_axis = compare(e, "EQ", zero, scalar(e, 0, real))
-        parts[part] = e.op("stablehlo.select", [on_axis, zero, parts[part]], real)
+        flat = e.op("stablehlo.multiply", [y, e.op(slope, [x], real)], real)
+        for which, at, zero in (("imag", y, flat), (part, x, x)):
+            if name == "stablehlo.cosine":
+                zero = e.op("stablehlo.negate", [zero], real)
+            on_axis = compare(e, "EQ", at, scalar(e, 0, real))
+            parts[which] = e.op("stablehlo.select", [on_axis, zero, parts[which]], real)
         return e.op("stablehlo.complex", [parts["real"], parts["imag"]], out)
 
     return rule
@@ -182,7 +187,19 @@ def _exp2(e: Emitter, operands: list[Operand], out: ArrayType) -> Operand:
 def _pow(e: Emitter, operands: list[Operand], out: ArrayType) -> Operand:
     x, y = spread(e, operands, out.shape)
     y = e.convert(y, out.dtype)
-    return _whole_power(e, x, y, out) if is_integer(out.dtype) else e.op("stablehlo.power", [x, y], out)
+    if is_integer(out.dtype):
+        return _whole_power(e, x, y, out)
+    found = e.op("stablehlo.power", [x, y], out)
+    return _power_of_zero(e, x, y, found) if is_complex(out.dtype) else found
+
+
+def _power_of_zero(e: Emitter, x: Operand, y: Operand, found: Operand) -> Operand:
+    """A complex power, 0 where the base is and the exponent's real part is positive: XLA's is NaN there."""
+    real = ArrayType(found.shape, real_dtype(found.dtype))
+    positive = compare(e, "GT", e.op("stablehlo.real", [y], real), scalar(e, 0, real))
+    zero = scalar(e, 0, found.type)
+    fits = e.op("stablehlo.and", [compare(e, "EQ", x, zero), positive], positive.type)
+    return e.op("stablehlo.select", [fits, zero, found], found.type)
 
 
 def _whole_power(e: Emitter, x: Operand, y: Operand, out: ArrayType) -> Operand:
@@ -327,7 +344,8 @@ def _identity(e: Emitter, operands: list[Operand], out: ArrayType, **params: Any
 
 
 RULES: dict[Primitive, Rule] = {name: plain(operation) for name, operation in PLAIN.items()} | {
-    sin_p: _circular("stablehlo.sine", "real"), cos_p: _circular("stablehlo.cosine", "imag"),
+    sin_p: _circular("stablehlo.sine", "real", "stablehlo.cosine"),
+    cos_p: _circular("stablehlo.cosine", "imag", "stablehlo.sine"),
     abs_p: _abs, sign_p: _sign, round_p: _round, square_p: _square, exp2_p: _exp2, pow_p: _pow,
     integer_pow_p: _integer_pow,
     max_p: _extremum("stablehlo.maximum", "GT"), min_p: _extremum("stablehlo.minimum", "LT"),
@@ -336,4 +354,5 @@ RULES: dict[Primitive, Rule] = {name: plain(operation) for name, operation in PL
     bitcast_convert_type_p: _bitcast, reduce_precision_p: _reduce_precision, conj_p: _conj, complex_p: _complex,
     stop_gradient_p: _identity,
 }  # fmt: skip
+RULES |= {name: reflected(RULES[name], symmetry, compare) for name, symmetry in SYMMETRIES.items()}
 RULES |= {name: with_limits(RULES[name], rows, compare) for name, rows in LIMITS.items()}

@@ -286,7 +286,7 @@ def _over(x: Array, divisor: float) -> Array:
 
 @composite()
 def sinc(x: ArrayLike, /) -> Array:
-    """`sin(pi x) / (pi x)`, 1 at zero, 0 at infinities; all derivatives at zero are right.
+    """`sin(pi x) / (pi x)`, 1 at zero, 0 at infinities of the real axis; all derivatives at zero are right.
 
     >>> from tilewright import numpy as jnp
     >>> float(jnp.sinc(0.0))
@@ -295,7 +295,7 @@ def sinc(x: ArrayLike, /) -> Array:
     (x,) = promote_dtypes_inexact(x)
     scaled = lax.mul(x, math.pi)
     small = less(absolute(x), 0.1)  # where the quotient's derivatives would cancel, its power series
-    far = isinf(x)
+    far = logical_and(isinf(real(x)), isfinite(imag(x)))
     safe = where3(logical_or(small, far), 1.0, scaled)
     series: Any = 1.0
     squared = scaled * scaled
