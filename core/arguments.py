@@ -1,18 +1,28 @@
-"""Arguments that do not fit the parameters of a public function or class: an error with the remedy, not a TypeError."""
+"""Arguments that do not fit a public function or class: an error of the catalogue with the remedy, not Python's own."""
 
 from __future__ import annotations
 
 import difflib
 import functools
 import inspect
+import reprlib
 from collections.abc import Callable
+from types import TracebackType
 from typing import Any
 
-from .errors import ArgumentTypeError
+from .errors import ArgumentError, ArgumentTypeError, IntegerOverflowError, TilewrightError, is_internal
+
+# What Python and NumPy raise of arguments, and what it is in the catalogue.
+_KINDS: tuple[tuple[type[Exception], type[TilewrightError]], ...] = (
+    (TypeError, ArgumentTypeError), (OverflowError, IntegerOverflowError), (ValueError, ArgumentError),
+    (LookupError, ArgumentError), (AttributeError, ArgumentTypeError), (ArithmeticError, ArgumentError),
+)  # fmt: skip
 
 
 def public[F: Callable[..., Any]](function: F) -> F:
-    """Decorator of what users call: arguments that do not fit are an `ArgumentTypeError` that says how it is called.
+    """Decorator of what users call: arguments that do not fit are an error that says how it is called.
+
+    So is what Python or NumPy raises of them within the function, but not what code of the user's raises.
 
     >>> @public
     ... def halve(x): ...
@@ -25,23 +35,46 @@ def public[F: Callable[..., Any]](function: F) -> F:
     """
     if isinstance(function, type):
         made: Any = function
-        made.__init__ = _told(made.__init__, made.__name__)
+        made.__init__ = told(made.__init__, made.__name__)
         return made
-    return _told(function, function.__name__)
+    made = told(function, function.__name__)
+    if function.__doc__:  # doctest looks for functions by the module of their globals, which the wrapper's are not
+        function.__globals__.setdefault("__test__", {})[function.__name__] = made
+    return made
 
 
-def _told(function: Any, name: str) -> Any:
+def told(function: Any, name: str) -> Any:
+    """A function that is called by a name, whose errors about its arguments are of the catalogue."""
+
     @functools.wraps(function)
     def call(*args: Any, **named: Any) -> Any:
         try:
             return function(*args, **named)
-        except TypeError as error:
-            if error.__traceback__ is None or error.__traceback__.tb_next is not None:  # it was raised within
+        except tuple(kind for kind, _ in _KINDS) as error:
+            within = error.__traceback__.tb_next if error.__traceback__ is not None else None
+            if isinstance(error, TilewrightError) or not _is_ours(within):
                 raise
             what = str(error).replace(".__init__()", "()", 1)
-            raise ArgumentTypeError(what, _remedy(function, name, named)) from None
+            if within is None and isinstance(error, TypeError):  # the arguments do not fit the parameters
+                raise ArgumentTypeError(what, _remedy(function, name, named)) from None
+            given = [*map(_shown, args), *(f"{k}={_shown(v)}" for k, v in named.items())]
+            made = next(ours for kind, ours in _KINDS if isinstance(error, kind))
+            raise made(f"{name}({', '.join(given)}): {what}", _remedy(function, name, named)) from error
 
     return call
+
+
+def _is_ours(trace: TracebackType | None) -> bool:
+    """Whether no line of the user's is among those of a traceback."""
+    while trace is not None:
+        if not is_internal(trace.tb_frame.f_code):
+            return False
+        trace = trace.tb_next
+    return True
+
+
+def _shown(x: Any) -> str:
+    return f"{x.dtype}{list(x.shape)}" if hasattr(x, "dtype") and hasattr(x, "shape") else reprlib.repr(x)
 
 
 def _remedy(function: Any, name: str, named: dict[str, Any]) -> str:

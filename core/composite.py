@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from .arguments import told
 from .config import current
 from .dispatch import BOUND, KEPT, RUNS, array_key, bound_key, can_bind, dispatched, specialize
 from .jit import Jit, Options
@@ -48,7 +49,7 @@ class _Composite:
 
     def __init__(self, fun: Callable[..., Any], static: frozenset[str]):
         code = fun.__code__
-        self._fun, self._static = fun, static
+        self._fun, self._static = told(fun, fun.__name__), static
         self._names = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
         self._positional, self._positional_only = code.co_argcount, code.co_posonlyargcount
         self.function = functools.update_wrapper(dispatched(self, self.call, RUNS), fun)
@@ -69,7 +70,10 @@ class _Composite:
         given.update(kwargs)
         fixed = tuple((n, type(v), hashable(v)) for n, v in given.items() if n in self._static or v is None)
         moving = tuple(n for n in given if n not in self._static and given[n] is not None)
-        jitted = self._jitted(fixed, moving)
+        try:
+            jitted = self._jitted(fixed, moving)
+        except TypeError:  # what cannot be hashed is no static argument, and the function says so
+            return self._fun(*args, **kwargs)
         operands = tuple(given[n] for n in moving)
         out = jitted.call(operands, {})
         if evaluating and moving[:1] == names[:1] and not kwargs:

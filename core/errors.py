@@ -125,8 +125,8 @@ class DtypeError(TilewrightError, TypeError, ValueError):
     """A dtype that an operation does not take, or dtypes that have no common type."""
 
 
-class ArgumentError(TilewrightError, ValueError):
-    """An argument whose value is outside what the function accepts."""
+class ArgumentError(TilewrightError, ValueError, TypeError):
+    """An argument whose value is outside what the function accepts. (A `TypeError` as well: users expect either.)"""
 
 
 class AxisError(ArgumentError, IndexError):
@@ -137,8 +137,8 @@ class IntegerOverflowError(TilewrightError, OverflowError):
     """A Python integer that its dtype cannot hold."""
 
 
-class ArgumentTypeError(TilewrightError, TypeError):
-    """An argument of a Python type that the function does not take."""
+class ArgumentTypeError(TilewrightError, TypeError, ValueError):
+    """An argument of a Python type that the function does not take. (A `ValueError` as well.)"""
 
 
 class NonArrayArgumentError(ArgumentTypeError):

@@ -18,7 +18,7 @@ import numpy as np
 
 from .caches import cached
 from .config import current
-from .errors import ArgumentTypeError, DtypeError, KernelBodyError
+from .errors import ArgumentTypeError, DtypeError, IntegerOverflowError, KernelBodyError
 from .runtime import runtime
 
 Shape = tuple[int, ...]
@@ -601,4 +601,6 @@ def _weak_type(kind: type, x64: bool) -> ArrayType:
 
 def scalar_type(value: bool | int | float | complex) -> ArrayType:
     """The weak type of a Python scalar under this configuration (int and float stay `int`, `float` of JAX)."""
+    if type(value) is int and value.bit_length() > 64:
+        raise IntegerOverflowError(f"{value} needs {value.bit_length()} bits", "pass a float, or an integer of 64 bits")
     return _weak_type(type(value), current().enable_x64)

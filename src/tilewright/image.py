@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 
 from . import lax
+from .core.arguments import public
 from .core.errors import ArgumentError, ShapeError
 from .numpy import abs as absolute
 from .numpy import arange, clip, floor, maximum, pi, sin, take, where
@@ -181,6 +182,7 @@ def _resize(image: Any, shape: tuple[int, ...], method: ResizeMethod, antialias:
     return image
 
 
+@public
 def resize(
     image: ArrayLike, shape: Sequence[int], method: str | ResizeMethod, antialias: bool = True,
     precision: Any = lax.Precision.HIGHEST,
@@ -215,6 +217,7 @@ def _moved(
     return image
 
 
+@public
 def scale_and_translate(
     image: ArrayLike, shape: Sequence[int], spatial_dims: Sequence[int], scale: ArrayLike, translation: ArrayLike,
     method: str | ResizeMethod, antialias: bool = True, precision: Any = lax.Precision.HIGHEST,

@@ -15,6 +15,7 @@ import numpy as np
 
 from . import lax
 from .core.api import jvp
+from .core.arguments import public
 from .core.errors import ArgumentError, DtypeError, ShapeError
 from .core.primitives.custom import custom_jvp
 from .core.runtime import runtime
@@ -176,6 +177,7 @@ def _segment(
     return _segments(data, ids, _Segments(kind, count, bucket, bool(sorted_), bool(unique), mode))
 
 
+@public
 def segment_sum(
     data: ArrayLike, segment_ids: ArrayLike, num_segments: int | None = None, indices_are_sorted: bool = False,
     unique_indices: bool = False, bucket_size: int | None = None, mode: Any = None, out_sharding: Any = None,
@@ -196,6 +198,7 @@ def segment_sum(
     return _segment("sum", data, segment_ids, num_segments, *how)
 
 
+@public
 def segment_prod(
     data: ArrayLike, segment_ids: ArrayLike, num_segments: int | None = None, indices_are_sorted: bool = False,
     unique_indices: bool = False, bucket_size: int | None = None, mode: Any = None, out_sharding: Any = None,
@@ -210,6 +213,7 @@ def segment_prod(
     return _segment("prod", data, segment_ids, num_segments, *how)
 
 
+@public
 def segment_max(
     data: ArrayLike, segment_ids: ArrayLike, num_segments: int | None = None, indices_are_sorted: bool = False,
     unique_indices: bool = False, bucket_size: int | None = None, mode: Any = None, out_sharding: Any = None,
@@ -224,6 +228,7 @@ def segment_max(
     return _segment("max", data, segment_ids, num_segments, *how)
 
 
+@public
 def segment_min(
     data: ArrayLike, segment_ids: ArrayLike, num_segments: int | None = None, indices_are_sorted: bool = False,
     unique_indices: bool = False, bucket_size: int | None = None, mode: Any = None, out_sharding: Any = None,

@@ -11,6 +11,7 @@ from tilewright.experimental import sparse
 from tilewright.numpy import fft, linalg
 from tilewright.scipy import linalg as slinalg
 from tilewright.scipy import signal, special, stats
+from tilewright.scipy.sparse import linalg as sparse_linalg
 
 NAN, INF = np.nan, np.inf
 F = np.float32
@@ -46,14 +47,37 @@ REFUSED = {  # name: the call, and the error
     "segments longer than their overlap": (lambda: signal.welch(DATA, nperseg=2, noverlap=3), errors.ArgumentError),
     "error function of complex numbers": (lambda: special.erf(DATA + 1j), errors.DtypeError),
     "sparse product of sizes that do not fit": (lambda: sparse.eye(3) @ ONES, errors.ShapeError),
+    # What Python or NumPy would raise of an argument.
+    "a tuple for a number": (lambda: tnp.diff(DATA, n=(1, 1)), errors.ArgumentTypeError),
+    "a list for an option": (lambda: fft.fft(DATA, norm=["ortho"]), errors.ArgumentError),
+    "a misspelt keyword": (lambda: linalg.svd(ONES, full_matrix=False), errors.ArgumentTypeError),
+    "too few arguments": (lambda: linalg.solve(ONES), errors.ArgumentTypeError),
+    "a float for a number of segments": (lambda: ops.segment_sum(DATA, IDS, 2.5), errors.ArgumentTypeError),
+    "an array for a flag": (lambda: ops.segment_sum(DATA, IDS, 2, ONES > 0), errors.ArgumentError),
+    "a text for a size": (lambda: fft.fftfreq("a"), errors.ArgumentTypeError),
+    "a negative number of frequencies": (lambda: fft.rfftfreq(-2), errors.ArgumentError),
+    "vectors without the axis": (lambda: linalg.cross(DATA[:3], DATA[:3], axis=4), errors.ArgumentError),
+    "no option of a spectrum": (lambda: signal.welch(DATA, nperseg="all"), errors.ArgumentTypeError),
+    "an integer of 81 bits": (lambda: tnp.add(DATA, 2**80), errors.IntegerOverflowError),
 }  # fmt: skip
 
 
 @pytest.mark.parametrize("name", REFUSED)
 def test_an_error_by_name(name):
     call, kind = REFUSED[name]
-    with pytest.raises(kind):
+    with pytest.raises(kind, match="test_bad_input(.|\n)*remedy: ") as caught:
         call()
+    if kind is not errors.IntegerOverflowError:  # both, as users of either expect
+        assert isinstance(caught.value, ValueError) and isinstance(caught.value, TypeError)
+
+
+def test_what_code_of_the_users_raises_is_left_as_it_is():
+    def product(x):
+        return {}["no such entry"]
+
+    with pytest.raises(KeyError) as caught:
+        sparse_linalg.cg(product, DATA)
+    assert type(caught.value) is KeyError
 
 
 GIVEN = {  # name: the call, and its value

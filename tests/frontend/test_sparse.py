@@ -68,6 +68,7 @@ FUNCTIONS = {
     "sin": (jnp.sin, ()),
     "log1p": (jnp.log1p, ()),
     "square": (jnp.square, ()),
+    "sign": (jnp.sign, ()),
     "cube": (lambda x: x**3, ()),
     "root": (lambda x: jnp.power(x, 1.5), ()),
     "twice": (lambda x: x * 2, ()),
@@ -154,6 +155,20 @@ def test_functions_of_sparse_arrays_are_those_of_dense_ones(name, layout):
     np.testing.assert_allclose(by_data, wanted, rtol=1e-3, atol=1e-3)
 
 
+def test_elements_of_one_place_are_added_up_before_what_is_not_linear():
+    row = np.int32([2, 3, 2, 3])
+
+    def several(x):
+        third, whole = (sparse.sparsify(lambda x, n=n: (x / n).astype(jnp.int32))(x) for n in (3, 1))
+        quotient = sparse.sparsify(lambda x: lax.div(x, jnp.broadcast_to(row, x.shape)))(whole)
+        return [m.todense() for m in (third, quotient, BCSR.from_bcoo(x))]
+
+    x = np.asarray(messy().todense())
+    wanted = (x / 3).astype(int), x.astype(int) // row, x
+    for a, b in zip(by_numpy(several, messy()), wanted, strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
 @pytest.mark.parametrize("layout", ["messy", pytest.param("both", marks=pytest.mark.targets)])
 def test_compiled_they_are_the_same(layout):
     functions, x = [f for f, without in FUNCTIONS.values() if layout not in without], MATS[layout]
@@ -191,6 +206,7 @@ PRODUCTS = {
     "batches": (mat(2, 3, 4, n_batch=1), mat(2, 4, 5, n_batch=1), BATCHES),
     "free batch": (mat(2, 3, 4, n_batch=1), mat(4, 5), (((2,), (0,)), ((), ()))),
     "messy": (messy(), mat(4, 3), NUMBERS),
+    "of nothing stored": (sparse.empty((3, 4)), sparse.empty((4, 5)), NUMBERS),
 }
 
 

@@ -12,6 +12,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from .. import lax, random
+from ..core.arguments import public
 from ..core.errors import ArgumentError
 from ..core.types import is_complex
 from ..numpy.create import full
@@ -39,6 +40,7 @@ def _initializer(dtype: DTypeLike, draw: Callable[[Any, Any, Any], Array]) -> In
     return init
 
 
+@public
 def zeros(key: Any, shape: Any, dtype: DTypeLike = None, out_sharding: Any = None) -> Array:
     """All zeros; the key is not used.
 
@@ -49,6 +51,7 @@ def zeros(key: Any, shape: Any, dtype: DTypeLike = None, out_sharding: Any = Non
     return _zeros(shape, dtype)
 
 
+@public
 def ones(key: Any, shape: Any, dtype: DTypeLike = None, out_sharding: Any = None) -> Array:
     """All ones; the key is not used.
 
@@ -149,6 +152,7 @@ def _complex_truncated_normal(key: Any, shape: Any, dtype: Any) -> Array:
     return lax.complex(radius * lax.cos(angle), radius * lax.sin(angle))
 
 
+@public
 def variance_scaling(
     scale: Any, mode: str, distribution: str, in_axis: Axis = -2, out_axis: Axis = -1, batch_axis: Axis = (),
     dtype: DTypeLike = None,

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from .. import lax
+from ..core.arguments import public
 from ..core.errors import ArgumentError
 from ..core.integers import integer
 from ..core.runtime import runtime
@@ -85,6 +86,7 @@ def log_softmax(x: ArrayLike, axis: Any = -1, where: ArrayLike | None = None) ->
     return shifted - lax.log(total)
 
 
+@public
 def logsumexp(
     a: ArrayLike, axis: Any = None, b: ArrayLike | None = None, keepdims: bool = False, return_sign: bool = False,
     where: ArrayLike | None = None,

@@ -205,8 +205,13 @@ def sign(x: ArrayLike, /) -> Array:
     """
     if not is_inexact(dtype_of(x)):
         return lax.sign_p.bind(x)
-    zero = lax.full_like(x, 0)
-    return where3(lax.eq(x, zero), zero, lax.sign_p.bind(x))
+    found = lax.sign_p.bind(x)
+    if is_complex(dtype_of(x)):
+        zero = lax.full_like(x, 0)
+        return where3(lax.eq(x, zero), zero, found)
+    # -0 becomes 0 without a comparison, so that sparse arrays stay sparse: 1 - |1 - 1|, 1 - |-1 - 1|, 0 - |-0 - 0|.
+    size = lax.abs_p.bind(found)
+    return lax.sub_p.bind(size, lax.abs_p.bind(lax.sub_p.bind(found, size)))
 
 
 def positive(x: ArrayLike, /) -> Array:

@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 
 from .. import lax
+from ..core.arguments import public
 from ..core.errors import ArgumentError
-from ..core.integers import integers
+from ..core.integers import integer, integers
 from ..core.primitives.fft import FftType
 from ..core.primitives.fft import fft as transformed
 from .create import asarray
@@ -179,6 +180,7 @@ fft2, ifft2, rfft2, irfft2 = map(_plane, _KINDS)
 fftn, ifftn, rfftn, irfftn = map(_space, _KINDS)
 
 
+@public
 def hfft(a: ArrayLike, n: int | None = None, axis: int = -1, norm: Norm = None) -> Array:
     """The transform, real numbers, of what is the conjugate of its own mirror image and given by its first half.
 
@@ -191,6 +193,7 @@ def hfft(a: ArrayLike, n: int | None = None, axis: int = -1, norm: Norm = None) 
     return irfft(conj(value(a, "hfft")), n, axis, _SWAPPED.get(norm, norm))
 
 
+@public
 def ihfft(a: ArrayLike, n: int | None = None, axis: int = -1, norm: Norm = None) -> Array:
     """The inverse of `hfft`: the conjugate of `rfft`, with the directions of `norm` exchanged.
 
@@ -206,8 +209,8 @@ def ihfft(a: ArrayLike, n: int | None = None, axis: int = -1, norm: Norm = None)
 
 def _frequencies(name: str) -> Any:
     def frequencies(n: int, d: ArrayLike = 1.0, *, dtype: DTypeLike = None, device: Any = None) -> Array:
-        if n == 0:
-            raise ArgumentError(f"{name} of a transform of length 0", "n is at least 1")
+        if integer(n, "n", name) < 1:
+            raise ArgumentError(f"{name} of a transform of length {n}", "n is at least 1")
         kind = dtype_argument(dtype) or default_float()
         return put(asarray(getattr(np.fft, name)(n, 1.0).astype(kind)) / d, device)
 
@@ -219,7 +222,7 @@ def _frequencies(name: str) -> Any:
     >>> jnp.fft.{name}(2).shape
     (2,)
     """
-    return frequencies
+    return public(frequencies)
 
 
 fftfreq, rfftfreq = _frequencies("fftfreq"), _frequencies("rfftfreq")

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from .. import numpy as tnp
+from ..core.arguments import public
 from ..core.errors import ArgumentError, DtypeError, ShapeError, UnsupportedError
 from ..core.primitives.structured import known
 from ..numpy.util import Array, ArrayLike, dtype_of, promote_dtypes_inexact, shape_of
@@ -24,6 +25,7 @@ def _method(name: Any) -> str:
     return name
 
 
+@public
 class RegularGridInterpolator:
     """A function of points, interpolated from values on a rectangular grid.
 

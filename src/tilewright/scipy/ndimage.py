@@ -11,6 +11,7 @@ import numpy as np
 
 from .. import lax
 from .. import numpy as tnp
+from ..core.arguments import public
 from ..core.errors import ArgumentError, UnsupportedError
 from ..numpy.util import Array, ArrayLike, composite, dtype_of, is_inexact, promote_dtypes_inexact, shape_of, value
 
@@ -78,6 +79,7 @@ def _mapped(x: Array, coordinates: Sequence[Array], cval: ArrayLike, order: int,
     return result.astype(dtype_of(x))
 
 
+@public
 def map_coordinates(
     input: ArrayLike, coordinates: Sequence[ArrayLike], order: int, mode: str = "constant", cval: ArrayLike = 0.0
 ) -> Array:

@@ -185,8 +185,8 @@ def _sparse_sparse(lhs: BCOO, rhs: BCOO, dims: _Dims, preferred: Any) -> BCOO:
         count = data.size
         places = [jnp.broadcast_to(jnp.expand_dims(x, 1 - axis) if n else jnp.zeros((1, 1, 0), x.dtype),
                                    (*data.shape, n)) for axis, (x, n) in enumerate(pairs)]  # fmt: skip
-        indices = jnp.reshape(jnp.concatenate([p.astype(li.dtype) for p in places], -1), (count, -1 if count else 0)) \
-            if sum(n for _, n in pairs) else jnp.zeros((count, 0), li.dtype)  # fmt: skip
+        kept = sum(n for _, n in pairs)
+        indices = jnp.reshape(jnp.concatenate([p.astype(li.dtype) for p in places], -1), (count, kept))
         limits = np.array(out.shape[batches:], indices.dtype)
         return jnp.ravel(data), jnp.where(jnp.ravel(same)[:, None], indices, limits)
 
@@ -266,22 +266,27 @@ def bcoo_multiply_dense(sp_mat: BCOO, v: Array) -> Array:
     >>> bcoo_multiply_dense(sparse.eye(2), jnp.array([2.0, 3.0]))
     Array([2., 3.], dtype=float32)
     """
-    v = jnp.asarray(v)
+    return sp_mat.data * at_places(sp_mat, jnp.asarray(v), 0)
+
+
+def at_places(mat: BCOO, v: Array, outside: int) -> Array:
+    """The values of a dense array, repeated to a sparse array's shape, at its places; they broadcast with its data."""
     if not v.ndim:
-        return sp_mat.data * v
-    if v.ndim > sp_mat.ndim or jnp.broadcast_shapes(v.shape, sp_mat.shape) != sp_mat.shape:
-        raise UnsupportedError(f"product of {sp_mat} with a dense array of shape {v.shape} has another shape",
+        return v
+    if v.ndim > mat.ndim or jnp.broadcast_shapes(v.shape, mat.shape) != mat.shape:
+        raise UnsupportedError(f"product of {mat} with a dense array of shape {v.shape} has another shape",
                                "broadcast the sparse array first, or use `todense()`")  # fmt: skip
-    v = jnp.reshape(v, (1,) * (sp_mat.ndim - v.ndim) + v.shape)
-    sizes = sp_mat.parts[1]
+    sizes = mat.parts[1]
 
-    def product(data: Array, indices: Array, v: Array) -> Array:
-        if not sizes or not data.shape[0]:
-            return data * (v if not sizes else jnp.ones((), v.dtype))
+    def found(indices: Array, v: Array) -> Array:
+        if not sizes:
+            return v[None]
+        if not shape_of(indices)[0]:
+            return jnp.ones((0, *shape_of(v)[len(sizes) :]), v.dtype)
         places = tuple(i if m != 1 else jnp.zeros_like(i) for i, m in zip(columns(wrapped(indices, sizes)), v.shape))
-        return data * v.at[places].get(mode="fill", fill_value=0)
+        return v.at[places].get(mode="fill", fill_value=outside)
 
-    return batched(product, sp_mat.n_batch)(sp_mat.data, sp_mat.indices, v)
+    return batched(found, mat.n_batch)(mat.indices, jnp.reshape(v, (1,) * (mat.ndim - v.ndim) + v.shape))
 
 
 def bcoo_multiply_sparse(lhs: BCOO, rhs: BCOO) -> BCOO:

@@ -116,8 +116,10 @@ class BCSR(JAXSparse):
         """The array of a BCOO with two sparse axes."""
         if arr.n_sparse != 2:
             raise UnsupportedError(f"BCSR of {arr} with {arr.n_sparse} sparse axes", "`update_layout` leaves it two")
-        arr = arr if arr.indices_sorted else arr.sort_indices()
         rows, cols = arr.parts[1]
+        if not arr.indices_sorted:
+            places = wrapped(arr.indices, (rows, cols))
+            arr = BCOO((arr.data, places), shape=arr.shape, unique_indices=arr.unique_indices).sort_indices()
 
         def pointers(indices: Array) -> tuple[Array, Array]:
             places = wrapped(indices, (rows, cols))

@@ -37,8 +37,9 @@ from ...core.primitives.scan import scan_p
 from ...core.primitives.slicing import dynamic_slice_p
 from ...core.primitives.structured import known
 from ...core.trace import Value, bind_eqn, trace_program, typeof
-from ...core.types import ArrayType
+from ...core.types import ArrayType, is_inexact
 from .arithmetic import (
+    at_places,
     bcoo_conv_general_dilated,
     bcoo_dot_general,
     bcoo_multiply_dense,
@@ -149,12 +150,16 @@ def _linear(primitive: Primitive) -> Rule:
     return rule
 
 
+def _added_up(x: BCOO) -> BCOO:
+    """The array with elements of one place added up, as functions that are not linear need it."""
+    return x if x.unique_indices else x.sum_duplicates(nse=x.nse, remove_zeros=False)
+
+
 def _zero_at_zero(primitive: Primitive) -> Rule:
-    """A function that is 0 at 0: it sees what is stored, so that elements of one place are added up first."""
+    """A function that is 0 at 0, of what is stored."""
 
     def rule(x: BCOO, **params: Any) -> BCOO:
-        if not x.unique_indices:
-            x = x.sum_duplicates(nse=x.nse, remove_zeros=False)
+        x = _added_up(x)
         return _with(x, primitive.bind(x.data, **params))
 
     return rule
@@ -170,7 +175,7 @@ def _pow(x: Any, y: Any) -> BCOO:
     exponent = None if is_sparse(y) else known(y)
     if exponent is None or np.ndim(exponent) or not exponent > 0:
         raise dense_needed(f"a power with exponent {y if is_sparse(y) else exponent}")
-    x = x if x.unique_indices else x.sum_duplicates(nse=x.nse, remove_zeros=False)
+    x = _added_up(x)
     return _with(x, ew.pow_p.bind(x.data, y))
 
 
@@ -215,7 +220,10 @@ def _mul(x: Any, y: Any) -> BCOO:
 def _div(x: Any, y: Any) -> BCOO:
     if is_sparse(y):
         raise dense_needed("division by a sparse array")
-    return _mul(x, 1 / y) if jnp.ndim(y) else _with(x, ew.div_p.bind(x.data, y))
+    if not is_inexact(x.dtype):
+        x = _added_up(x)
+    divisor = at_places(x, jnp.asarray(y), 1)
+    return _with(x, ew.div_p.bind(*jnp.broadcast_arrays(x.data, divisor)))
 
 
 def _reduce_sum(x: BCOO, *, axes: Sequence[int]) -> Any:
@@ -300,10 +308,10 @@ def _named(x: Any, *, name: str) -> Any:
     return x.todense() if name == TODENSE else _with(x, name_p.bind(x.data, name=name))
 
 
-_LINEAR = (conv.conj_p, conv.imag_p, conv.real_p, conv.convert_element_type_p, conv.stop_gradient_p, ew.neg_p,
-           shp.copy_p)  # fmt: skip
+_LINEAR = (conv.conj_p, conv.imag_p, conv.real_p, conv.stop_gradient_p, ew.neg_p, shp.copy_p)
 _ZERO_AT_ZERO = (
-    ew.abs_p, ew.asin_p, ew.asinh_p, ew.atan_p, ew.atanh_p, ew.cbrt_p, ew.ceil_p, ew.expm1_p, ew.floor_p, ew.log1p_p,
+    conv.convert_element_type_p, ew.abs_p, ew.asin_p, ew.asinh_p, ew.atan_p, ew.atanh_p, ew.cbrt_p, ew.ceil_p,
+    ew.expm1_p, ew.floor_p, ew.log1p_p,
     ew.round_p, ew.sign_p, ew.sin_p, ew.sinh_p, ew.sqrt_p, ew.square_p, ew.tan_p, ew.tanh_p, spc.erf_p, spc.erf_inv_p,
     spc.bessel_i1e_p,
 )  # fmt: skip

@@ -6,6 +6,7 @@ import operator
 from collections.abc import Sequence
 from typing import Any
 
+from ...core.arguments import public
 from ...core.errors import ArgumentError, ShapeError
 from ...core.runtime import runtime
 from .. import contract
@@ -72,6 +73,7 @@ def multi_dot(arrays: Sequence[ArrayLike], *, precision: Any = None) -> Array:
     return contract.einsum(f"{','.join(terms)}->{output}", *arrays, optimize="optimal", precision=precision)
 
 
+@public
 def cross(x1: ArrayLike, x2: ArrayLike, /, *, axis: int = -1) -> Array:
     """The vector product of vectors of 3 components.
 

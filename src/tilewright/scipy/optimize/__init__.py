@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from ...core import tree
+from ...core.arguments import public
 from ...core.errors import ArgumentError, ArgumentTypeError, DtypeError, ShapeError
 from ...numpy.util import (
     Array,
@@ -24,6 +25,7 @@ from .bfgs import OptimizeResults, minimize_bfgs, minimize_lbfgs
 _METHODS = {"bfgs": minimize_bfgs, "l-bfgs-experimental-do-not-rely-on-this": minimize_lbfgs}
 
 
+@public
 def minimize(
     fun: Callable[..., Array],
     x0: Array,

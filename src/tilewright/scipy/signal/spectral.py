@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from ... import lax
+from ...core.arguments import public
 from ...core.caches import once
 from ...core.errors import ArgumentError, ShapeError
 from ...numpy.create import arange
@@ -195,6 +196,7 @@ def _of_segments(
     return frequencies, astype(times, real_dtype), out if axis == -1 else moveaxis(out, -2, axis)
 
 
+@public
 def stft(
     x: ArrayLike, fs: ArrayLike = 1.0, window: Window = "hann", nperseg: int = 256, noverlap: int | None = None,
     nfft: int | None = None, detrend: Any = False, return_onesided: bool = True, boundary: str | None = "zeros",
@@ -219,6 +221,7 @@ def stft(
                      boundary, padded)  # fmt: skip
 
 
+@public
 def csd(
     x: ArrayLike, y: ArrayLike | None, fs: ArrayLike = 1.0, window: Window = "hann", nperseg: int | None = None,
     noverlap: int | None = None, nfft: int | None = None, detrend: Any = "constant", return_onesided: bool = True,
@@ -253,6 +256,7 @@ def _averaged(out: Any, average: str) -> Array:
     return median(out, -1) / bias
 
 
+@public
 def welch(
     x: ArrayLike, fs: ArrayLike = 1.0, window: Window = "hann", nperseg: int | None = None,
     noverlap: int | None = None, nfft: int | None = None, detrend: Any = "constant", return_onesided: bool = True,
@@ -283,6 +287,7 @@ def _overlapped(x: Array, step: int) -> Array:
     return lax.reshape(total, (*batch, (count + parts - 1) * step))[..., : step * (count - 1) + n]
 
 
+@public
 def istft(
     Zxx: ArrayLike, fs: ArrayLike = 1.0, window: Window = "hann", nperseg: int | None = None,
     noverlap: int | None = None, nfft: int | None = None, input_onesided: bool = True, boundary: bool = True,

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from ... import lax
+from ...core.arguments import public
 from ...core.errors import ArgumentError, UnsupportedError
 from ...numpy.contract import matmul
 from ...numpy.reductions import mean
@@ -25,6 +26,7 @@ from ...numpy.util import (
 )
 
 
+@public
 def detrend(
     data: ArrayLike, axis: int = -1, type: str = "linear", bp: Any = 0, overwrite_data: None = None  # noqa: A002
 ) -> Array:  # fmt: skip

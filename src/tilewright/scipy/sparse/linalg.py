@@ -15,6 +15,7 @@ import numpy as np
 from ... import lax
 from ... import numpy as tnp
 from ...core import tree
+from ...core.arguments import public
 from ...core.errors import ArgumentError, ArgumentTypeError, ShapeError, TreeError
 from ...flatten_util import ravel_pytree
 from ...numpy.util import Array, ArrayLike, dtype_of, promote_dtypes_inexact, shape_of, value
@@ -90,6 +91,7 @@ def _normalized(x: Array, least: ArrayLike) -> tuple[Array, Array]:
     return tnp.where(some, x / tnp.where(some, norm, 1).astype(dtype_of(x)), 0), tnp.where(some, norm, 0)
 
 
+@public
 def cg(A: Any, b: Any, x0: Any = None, *, tol: ArrayLike = 1e-5, atol: ArrayLike = 0.0, maxiter: int | None = None,
        M: Any = None) -> tuple[Any, None]:  # fmt: skip
     """The solution of A x = b for a Hermitian positive definite A by conjugate gradients, and None.
@@ -135,6 +137,7 @@ def cg(A: Any, b: Any, x0: Any = None, *, tol: ArrayLike = 1e-5, atol: ArrayLike
     return system.solved(solve, symmetric=real)[1], None
 
 
+@public
 def bicgstab(A: Any, b: Any, x0: Any = None, *, tol: ArrayLike = 1e-5, atol: ArrayLike = 0.0,
              maxiter: int | None = None, M: Any = None) -> tuple[Any, None]:  # fmt: skip
     """The solution of A x = b by stabilised bi-conjugate gradients, and None.
@@ -183,6 +186,7 @@ def bicgstab(A: Any, b: Any, x0: Any = None, *, tol: ArrayLike = 1e-5, atol: Arr
     return system.solved(solve)[1], None
 
 
+@public
 def gmres(A: Any, b: Any, x0: Any = None, *, tol: ArrayLike = 1e-5, atol: ArrayLike = 0.0, restart: int = 20,
           maxiter: int | None = None, M: Any = None, solve_method: str = "batched") -> tuple[Any, Array]:  # fmt: skip
     """The solution of A x = b by restarted generalised minimal residuals, and 0 (or -1 where it is not a number).
