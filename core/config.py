@@ -137,7 +137,12 @@ CHOICES = {
     "parallel_writes": ("error", "order"),
     "traceback_filtering": ("auto", "off", "remove_frames", "quiet_remove_frames"),
     "cpu_enable_async_dispatch": (None, True, False),
-    "default_matmul_precision": (None, "default", "high", "highest", "bfloat16", "tensorfloat32", "float32"),
+    "default_matmul_precision": (
+        None, "default", "high", "highest", "bfloat16", "tensorfloat32", "float32",
+        "ANY_F8_ANY_F8_F32", "ANY_F8_ANY_F8_F32_FAST_ACCUM", "ANY_F8_ANY_F8_ANY", "ANY_F8_ANY_F8_ANY_FAST_ACCUM",
+        "F16_F16_F16", "F16_F16_F32", "BF16_BF16_BF16", "BF16_BF16_F32", "BF16_BF16_F32_X3", "BF16_BF16_F32_X6",
+        "BF16_BF16_F32_X9", "TF32_TF32_F32", "TF32_TF32_F32_X3", "F32_F32_F32", "F64_F64_F64",
+    ),
 }
 
 _BOOLEANS = {"1": True, "true": True, "yes": True, "on": True, "0": False, "false": False, "no": False, "off": False}

@@ -50,6 +50,27 @@ from .types import INT32, INT64, Shape, is_bool, is_integer
 
 INT32_MAX = np.iinfo(np.int32).max
 
+# ---------------------------------------------------------------------------- lists of traced integers
+
+
+def _holds_tracer(item: Any) -> bool:
+    return any(map(_holds_tracer, item)) if isinstance(item, (list, tuple)) else isinstance(item, Tracer)
+
+
+def _joined(item: Any) -> Any:
+    """A list that holds traced integers as one array; other items as they are."""
+    if not isinstance(item, (list, tuple)) or not _holds_tracer(item):
+        return item
+    parts = [_joined(i) if _holds_tracer(i) else np.asarray(i) for i in item]
+    dtype = promote_types([typeof(p) for p in parts])[0]  # type: ignore[misc]
+    return concatenate([expand_dims(cast(p, dtype), (0,)) for p in parts], 0)
+
+
+def _entries(shape: Shape, index: Any) -> Entries:
+    return parse_index(shape, tuple(map(_joined, index)) if isinstance(index, tuple) else _joined(index))
+
+
+
 # ---------------------------------------------------------------------------- integers and slices
 
 
@@ -345,7 +366,7 @@ def get(
 ) -> Any:  # fmt: skip
     """`x[index]` with a choice of what out-of-bounds integers give (`mode`, `fill_value`)."""
     shape, wrap = shape_of(x), wrap_negative_indices
-    entries = parse_index(shape, index)
+    entries = _entries(shape, index)
     how = PROMISE if mode is None else GatherScatterMode.from_any(mode)
     if is_basic(entries) and (how is not FILL or _in_bounds(entries, shape, wrap)):
         box = _box(entries, shape, wrap)
@@ -450,7 +471,7 @@ def _final_shape(shape: Shape, new_axes: Dims) -> Shape:
 
 def _update(x: Any, index: Any, values: Any, operation: _Operation, flags: Any, mode: Any, wrap: bool) -> Any:
     shape = shape_of(x)
-    entries = parse_index(shape, index)
+    entries = _entries(shape, index)
     how = GatherScatterMode.from_any(mode)
     boxed = _update_as_box(entries, shape, how, wrap)
     if boxed is not None:
@@ -510,7 +531,7 @@ def apply(x: Any, index: Any, function: Callable[[Any], Any], *, indices_are_sor
           unique_indices: bool = False, mode: Any = None, wrap_negative_indices: bool = True) -> Any:  # fmt: skip
     """`x` with a function applied to its elements at an index, once for each time an element is named."""
     shape, wrap = shape_of(x), wrap_negative_indices
-    entries, how = parse_index(shape, index), GatherScatterMode.from_any(mode)
+    entries, how = _entries(shape, index), GatherScatterMode.from_any(mode)
     boxed = _update_as_box(entries, shape, how, wrap)
     if boxed is not None:
         return _write_box(x, boxed, None, lambda old, _: cast(function(old), dtype_of(x)), shape)

@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import gc
+import operator
 import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextvars import ContextVar
@@ -334,7 +335,7 @@ class Tracer(Value):
         return self._known(TracerIntegerConversionError, wanted, remedy)
 
     def __index__(self) -> int:
-        return self._integer("a Python integer").__index__()
+        return operator.index(self._integer("a Python integer"))
 
     def __format__(self, spec: str) -> str:
         return format(self._number("a formatted text"), spec) if spec else str(self)
@@ -357,6 +358,9 @@ class Tracer(Value):
 
     def tolist(self) -> Any:
         return self._number("the Python value").tolist()
+
+    def tobytes(self, order: Any = "C") -> bytes:
+        return np.asarray(self).tobytes(order)
 
     def block_until_ready(self) -> Any:
         return self

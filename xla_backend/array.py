@@ -222,6 +222,13 @@ class Array(Value, metaclass=_IsArray):
             return values.astype(dtype)
         return values.copy() if copy else values
 
+    def __buffer__(self, flags: int) -> memoryview:
+        """The values' memory, read-only; a `BufferError` for dtypes that Python's buffer protocol does not know."""
+        try:
+            return memoryview(self._numpy())
+        except ValueError as error:
+            raise BufferError(f"values of dtype {self.dtype} have no form in the buffer protocol") from error
+
     def item(self, *index: Any) -> Any:
         """The one value, or the value at an index, as a Python number."""
         return self._numpy().item(*index)
@@ -341,7 +348,9 @@ class Array(Value, metaclass=_IsArray):
         return self._buffer.is_ready()
 
     def delete(self) -> None:
-        """Free the buffer now; the array can no longer be used."""
+        """Free the buffer now, if it is no other array's; the array can no longer be used."""
+        if hasattr(self._buffer, "handed_on"):
+            self._buffer = shim.copy(self._buffer)
         self._buffer.delete()
 
     def is_deleted(self) -> bool:

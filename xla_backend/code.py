@@ -67,24 +67,34 @@ def run({parameters}):
 """
 
 
+def handed_on(buffers: list[str], forwarded: dict[int, int]) -> str:
+    """Lines that mark the buffers which are results of a program as well."""
+    return "".join(f"    {buffers[i]}.handed_on = True\n" for i in sorted({*forwarded.values()}))
+
+
+def owned(buffers: list[str], donated: tuple[int, ...]) -> str:
+    """Lines that copy donated buffers which are another array's too."""
+    return "".join(f"    if hasattr({buffers[i]}, 'handed_on'): {buffers[i]} = copy({buffers[i]})\n" for i in donated)
+
+
 @cached(4096)
 def runner(
     arity: int, constants: int, kept: tuple[int, ...], forwarded: tuple[tuple[int, int], ...], outs: int, result: str,
-    large: bool,
+    large: bool, donated: tuple[int, ...],
 ) -> CodeType:  # fmt: skip
     """The compiled source of a runner, shared by all executables of one form; `large`: it says what memory it needs."""
     parameters = [f"b{i}" for i in range(arity)]
     every = [f"c{i}" for i in range(constants)] + parameters
     passed = dict(forwarded)
     computed = [i for i in range(outs) if i not in passed]
-    wrap = "".join(
+    wrap = handed_on(every, passed) + "".join(
         f"    r{i} = new(Array); r{i}.aval = r{i}._kind = t{i}; "
         f"r{i}._buffer = {every[passed[i]] if i in passed else f'o{i}'}\n"
         for i in range(outs)
     )
     results = "".join(f"r{i}, " for i in range(outs))
     source = _RUN.format(
-        first="    about_to_use(need)\n" if large else "",
+        first=owned(every, donated) + ("    about_to_use(need)\n" if large else ""),
         parameters=", ".join(parameters),
         parameters_tuple="".join(p + ", " for p in parameters),
         unpack="".join(f"o{i}, " for i in computed) + ("= " if computed else ""),

@@ -83,18 +83,19 @@ def _runner(executable: Executable, result: str, unflatten: Any) -> Runner:
     execute = _execution(executable)
     names: dict[str, Any] = {
         "execute": execute, "handlers": handlers, "Array": Array, "new": object.__new__, "Fault": shim.RuntimeFault,
-        "failed": functools.partial(_failed, executable), "unflatten": unflatten,
+        "failed": functools.partial(_failed, executable), "unflatten": unflatten, "copy": shim.copy,
     }  # fmt: skip
     need = executable.host_bytes()
     if need >= memory.LARGE:
         names |= {"about_to_use": memory.about_to_use, "need": need}
     names |= {f"c{i}": buffer for i, buffer in enumerate(constants)}
     names |= {f"t{i}": type for i, type in enumerate(module.out_types)}
-    forwarded = tuple(module.forwarded.items())
+    forwarded, donated = tuple(module.forwarded.items()), tuple(sorted(module.donated))
     exec(
-        code.runner(arity, len(constants), module.kept, forwarded, len(module.out_types), result, need >= memory.LARGE),
+        code.runner(arity, len(constants), module.kept, forwarded, len(module.out_types), result, need >= memory.LARGE,
+                    donated),
         names,
-    )
+    )  # fmt: skip
     return names["run"]
 
 

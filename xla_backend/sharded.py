@@ -20,7 +20,7 @@ from ..core.mesh import Mesh, NamedSharding, PartitionSpec, everywhere, indices,
 from ..core.runtime import runtime
 from ..core.trace import typeof
 from ..core.types import FLOAT0, ArrayType, KeyDtype
-from . import shim
+from . import code, shim
 from .array import Array, Shard, as_array, deleted, execution_error
 from .client import SingleDeviceSharding, as_device
 from .digest import digest
@@ -321,11 +321,12 @@ def _code(arity: int, constants: int, kept: tuple[int, ...], forwarded: tuple[tu
     moving = [i for i in needed if i >= constants]
     wrong = [f"{every[i]}.is_deleted()" for i in moving]  # XLA would tell of these in lines of its own
     wrong += [f"twice(({', '.join(given)}), {tuple(i - constants for i in donated)})"] if donated and arity > 1 else []
-    checks = f"    if {' or '.join(wrong)}: raise failed(None, ({', '.join(given)},))\n" if wrong else ""
+    checks = code.owned(every, donated)
+    checks += f"    if {' or '.join(wrong)}: raise failed(None, ({', '.join(given)},))\n" if wrong else ""
     checks += "".join(f"    if {every[i]}._sharding is not s{i}: {every[i]} = bring({every[i]}, t{i}, p{i})\n"
                       for i in moving)  # fmt: skip
     computed = [i for i in range(outs) if i not in passed]
-    wrap = "".join(
+    wrap = code.handed_on(every, passed) + "".join(
         f"    r{i} = new(Array); r{i}.aval = u{i}; r{i}._kind = k{i}; "
         f"r{i}._buffer = {every[passed[i]] if i in passed else f'o{i}'}\n"
         for i in range(outs)
@@ -373,7 +374,7 @@ def make_runner(executable: Any, result: str, unflatten: Any, execute: Any, fail
     handlers = [_handler(module.out_types[i], place.outs[i]) for i in module.computed]
     names: dict[str, Any] = {
         "execute": execute, "handlers": handlers, "Array": Array, "new": object.__new__, "bring": bring,
-        "Fault": shim.RuntimeFault, "failed": failed, "unflatten": unflatten, "twice": _given_twice,
+        "Fault": shim.RuntimeFault, "failed": failed, "unflatten": unflatten, "twice": _given_twice, "copy": shim.copy,
     }  # fmt: skip
     names |= {f"c{i}": buffer for i, buffer in enumerate(constants)}
     for i, (t, s) in enumerate(zip(module.in_types, place.ins, strict=True)):

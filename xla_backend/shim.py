@@ -323,6 +323,13 @@ def copied_to(buffer: Any, devices: Any, sharding: Any) -> Any:
     return _jax.batched_copy_array_to_devices_with_sharding([buffer], [devices], [sharding], [reuse])[0]
 
 
+def copy(buffer: Any) -> Any:
+    """The parts of a buffer in memory of their own, on the same devices."""
+    sharding, always = buffer._sharding, _jax.ArrayCopySemantics.ALWAYS_COPY
+    devices = sharding._internal_device_list
+    return _jax.batched_copy_array_to_devices_with_sharding([buffer], [devices], [sharding], [always])[0]
+
+
 def assigned_to(device_ids: list[int], options: Any) -> Any:
     """The options of a program that is partitioned over some devices by Shardy."""
     build, count = options.executable_build_options, len(device_ids)

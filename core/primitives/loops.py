@@ -6,6 +6,7 @@ cond_program: *cond_consts, *carry -> bool        body_program: *body_consts, *c
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -14,7 +15,7 @@ import numpy as np
 from .. import tree
 from ..caches import cached
 from ..config import current
-from ..errors import ArgumentTypeError, ControlFlowTypeError, DifferentiationError
+from ..errors import ArgumentTypeError, ControlFlowTypeError, DifferentiationError, TracerBoolError
 from ..evaluate import evaluate
 from ..ir import Effects, Eqn, Program, Var
 from ..jvp import jvp_program
@@ -292,9 +293,10 @@ def while_loop(cond_fun: Callable[[Any], Any], body_fun: Callable[[Any], Any], i
         raise ArgumentTypeError(f"while_loop takes two functions, got {cond_fun!r} and {body_fun!r}", "pass callables")
     if current().disable_jit:
         value = init_val
-        while cond_fun(value):
-            value = body_fun(value)
-        return value
+        with contextlib.suppress(TracerBoolError):  # within `vmap` no one truth value says whether to go on
+            while cond_fun(value):
+                value = body_fun(value)
+            return value
     leaves, structure, types = flat_arguments(init_val)
     in_tree = tree.treedef_tuple([structure])
     found: dict[str, Any] = {}

@@ -19,8 +19,10 @@ from .ref import Shape
 @public
 def dslice(start: Any, size: int | None = None, stride: int | None = None) -> Slice | slice:
     """A slice of static size, of a Ref or an array, whose start may be traced; `dslice(n)` is the first `n`."""
+    if start is None and size is None:
+        return slice(None, None, stride)
     if start is None:
-        return slice(None)
+        start = 0
     if size is None:
         start, size = 0, start
     if stride is None and isinstance(size, Tracer):  # for the index map of a BoundedSlice

@@ -354,6 +354,28 @@ def test_donated_numbers_are_nobody_elses():
     assert float(held) == 4.25 and float(tnp.ones(()) * 4.25) == 4.25
 
 
+@pytest.mark.parametrize("place", [None, tw.P("x")], ids=["device", "mesh"])
+def test_what_a_function_hands_on_survives_a_donation(place):
+    """Results that are an argument, or an array that the function holds, share its buffer until one is donated."""
+    sharding = None if place is None else tw.NamedSharding(tw.make_mesh((1,), ("x",)), place)
+    make = functools.partial(tw.device_put, np.arange(3.0, dtype=np.float32), sharding)
+    held, x = make(), make()
+    give = tw.jit(lambda x: x + 1, donate_argnums=0)
+    same = [tw.jit(lambda x: x)(x), tw.jit(lambda x: (x, x + 1))(x)[0], tw.jit(lambda: held)(), held]
+    for y in (x, same[2]):
+        assert give(y).tolist() == [1, 2, 3]
+    assert [y.tolist() for y in same] == [[0, 1, 2]] * 4
+    same[0].delete()
+    assert same[0].is_deleted() and same[1].tolist() == [0, 1, 2]
+
+
+def test_copies_have_a_buffer_of_their_own():
+    x = tnp.arange(3.0)
+    copies = [tw.vmap(tnp.copy)(x), tw.jvp(tnp.copy, (x,), (x,))[0], tnp.array(x), x.astype(x.dtype, copy=True)]
+    tw.jit(lambda x: x + 1, donate_argnums=0)(x)
+    assert [c.tolist() for c in copies] == [[0, 1, 2]] * 4
+
+
 def test_what_jit_cannot_take_is_told_at_once():
     def f(a, /, b, c, *rest, **more):
         return b

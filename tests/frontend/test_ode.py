@@ -95,6 +95,7 @@ def test_single_precision_one_time_and_limits():
     (ShapeError, "times of shape", lambda: odeint(lambda y, t: y, 1.0, np.ones((2, 2), "f"))),
     (DtypeError, "y0 of dtype int32", lambda: odeint(lambda y, t: y, 1, np.ones(2, "f"))),
     (ControlFlowTypeError, "what func gives", lambda: odeint(lambda y, t: (y, y), 1.0, np.ones(2, "f"))),
+    (ControlFlowTypeError, "what func gives", lambda: odeint(lambda y, t: y.T, np.ones((2, 3), "f"), np.ones(2, "f"))),
     (NonArrayArgumentError, "str", lambda: odeint(lambda y, t, a: y, 1.0, np.ones(2, "f"), "a")),
     (ArgumentTypeError, "function", lambda: odeint(3, 1.0, np.ones(2, "f"))),
 ])  # fmt: skip
@@ -102,3 +103,17 @@ def test_errors(error, text, call):
     with pytest.raises(error, match=text) as caught:
         call()
     assert "remedy:" in str(caught.value)
+
+
+def test_slopes_in_another_structure_and_numpys_cotangents():
+    """A list of two numbers is a slope of a vector."""
+    y0, ts, ct = np.array([0.3, 0.1], "f"), np.array([0.0, 0.1], "f"), np.ones((2, 2), "f")
+
+    def pulled(func):
+        values, pullback = tw.vjp(lambda y: odeint(func, y, ts, rtol=1e-3), y0)
+        return values, pullback(ct)[0]
+
+    found = by_numpy(lambda: pulled(lambda y, t: [y[1], -y[0]]))
+    expected = by_numpy(lambda: pulled(lambda y, t: jnp.stack([y[1], -y[0]])))
+    np.testing.assert_allclose(found[0], expected[0])
+    np.testing.assert_allclose(found[1], expected[1])

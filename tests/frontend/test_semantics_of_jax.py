@@ -203,3 +203,64 @@ def test_pmap_on_the_devices_of_a_platform():
     assert tw.pmap(lambda x: x + 1, backend="cpu")(x).tolist() == [[2, 2]]
     with pytest.raises(tw.errors.ArgumentError, match="backend"):
         tw.pmap(lambda x: x, backend="cpu", devices=tw.devices())
+
+
+def test_lists_of_traced_integers_are_indices():
+    x = np.arange(12.0).reshape(3, 4)
+    for index in (lambda i: ([0, i],), lambda i: ([0, i], [[1], [i]]), lambda i: [np.int32(1), i, 2]):
+        got = tw.jit(lambda x, i, index=index: (x[index(i)], x.at[index(i)].set(-1.0)))(x, 2)
+        changed = x.copy()
+        changed[index(2)] = -1
+        np.testing.assert_array_equal(got[0], x[index(2)])
+        np.testing.assert_array_equal(got[1], changed)
+
+
+def test_a_slice_without_a_start_begins_at_the_first():
+    assert tw.ds(None, stride=2) == slice(None, None, 2)
+    assert tw.ds(None, 5) == tw.ds(0, 5) and jnp.arange(4)[tw.ds(None, stride=2)].tolist() == [0, 2]
+
+
+@pytest.mark.parametrize("kind", ["float32", "int8", "bool", "complex64"])
+def test_memory_of_arrays_is_pythons_to_read(kind):
+    x = np.arange(6).reshape(2, 3).astype(kind)
+    view = memoryview(jnp.asarray(x))
+    assert view.tobytes() == bytes(jnp.asarray(x)) == x.tobytes() and view.shape == (2, 3) and view.readonly
+    with pytest.raises(BufferError, match="bfloat16"):
+        memoryview(jnp.ones(2, jnp.bfloat16))
+
+
+@pytest.mark.parametrize("preset", tw.lax.DotAlgorithmPreset, ids=lambda p: p.name)
+def test_the_default_precision_may_be_an_algorithm(preset):
+    with tw.default_matmul_precision(preset.name if preset.name != "DEFAULT" else "default"):
+        program = tw.make_jaxpr(jnp.dot)(jnp.ones((2, 2)), jnp.ones((2, 2)))
+    assert program.eqns[-1].params["precision"] == (preset.precision, preset.precision)
+
+
+def test_numbers_where_numpy_takes_them():
+    assert [x.shape for x in jnp.split(jnp.ones((3, 4)), 2.0, 1)] == [(3, 2), (3, 2)]
+    assert jnp.ones(np.array(4)).shape == (4,)
+    for k in (-(2**100), -1, 2**100):
+        np.testing.assert_array_equal(tw.jit(lambda k=k: jnp.eye(3, 4, k))(), np.eye(3, 4, k))
+    assert jnp.linspace(jnp.ones(2), 2, 1, retstep=True)[1].shape == ()
+    assert jnp.ravel_multi_index((1, 2), (2, 3), mode="ignore") == 5
+    assert jnp.arange(8).astype("int4").view("int8").tolist() == [0x10, 0x32, 0x54, 0x76]
+    for call, error in (
+        (lambda: jnp.split(jnp.ones(4), 1.5), TypeError), (lambda: jnp.array([0, -(2**63) - 1]), OverflowError),
+        (lambda: jnp.take_along_axis(jnp.arange(5), jnp.ones(1), 0), TypeError),
+        (lambda: jnp.interp(0.0, jnp.ones(2), jnp.ones(2), period=np.ones(1)), ValueError),
+        (lambda: tw.jit(lambda x: x.tobytes())(1.0), tw.errors.TracerArrayConversionError),
+    ):  # fmt: skip
+        with pytest.raises(error) as caught:
+            call()
+        assert isinstance(caught.value, tw.errors.TilewrightError)
+
+
+def test_loops_of_a_batch_without_jit():
+    with tw.disable_jit():
+        got = tw.vmap(lambda x: tw.lax.while_loop(lambda v: v < 3, lambda v: v + 1, x))(jnp.arange(5))
+    assert got.tolist() == [3, 3, 3, 3, 4]
+
+
+def test_the_residual_of_attention_has_the_dtype_of_its_operands():
+    q = jnp.ones((1, 2, 1, 4), jnp.bfloat16)
+    assert [x.dtype for x in tw.nn.dot_product_attention(q, q, q, return_residual=True)] == [jnp.bfloat16] * 2

@@ -155,6 +155,7 @@ def _forward(field: Field, options: _Options, y0: Array, ts: Array, *args: Any) 
 def _backward(field: Field, options: _Options, residuals: Any, ct: Array) -> Any:
     """The adjoint equation, solved backwards from each time to the one before, together with the system itself."""
     ys, ts, args = residuals
+    ys, ts, ct = map(tnp.asarray, (ys, ts, ct))
     moves = [is_inexact(dtype_of(a)) for a in args]
     still = [tnp.zeros_like(a) for a, m in zip(args, moves, strict=True) if m]
     _, unravel = ravel_pytree((ys[0], ct[0], still))
@@ -204,8 +205,8 @@ def odeint(
     `y0` is a pytree of arrays, and the result one with a leading axis for the times. Steps are chosen so that each errs
     by at most `atol + rtol * abs(y)`, are at most `hmax` long, and at most `mxstep` are made between two times; what
     these do not reach is NaN. Reverse mode solves the adjoint equation, with respect to y0, t, args and what `func`
-    closes over. Raises `ControlFlowTypeError` where `func` gives another structure, `DtypeError` for times that are not
-    floats.
+    closes over. `func` may give as many numbers in another structure. Raises `ControlFlowTypeError` where it gives
+    others, `DtypeError` for times that are not floats.
 
     >>> from tilewright import numpy as jnp
     >>> from tilewright.experimental.ode import odeint
@@ -233,9 +234,11 @@ def odeint(
         found = converted(unravel(y), t, *args_tree.unflatten(flat[:count]), *flat[count:])
         outs, out_tree = tree.flatten(found)
         types = [[typeof(x) for x in xs] for xs in (leaves, outs)]
-        check_match("y0 and what func gives", "return a value like y0, of its dtypes", (structure, types[0]),
-                    (out_tree, types[1]), ("in y0", "from func"), "y")  # fmt: skip
-        return ravel_pytree(found)[0]
+        slope = ravel_pytree(found)[0]
+        if out_tree == structure or typeof(slope) != typeof(vector):
+            check_match("y0 and what func gives", "return a value like y0, of its dtypes", (structure, types[0]),
+                        (out_tree, types[1]), ("in y0", "from func"), "y")  # fmt: skip
+        return slope
 
     return vmap(unravel)(_odeint(field, _Options(rtol, atol, mxstep, hmax), vector, t, *flat_args, *values))
 

@@ -105,7 +105,7 @@ def _attention(
         inside = lax.broadcasted_iota(np.dtype(np.int32), (1, shape_of(q)[1], 1, 1), 1) < _four_axes_of(query_lengths)
         result = where3(inside, result, np.zeros((), dtype_of(result))[()])
 
-    residual = lax.transpose(logsumexp(logits, -1), (0, 2, 1))
+    residual = astype(lax.transpose(logsumexp(logits, -1), (0, 2, 1)), dtype)
     if alone:
         result, residual = lax.squeeze(result, (0,)), lax.squeeze(residual, (0,))
     return result, residual

@@ -212,8 +212,8 @@ def interp(
     for edge in (left, right):
         if isinstance(edge, str) and edge != "extrapolate":
             raise ArgumentError(f"interp beyond the points by {edge!r}", "give a value or 'extrapolate'")
-    if period is not None and float(period) == 0:
-        raise ArgumentError("interp with period 0", "the period is not zero")
+    if period is not None and (shape_of(period) or float(period) == 0):
+        raise ArgumentError(f"interp with period {period}", "the period is one number that is not zero")
     how = ["extrapolate" if isinstance(e, str) else None for e in (left, right)]
     edges = tuple(None if isinstance(e, str) else e for e in (left, right))
     return _interp(x, xp, fp, how[0], how[1], None if period is None else abs(float(period)), edges)

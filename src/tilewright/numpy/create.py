@@ -59,8 +59,8 @@ def array(
     if out_sharding is not None:
         return runtime.asked(out_sharding, array, object, dtype, copy, order, ndmin, device=device)
     result = _from_object(object, dtype_argument(dtype))
-    if copy and result is object and is_evaluating() and isinstance(object, Value):
-        result = lax.copy_p.bind(result)
+    if copy and isinstance(object, Value):
+        result = util.other(result, object)
     missing = ndmin - len(shape_of(result))
     if missing > 0:
         result = lax.expand_dims(result, tuple(range(missing)))
@@ -121,6 +121,8 @@ def _from_sequence(items: Any, dtype: Any) -> Array:
         data = np.asarray(items)
     except ValueError as error:
         raise ArgumentError(f"nested sequences of unequal lengths: {error}", "make every row of one length") from None
+    if dtype is None and data.dtype.kind == "O" and all(isinstance(x, int) for x in data.flat):
+        dtype = canonical_dtype(int)  # in which they do not fit
     if dtype is None and data.dtype.kind in "iufcb" and data.dtype.itemsize == 8 and not _has_numpy(items):
         # Python numbers have no width of their own.
         kind = {"i": int, "f": float, "c": complex, "u": int, "b": bool}[data.dtype.kind]

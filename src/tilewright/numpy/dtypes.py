@@ -277,7 +277,7 @@ def astype(x: ArrayLike, dtype: DTypeLike, /, *, copy: bool = False, device: Any
 
     x = value(x, "astype")
     result = util.strong(util.astype(x, dtype_argument(dtype, float)))
-    return util.put(result, device)
+    return util.put(util.other(result, x) if copy else result, device)
 
 
 __all__ = [

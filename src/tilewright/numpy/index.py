@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from .. import lax
-from ..core.errors import ArgumentError, ArgumentTypeError, IndexingError, UnsupportedError
+from ..core.errors import ArgumentError, ArgumentTypeError, DtypeError, IndexingError, UnsupportedError
 from ..core.primitives.gather import take_along
 from ..core.runtime import runtime
 from ..core.trace import Tracer
@@ -50,7 +50,7 @@ def as_indices(x: ArrayLike) -> Array:
     if is_bool(dtype_of(x)):
         return astype(x, INT32)
     if not is_integer(dtype_of(x)):
-        raise ArgumentError(f"indices of dtype {dtype_of(x)}", "indices are integers; cast with `astype`")
+        raise DtypeError(f"indices of dtype {dtype_of(x)}", "indices are integers; cast with `astype`")
     return x
 
 
@@ -408,8 +408,8 @@ def ravel_multi_index(
         parts = [clip(p, 0, n - 1) for p, n in zip(parts, sizes, strict=True)]
     elif mode == "wrap":
         parts = [remainder(p, n) for p, n in zip(parts, sizes, strict=True)]
-    else:
-        raise ArgumentError(f"there is no mode {mode!r}", "one of 'raise', 'wrap', 'clip'")
+    elif mode != "ignore":
+        raise ArgumentError(f"there is no mode {mode!r}", "one of 'raise', 'wrap', 'clip', 'ignore'")
     pairs = list(zip(parts, sizes, strict=True))
     result: Any = 0
     for part, n in pairs if order == "C" else reversed(pairs):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Sequence
 from typing import Any
 
@@ -10,6 +9,7 @@ import numpy as np
 
 from .. import lax
 from ..core.errors import ArgumentError, ArgumentTypeError, ShapeError
+from ..core.integers import integer
 from .create import asarray
 from .shape import atleast_1d, atleast_2d, atleast_3d, ravel
 from .util import (
@@ -204,7 +204,8 @@ def _split(name: str, ary: ArrayLike, indices_or_sections: Any, axis: int, even:
     number = axis_of(axis, len(shape_of(a)))
     length = shape_of(a)[number]
     if np.ndim(indices_or_sections) == 0:
-        count = operator.index(indices_or_sections)
+        whole = isinstance(indices_or_sections, float) and indices_or_sections.is_integer()
+        count = int(indices_or_sections) if whole else integer(indices_or_sections, "indices_or_sections", name)
         if count < 1:
             raise ArgumentError(f"{name} into {count} parts", "ask for one part or more")
         if even and length % count:

@@ -42,6 +42,8 @@ def eye(N: int, M: int | None = None, k: Any = 0, dtype: DTypeLike = None, *, de
     """
     n, m = shape_argument((N, N if M is None else M))
     dtype = dtype_argument(dtype, float)
+    if not isinstance(k, util.Value):
+        k = min(max(integer(k, "k", "eye"), -n), m)  # beyond them there is no such diagonal
     if is_evaluating():
         return put(make_array(np.eye(n, m, integer(k, "k", "eye")).astype(dtype)), device)
     rows, columns = (lax.broadcasted_iota(np.dtype(np.int32), (n, m), d) for d in (0, 1))

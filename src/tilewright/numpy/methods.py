@@ -10,6 +10,7 @@ from .. import lax
 from ..core.errors import ImmutableArrayError, ShapeError
 from ..core.operators import install_methods
 from ..core.runtime import runtime
+from ..core.types import itemsize_bits
 from . import (
     arithmetic,
     contract,
@@ -59,7 +60,7 @@ def view(self: Array, dtype: DTypeLike = None, type: None = None) -> Array:  # n
     wanted = dtype_argument(dtype)
     if wanted is None or wanted == dtype_of(self):
         return self
-    old, new = dtype_of(self).itemsize, wanted.itemsize
+    old, new = itemsize_bits(dtype_of(self)), itemsize_bits(wanted)
     if wanted == np.bool_ or dtype_of(self) == np.bool_:
         as_bytes = lax.convert_element_type(self, np.dtype(np.uint8)) if dtype_of(self) == np.bool_ else self
         return view(as_bytes, np.uint8) != 0 if wanted == np.bool_ else view(as_bytes, wanted)

@@ -62,8 +62,8 @@ def _linspace(start: Any, stop: Any, num: int, endpoint: bool, dtype: Any, axis:
     axis = util.axis_of(axis, len(shape) + 1)
     parts = num - 1 if endpoint else num
     if num == 0:
-        return full((*shape[:axis], 0, *shape[axis:]), 0, dtype or kind), full(shape, np.nan, kind)
-    gap = (stop - start) / parts if parts else full(shape, np.nan, kind)
+        return full((*shape[:axis], 0, *shape[axis:]), 0, dtype or kind), full((), np.nan, kind)
+    gap = (stop - start) / parts if parts else full((), np.nan, kind)
     low, high = lax.expand_dims(start, (axis,)), lax.expand_dims(stop, (axis,))
     sizes = [1] * (len(shape) + 1)
     sizes[axis] = num

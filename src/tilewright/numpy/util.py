@@ -25,7 +25,7 @@ from ..core.operators import promote_args, promote_args_inexact
 from ..core.primitives.convert import cast
 from ..core.promote import promote_types, to_inexact
 from ..core.runtime import runtime
-from ..core.trace import Tracer, Value, dtype_of, is_evaluating, shape_of, typeof
+from ..core.trace import ProgramTracer, Tracer, Value, dtype_of, is_evaluating, shape_of, typeof
 from ..core.types import (
     ArrayType,
     as_dtype,
@@ -106,6 +106,11 @@ def astype(x: ArrayLike, dtype: Any, weak: bool = False) -> Array:
     if is_complex(dtype_of(x)) and not is_complex(dtype) and not is_bool(dtype):
         x = lax.real_p.bind(x)
     return cast(x, dtype, weak)
+
+
+def other(result: Array, given: Array) -> Array:
+    """A result that does not share its buffer with what it was made of; of a program's values, those as they are."""
+    return lax.copy_p.bind(result) if result is given and not isinstance(given, ProgramTracer) else result
 
 
 def strong(x: Array) -> Array:
@@ -195,7 +200,7 @@ def axes_of(axis: Any, ndim: int) -> tuple[int, ...]:
 
 def shape_argument(shape: Any) -> tuple[int, ...]:
     """A shape argument (a number or a sequence of them) as a tuple."""
-    if not isinstance(shape, Iterable) or (isinstance(shape, Value) and not shape_of(shape)):
+    if not isinstance(shape, Iterable) or (isinstance(shape, Value | np.ndarray) and not shape.ndim):
         sizes: tuple[int, ...] = (as_size(shape),)
     else:
         sizes = tuple(as_size(d) for d in shape)
