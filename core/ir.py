@@ -193,6 +193,14 @@ def subprograms(eqn: Eqn) -> Iterator[tuple[str, Program]]:
                     yield f"{name}[{i}]", item
 
 
+def every_eqn(program: Program) -> Iterator[Eqn]:
+    """The equations of a Program in order, each followed by those of the Programs among its parameters."""
+    for eqn in program.eqns:
+        yield eqn
+        for _, inner in subprograms(eqn):
+            yield from every_eqn(inner)
+
+
 def run(program: Program, bind: Callable[[Eqn, list[Any]], Sequence[Any]], args: Sequence[Any]) -> list[Any]:
     """Walk a Program: `bind(eqn, values)` gives the values of each equation's outputs."""
     env: dict[Var, Any] = dict(zip(program.constants, program.values, strict=True))

@@ -13,7 +13,7 @@ if it is an `own` one, when it is waited for.
 from __future__ import annotations
 
 import enum
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,7 +21,7 @@ import numpy as np
 
 from ..core.arguments import public
 from ..core.errors import ArgumentTypeError, DtypeError, KernelBodyError, ShapeError
-from ..core.ir import Effect
+from ..core.ir import Effect, Effects
 from ..core.primitive import Primitive, Zero
 from ..core.primitives import refview as refs
 from ..core.primitives.convert import convert_element_type
@@ -29,7 +29,7 @@ from ..core.primitives.ref import Index, access_shape, numpy_index
 from ..core.relation import EFFECT, FREE
 from ..core.trace import typeof
 from ..core.types import INT32, ArrayType, MemorySpace, RefType
-from .modes import running
+from .modes import address, running
 from .runtime_parts import each_copy
 
 
@@ -92,20 +92,37 @@ def check_semaphore(what: str, type_: Any, index: Index) -> None:
         raise ShapeError(f"{what} is given {access_shape(index)} semaphores", "give one: `sem.at[i]`")
 
 
-def _positions(src: Index, dst: Index) -> tuple[int, int]:
-    first = 1 + len(src.dynamic)
-    return first, first + 1 + len(dst.dynamic)
+BOTH = ("read", "write")
 
 
-def _start_effects(*types: Any, src: Index, dst: Index, sem: Index, **_: Any) -> Any:
-    d, s = _positions(src, dst)
-    return frozenset({Effect("read", 0), Effect("write", d), Effect("read", s), Effect("write", s)})
+def effects_on(*always: Effect, **kinds: Sequence[str]) -> Callable[..., Effects]:
+    """The effects of an operation on parts of Refs, by the name of each one's index, and those that it has always."""
+
+    def rule(*types: Any, **params: Any) -> Effects:
+        found, at = {*always}, 0
+        for name, kind in kinds.items():
+            found |= {Effect(k, at) for k in kind}
+            index = params.get(name)
+            at += 1 + (len(index.dynamic) if index is not None else 0)
+        return frozenset(found)
+
+    return rule
+
+
+def operation(name: str, typing: Any, effects: Any, numpy: Any, multiple: bool = True, **more: Any) -> Primitive:
+    """A primitive that acts on Refs, which has no derivative."""
+
+    def no_jvp(primals: Sequence[Any], tangents: Sequence[Any], **params: Any) -> Any:
+        raise KernelBodyError(f"{name} has no derivative", "give the function that calls the kernel a `custom_vjp`")
+
+    return Primitive(name, typing, jvp=no_jvp, effects=effects, numpy=numpy, multiple=multiple, work=FREE, kind=EFFECT,
+                     **more)  # fmt: skip
 
 
 def address_of(ref: np.ndarray, place: Any) -> int:
     """What tells one semaphore from another: where it lies in memory."""
     one = ref[tuple(slice(p, p + 1) for p in place)] if ref.ndim else ref
-    return one.__array_interface__["data"][0]
+    return address(one)
 
 
 def _start_numpy(*operands: Any, src: Index, dst: Index, sem: Index, add: bool, own: bool) -> list[Any]:
@@ -135,23 +152,17 @@ def _wait_numpy(*operands: Any, src: Index, dst: Index, sem: Index, add: bool, o
     return []
 
 
-def _copy_jvp(name: str) -> Any:
-    def rule(primals: Sequence[Any], tangents: Sequence[Any], **params: Any) -> Any:
+def _copy(name: str, numpy: Any) -> Primitive:
+    def jvp(primals: Sequence[Any], tangents: Sequence[Any], **params: Any) -> Any:
         raise KernelBodyError(
             f"{name} is differentiated before it became a plain copy", "differentiate the kernel call"
         )
 
-    return rule
+    effects = effects_on(src=("read",), dst=("write",), sem=BOTH)
+    return Primitive(name, _copy_typing, jvp=jvp, effects=effects, numpy=numpy, multiple=True, work=FREE, kind=EFFECT)
 
 
-dma_start_p = Primitive(
-    "dma_start", _copy_typing, effects=_start_effects, numpy=_start_numpy, multiple=True, jvp=_copy_jvp("dma_start"),
-    work=FREE, kind=EFFECT,
-)  # fmt: skip
-dma_wait_p = Primitive(
-    "dma_wait", _copy_typing, effects=_start_effects, numpy=_wait_numpy, multiple=True, jvp=_copy_jvp("dma_wait"),
-    work=FREE, kind=EFFECT,
-)  # fmt: skip
+dma_start_p, dma_wait_p = _copy("dma_start", _start_numpy), _copy("dma_wait", _wait_numpy)
 
 
 # ---------------------------------------------------------------------------- semaphores
@@ -187,16 +198,13 @@ def _read_numpy(sem: Any, *rest: Any, index: Index) -> Any:
 
 
 def _semaphore(name: str, typing: Any, numpy: Any, kinds: Sequence[str], multiple: bool) -> Primitive:
-    effects = frozenset(Effect(k, 0) for k in kinds)
-
     def jvp(primals: Sequence[Any], tangents: Sequence[Any], **params: Any) -> Any:
         out = made.bind(*primals, **params)
         return (out, []) if multiple else (out, Zero(typeof(out).tangent()))
 
     made = Primitive(
-        name, typing, jvp=jvp, effects=lambda *types, **params: effects, numpy=numpy, multiple=multiple, work=FREE,
-        kind=EFFECT,
-    )  # fmt: skip
+        name, typing, jvp=jvp, effects=effects_on(index=kinds), numpy=numpy, multiple=multiple, work=FREE, kind=EFFECT
+    )
     return made
 
 

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..core.ir import Eqn, Program, Var, subprograms
+from ..core.ir import Eqn, Program, Var, every_eqn
 from ..core.primitive import Primitive
 from ..core.primitives.compare import and_p, clamp_p, eq_p, ge_p, gt_p, le_p, lt_p, ne_p, not_p, or_p, select_n_p
 from ..core.primitives.cond import cond_p
@@ -141,12 +141,10 @@ def _tables(grid: Sequence[int]) -> list[np.ndarray | None]:
 
 def computed_places(program: Program) -> bool:
     """Whether some access without a mask goes where something is computed."""
-    for eqn in program.eqns:
+    for eqn in every_eqn(program):
         if eqn.primitive in VALUES and eqn.params["index"].dynamic and not eqn.params["masked"]:
             return True
         if eqn.primitive in (dma_start_p, dma_wait_p) and any(eqn.params[n].dynamic for n in ("src", "dst", "sem")):
-            return True
-        if any(computed_places(inner) for _, inner in subprograms(eqn)):
             return True
     return False
 

@@ -8,20 +8,18 @@ scope starts as zeros. The meaning on one sequential machine is the same.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
 
 from ..core.caches import cached
-from ..core.ir import Atom, Eqn, Literal, Program, Var, subprograms
+from ..core.ir import Atom, Eqn, Literal, Program, Var, every_eqn
 from ..core.primitive import Primitive
-from ..core.primitives.cond import cond_p
 from ..core.primitives.elementwise import neg_p
-from ..core.primitives.loops import while_p
 from ..core.primitives.ref import Index, Point, addupdate_p, get_p, swap_p, whole
 from ..core.primitives.shape import broadcast_in_dim_p
-from ..core.rewrite import substitute, within
+from ..core.rewrite import primitives_of, substitute, within
 from ..core.types import ArrayType, RefType, is_inexact
 from .analysis import analyse
 from .atomics import atomic_cas_p, atomic_rmw_p, no_derivative
@@ -32,6 +30,7 @@ from .kernel import Kernel
 from .modes import poison
 from .normalize import normalize, touches_refs
 from .scoped import undefine_p
+from .visit import inner_programs
 
 Context = tuple[Counter[Var], bool, bool]  # uses of each variable; at the top of the body; semaphores are read
 
@@ -109,7 +108,7 @@ RULES: dict[Primitive, Rule] = {
 
 def uses(program: Program, primitives: Any) -> bool:
     """Whether a Program has an equation of one of these primitives, inner Programs included."""
-    return any(e.primitive in primitives or any(uses(p, primitives) for _, p in subprograms(e)) for e in program.eqns)
+    return not primitives_of(program).isdisjoint(primitives)
 
 
 def plain_program(program: Program, top: bool, semaphores: bool, rules: Mapping[Primitive, Rule] = RULES) -> Program:
@@ -129,23 +128,12 @@ def plain_program(program: Program, top: bool, semaphores: bool, rules: Mapping[
     return program.replace(eqns=eqns)
 
 
-def _within(eqn: Eqn) -> list[tuple[str, Any, Sequence[Any]]]:
-    """The Programs of a branch or a loop: the parameter, and the operands that each takes."""
-    if eqn.primitive is cond_p:
-        return [("branches", p, eqn.inputs[1:]) for p in eqn.params["branches"]]
-    if eqn.primitive is while_p:
-        n, m = eqn.params["cond_nconsts"], eqn.params["cond_nconsts"] + eqn.params["body_nconsts"]
-        return [("cond_program", eqn.params["cond_program"], (*eqn.inputs[:n], *eqn.inputs[m:])),
-                ("body_program", eqn.params["body_program"], eqn.inputs[n:])]  # fmt: skip
-    return [(name, p, eqn.inputs) for name, p in subprograms(eqn)]
-
-
 def _pairs(program: Program) -> set[Var]:
     """The Refs among the inputs that are pairs of buffers which copies of the language's own making fill."""
     waits = [e for e in program.eqns if e.primitive is dma_wait_p and e.params["own"]]
     found = {parts_of(e.inputs, **e.params)[1][0] for e in waits}
     for eqn in program.eqns:
-        for _, inner, given in _within(eqn):
+        for inner, given in inner_programs(eqn):
             below = _pairs(inner)
             found |= {a for a, v in zip(given, inner.inputs, strict=True) if v in below}
     return found.intersection(program.inputs)
@@ -169,11 +157,12 @@ def _one_buffer(program: Program, pairs: set[Any]) -> Program:
             slot = 1 if eqn.primitive is get_p else 2
             inputs = (*inputs[:slot], *inputs[slot + 1 :])
             params["index"] = Index((Point(0), *params["index"][1:]))
-        for name, inner, given in _within(eqn):
-            made = _one_buffer(inner, {v for v, a in zip(inner.inputs, given, strict=True) if a in pairs})
-            old = params[name]
-            params[name] = made if type(old) is Program else tuple(made if p is inner else p for p in old)
-        eqns.append(substitute(eqn.replace(inputs=inputs, params=params), env))
+        given: dict[Program, Any] = dict(inner_programs(eqn))
+
+        def below(inner: Program, given: Any = given) -> Program:
+            return _one_buffer(inner, {v for v, a in zip(inner.inputs, given[inner], strict=True) if a in pairs})
+
+        eqns.append(substitute(within(eqn.replace(inputs=inputs, params=params), below), env))
     return program.replace(eqns=eqns, inputs=[env.get(v, v) for v in program.inputs])
 
 
@@ -218,9 +207,7 @@ def in_order(kernel: Kernel) -> Kernel:
 
 
 def _refuse(program: Program) -> None:
-    for eqn in program.eqns:
+    for eqn in every_eqn(program):
         atomic = eqn.primitive is atomic_cas_p or (eqn.primitive is atomic_rmw_p and eqn.params["kind"] != "add")
         if atomic and is_inexact(eqn.inputs[0].type.dtype):
             raise no_derivative(f"atomic_{eqn.params.get('kind', 'cas')}", eqn.source)
-        for _, inner in subprograms(eqn):
-            _refuse(inner)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import functools
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from ..core.errors import DifferentiationError, ShapeError, UnsupportedError
@@ -46,6 +47,12 @@ def _call_numpy(*arrays: Any, kernel: Kernel) -> list[Any]:
     return interpret(kernel, *arrays)
 
 
+def of_floats(types: Sequence[Any], given: Sequence[Any]) -> list[Any]:
+    """A tangent of each result: those of floats as they are given, in order, and zeros."""
+    rest = iter(given)
+    return [next(rest) if is_inexact(t.dtype) else Zero(t.tangent()) for t in types]
+
+
 def _axes(kernel: Kernel) -> frozenset[Any]:
     """The axes of the mesh along which what a kernel does differs."""
     return frozenset(e.operand for e in kernel.body.effects if e.kind == "device")
@@ -80,8 +87,7 @@ def _call_jvp(primals: Sequence[Any], tangents: Sequence[Any], *, kernel: Kernel
     given = [instantiate(tangents[n + i]) for i in active]
     results = call(jvp_kernel(kernel, active), *primals, *given)
     n_out = len(kernel.outputs)
-    rest = iter(results[n_out:])
-    return results[:n_out], [next(rest) if is_inexact(t.dtype) else Zero(t.tangent()) for t in kernel.out_types]
+    return results[:n_out], of_floats(kernel.out_types, results[n_out:])
 
 
 def _call_linearize(primals: Sequence[Any], nonzero: tuple[bool, ...], *, kernel: Kernel) -> Any:
@@ -96,8 +102,8 @@ def _call_linearize(primals: Sequence[Any], nonzero: tuple[bool, ...], *, kernel
 
     def linear(*tangents: Any) -> list[Any]:
         given = [instantiate(tangents[n + i]) for i in active]
-        found = iter(kernel_linear_p.bind(*primals, *saved, *given, kernel=kernel, active=active))
-        return [next(found) if is_inexact(t.dtype) else Zero(t.tangent()) for t in kernel.out_types]
+        found = kernel_linear_p.bind(*primals, *saved, *given, kernel=kernel, active=active)
+        return of_floats(kernel.out_types, found)
 
     return outs, linear
 
@@ -151,43 +157,37 @@ def _transpose(cts: Sequence[Any], *args: Any, kernel: Kernel, active: tuple[int
     n, s = _counts(kernel, active)
     if any(isinstance(a, Linear) for a in args[: n + s]):
         raise DifferentiationError(f"kernel {kernel.name} is not linear in its primal operands")
-    given = iter(cts)
-    full = [next(given) if is_inexact(t.dtype) else Zero(t.tangent()) for t in kernel.out_types]
+    full = of_floats(kernel.out_types, cts)
     if all_zero(full):
         return [None] * len(args)
     found = run_backward(call, kernel, active, args[:n], args[n : n + s], full)
     return [None] * (n + s) + [f if isinstance(a, Linear) else None for f, a in zip(found, args[n + s :], strict=True)]
 
 
-def _jvp(primals: Sequence[Any], tangents: Sequence[Any], **params: Any) -> Any:
-    outs, out_tangents = jvp_flat(lambda *args: _apply(*args, **params), primals, tangents)
-    return outs, out_tangents
+def linear_primitive(name: str, apply: Callable[..., list[Any]], primals_of: Callable[..., int], typing: Any,
+                     transpose: Any) -> Primitive:  # fmt: skip
+    """What `apply` computes, linear in the operands behind the first `primals_of(**params)`, as a primitive."""
+
+    def linearize(primals: Sequence[Any], nonzero: Sequence[bool], **params: Any) -> Any:
+        n = primals_of(**params)
+        if any(nonzero[:n]):
+            outs, linear = linearize_flat(functools.partial(apply, **params), primals, nonzero)
+            return outs, lambda *tangents: linear(tangents)
+
+        def itself(*tangents: Any) -> list[Any]:
+            return made.bind(*primals[:n], *map(instantiate, tangents[n:]), **params)
+
+        return made.bind(*primals, **params), itself
+
+    made = Primitive(
+        name, typing, transpose=transpose, linearize=linearize, numpy=apply, expand=apply, multiple=True,
+        jvp=lambda primals, tangents, **params: jvp_flat(functools.partial(apply, **params), primals, tangents),
+        batch=lambda axis, args, dims, **params: batch_flat(functools.partial(apply, **params), axis, args, dims),
+    )  # fmt: skip
+    return made
 
 
-def _linearize(primals: Sequence[Any], nonzero: Sequence[bool], *, kernel: Kernel, active: tuple[int, ...]) -> Any:
-    n, s = _counts(kernel, active)
-    if not any(nonzero[: n + s]):  # linear in what is asked about: it is its own linear map
-        outs = kernel_linear_p.bind(*primals, kernel=kernel, active=active)
-        rest = primals[: n + s]
-
-        def itself(*tangents: Any) -> Any:
-            return kernel_linear_p.bind(*rest, *map(instantiate, tangents[n + s :]), kernel=kernel, active=active)
-
-        return outs, itself
-    outs, linear = linearize_flat(lambda *args: _apply(*args, kernel=kernel, active=active), primals, nonzero)
-    return outs, lambda *tangents: linear(tangents)
-
-
-def _batch(axis: AxisInfo, args: Sequence[Any], dims: Sequence[int | None], **params: Any) -> Any:
-    return batch_flat(lambda *values: _apply(*values, **params), axis, args, dims)
-
-
-def _numpy(*arrays: Any, **params: Any) -> list[Any]:
-    return _apply(*arrays, **params)
-
-
-kernel_linear_p = Primitive(
-    "kernel_linear", _typing, jvp=_jvp, transpose=_transpose, batch=_batch, linearize=_linearize, numpy=_numpy,
-    expand=_apply, multiple=True,
-)  # fmt: skip
+kernel_linear_p = linear_primitive(
+    "kernel_linear", _apply, lambda **params: sum(_counts(**params)), _typing, _transpose
+)
 PRIMITIVES = (kernel_call_p,)

@@ -8,7 +8,7 @@ itself (`ANY`, `HBM`) is watched access by access.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -19,6 +19,7 @@ from ..core.primitives.ref import addupdate_p, get_p, numpy_index, split_operand
 from .atomics import across_cells, atomic_cas_p, atomic_rmw_p
 from .copies import dma_start_p, parts_of
 from .kernel import Block, Kernel
+from .modes import address
 
 _CONFLICTS = {"reads": ("writes", "updates"), "writes": ("reads", "writes", "updates"), "updates": ("reads", "writes")}
 # How many values follow the Ref, and what the access does.
@@ -26,6 +27,34 @@ ACCESSES = {
     get_p: (0, "reads"), swap_p: (1, "writes"), addupdate_p: (1, "writes"), atomic_rmw_p: (1, "updates"),
     atomic_cas_p: (2, "updates"),
 }  # fmt: skip
+
+
+Picks = Callable[[np.ndarray], np.ndarray]
+
+
+def accesses(eqn: Eqn, values: Sequence[Any], what: str = "") -> Iterator[tuple[Any, str, Picks]]:
+    """What an equation does to Refs: each, how it touches it, and what picks the places touched out of those of all.
+
+    `what` is it in messages.
+    """
+    params = eqn.params
+    if eqn.primitive in ACCESSES:
+        n, kind = ACCESSES[eqn.primitive]
+        masked = params.get("masked", False)
+        yield values[0], kind, _picks(what or str(eqn.primitive), values[0], params["index"], values[1 + n :], masked)
+    elif eqn.primitive is dma_start_p:
+        parts = parts_of(values, params["src"], params["dst"], params["sem"])[:2]
+        for (ref, at), name, kind in zip(parts, ("src", "dst"), ("reads", "writes"), strict=True):
+            yield ref, kind, _picks("make_async_copy", ref, params[name], at, False)
+
+
+def _picks(what: str, ref: Any, index: Any, rest: Sequence[Any], masked: bool) -> Picks:
+    def pick(places: np.ndarray) -> np.ndarray:
+        dynamic, mask, _ = split_operands(index, rest, masked)
+        found = np.asarray(places[numpy_index(index, dynamic, ref.shape, masked, what)])
+        return (found if mask is None else found[np.asarray(mask)]).ravel()
+
+    return pick
 
 
 class Memory:
@@ -66,7 +95,7 @@ class Races:
 
     def reach(self, array: np.ndarray, memory: Memory, positions: np.ndarray) -> None:
         """From here on accesses to `array` are accesses to these locations of `memory`."""
-        self.reached[array.__array_interface__["data"][0]] = (memory, positions)
+        self.reached[address(array)] = (memory, positions)
 
     def touch(self, memory: Memory, positions: np.ndarray, kind: str, eqn: Eqn | None = None) -> None:
         """Note an access of the cell at hand; an error if it races."""
@@ -98,24 +127,8 @@ class Races:
 
     def observe(self, eqn: Eqn, values: list[Any]) -> None:
         """Note what one equation of the body does to memory that it reaches itself."""
-        if not self.reached:
-            return
-        primitive, params = eqn.primitive, eqn.params
-        if primitive in ACCESSES:
-            n, kind = ACCESSES[primitive]
-            kind = "writes" if kind == "updates" and not across_cells(primitive, params) else kind
-            masked = params.get("masked", False)
-            self.access(values[0], params["index"], values[1 + n :], masked, kind, eqn)
-        elif primitive is dma_start_p:
-            (src, src_at), (dst, dst_at), _ = parts_of(values, params["src"], params["dst"], params["sem"])
-            self.access(src, params["src"], src_at, False, "reads", eqn)
-            self.access(dst, params["dst"], dst_at, False, "writes", eqn)
-
-    def access(self, ref: Any, index: Any, rest: Sequence[Any], masked: bool, kind: str, eqn: Eqn) -> None:
-        found = self.reached.get(ref.__array_interface__["data"][0]) if isinstance(ref, np.ndarray) else None
-        if found is None:
-            return
-        memory, positions = found
-        dynamic, mask, _ = split_operands(index, rest, masked)
-        touched = np.asarray(positions[numpy_index(index, dynamic, ref.shape, masked, str(eqn.primitive))])
-        self.touch(memory, touched if mask is None else touched[np.asarray(mask)], kind, eqn)
+        for ref, kind, pick in accesses(eqn, values) if self.reached else ():
+            found = self.reached.get(address(ref)) if isinstance(ref, np.ndarray) else None
+            if found is not None:
+                alone = kind == "updates" and not across_cells(eqn.primitive, eqn.params)
+                self.touch(found[0], pick(found[1]), "writes" if alone else kind, eqn)

@@ -12,19 +12,29 @@ meaning are those of Pallas.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from ..core.arguments import public
 from ..core.errors import KernelBodyError
-from ..core.ir import Effect
-from ..core.primitive import OWN, Primitive
+from ..core.ir import Effects
+from ..core.primitive import OWN
 from ..core.primitives import refview as refs
 from ..core.primitives.ref import Index, numpy_index
-from ..core.relation import EFFECT, FREE
 from .block import as_scratch
-from .copies import SemaphoreType, check_copy, check_semaphore, count_of, operands_of, semaphore_signal_p, split_parts
+from .copies import (
+    BOTH,
+    SemaphoreType,
+    check_copy,
+    check_semaphore,
+    count_of,
+    effects_on,
+    operands_of,
+    operation,
+    semaphore_signal_p,
+    split_parts,
+)
 from .devices import Axes, DeviceIdType, device_effects, logical_id, mesh_here
 from .modes import Run, running
 from .ops import current_cell
@@ -43,24 +53,14 @@ def _wait_typing(*types: Any, src: Index, dst: Index, sem: Index, sent: bool, me
     return []
 
 
-def _positions(*indices: Index) -> list[int]:
-    """Where the Refs of a copy stand among its operands."""
-    found = [0]
-    for index in indices[:-1]:
-        found.append(found[-1] + 1 + len(index.dynamic))
-    return found
+def _effects(**kinds: Sequence[str]) -> Callable[..., Effects]:
+    """The effects on parts of Refs, and on the devices along some axes."""
+    return lambda *types, axes, **params: effects_on(*device_effects(axes=axes), **kinds)(**params)
 
 
-def _start_effects(*types: Any, src: Index, dst: Index, send: Index, recv: Index, mesh: Axes, axes: Any) -> Any:
-    s, d, a, b = _positions(src, dst, send, recv)
-    both = {Effect(kind, at) for at in (a, b) for kind in ("read", "write")}
-    return frozenset({Effect("read", s), Effect("write", d), *both}) | device_effects(axes=axes)
-
-
-def _wait_effects(*types: Any, src: Index, dst: Index, sem: Index, sent: bool, mesh: Axes, axes: Any) -> Any:
-    s, d, a = _positions(src, dst, sem)
-    touched = Effect("read", s) if sent else Effect("write", d)
-    return frozenset({touched, Effect("read", a), Effect("write", a)}) | device_effects(axes=axes)
+def _wait_effects(*types: Any, sent: bool, **params: Any) -> Effects:
+    touched = {"src": ("read",), "dst": ()} if sent else {"src": (), "dst": ("write",)}
+    return _effects(**touched, sem=BOTH)(**params)
 
 
 def _together(what: str) -> Run:
@@ -91,18 +91,6 @@ def _wait_numpy(*operands: Any, src: Index, dst: Index, sem: Index, sent: bool, 
     return []
 
 
-def _no_jvp(name: str) -> Any:
-    def rule(primals: Sequence[Any], tangents: Sequence[Any], **params: Any) -> Any:
-        raise KernelBodyError(f"{name} has no derivative", "give the function that calls the kernel a `custom_vjp`")
-
-    return rule
-
-
-def _primitive(name: str, typing: Any, effects: Any, numpy: Any) -> Primitive:
-    return Primitive(name, typing, jvp=_no_jvp(name), effects=effects, numpy=numpy, multiple=True, work=FREE,
-                     kind=EFFECT, varies=OWN)  # fmt: skip
-
-
 def _signal_typing(sem: Any, value: Any, *rest: Any, index: Index, mesh: Axes, axes: Any) -> list[Any]:
     check_semaphore("semaphore_signal", sem, index)
     return []
@@ -114,14 +102,13 @@ def _signal_numpy(sem: Any, value: Any, *rest: Any, index: Index, mesh: Axes, ax
     return []
 
 
-def _semaphore_effects(*types: Any, axes: Any, **_: Any) -> Any:
-    return frozenset({Effect("read", 0), Effect("write", 0)}) | device_effects(axes=axes)
-
-
-remote_start_p = _primitive("remote_start", _start_typing, _start_effects, _start_numpy)
-remote_wait_p = _primitive("remote_wait", _wait_typing, _wait_effects, _wait_numpy)
-remote_signal_p = _primitive("remote_signal", _signal_typing, _semaphore_effects, _signal_numpy)
-barrier_p = _primitive("barrier", lambda sem, *, mesh, axes: [], _semaphore_effects, lambda sem, *, mesh, axes: [])
+_STARTS, _SIGNALS = _effects(src=("read",), dst=("write",), send=BOTH, recv=BOTH), _effects(index=BOTH)
+remote_start_p = operation("remote_start", _start_typing, _STARTS, _start_numpy, varies=OWN)
+remote_wait_p = operation("remote_wait", _wait_typing, _wait_effects, _wait_numpy, varies=OWN)
+remote_signal_p = operation("remote_signal", _signal_typing, _SIGNALS, _signal_numpy, varies=OWN)
+barrier_p = operation(
+    "barrier", lambda sem, *, mesh, axes: [], _SIGNALS, lambda sem, *, mesh, axes: [], varies=OWN
+)
 PRIMITIVES = (remote_start_p, remote_wait_p, remote_signal_p, barrier_p)
 
 

@@ -16,7 +16,7 @@ from ..core.ir import Program
 from ..core.jvp import jvp_flat, jvp_program
 from ..core.linear import moved
 from ..core.linearize import linearize_flat
-from ..core.primitive import AxisInfo, Linear, Primitive, Zero, all_zero
+from ..core.primitive import AxisInfo, Linear, Zero, all_zero
 from ..core.primitives import held
 from ..core.primitives.varying import pvary
 from ..core.rules import instantiate
@@ -25,7 +25,7 @@ from ..core.transpose import transpose_map
 from ..core.types import is_inexact
 from ..core.vmap import batch_flat, batch_program
 from .kernel import Kernel
-from .primitive import kernel_call_p
+from .primitive import kernel_call_p, linear_primitive, of_floats
 from .rules import Axes, Partition
 
 Flags = tuple[bool, ...]
@@ -78,7 +78,7 @@ def _linearize(primals: Sequence[Any], nonzero: Flags, *, program: Program, rule
     def linear(*tangents: Any) -> list[Any]:
         given = [instantiate(t) for t in _given(tangents, nonzero)]
         found = partitioned_linear_p.bind(*primals, *given, **params)
-        return _tangents(outs, found, tuple(is_inexact(typeof(x).dtype) for x in outs))
+        return of_floats(program.out_types, found)
 
     return outs, linear
 
@@ -123,24 +123,11 @@ def _transpose(cts: Sequence[Any], *args: Any, program: Program, rule: Partition
         raise DifferentiationError(f"{program.name} is not linear in its primal operands")
     if all_zero(cts):
         return [None] * len(args)
-    rest = iter(cts)
-    full = [next(rest) if is_inexact(t.dtype) else Zero(t.tangent()) for t in program.out_types]
+    full = of_floats(program.out_types, cts)
     given = tuple(type(ct) is not Zero for ct in full)
     backward, own = _backward(program, rule, nonzero, given)
     found = partitioned_p.bind(*args[:n], *_given(full, given), program=backward, rule=own)
     return [None] * n + [ct if isinstance(a, Linear) else None for ct, a in zip(found, args[n:], strict=True)]
-
-
-def _linear_linearize(primals: Sequence[Any], nonzero: Flags, **params: Any) -> Any:
-    n = len(params["program"].inputs)
-    if any(nonzero[:n]):
-        outs, linear = linearize_flat(functools.partial(_apply, **params), primals, nonzero)
-        return outs, lambda *tangents: linear(tangents)
-
-    def itself(*tangents: Any) -> Any:
-        return partitioned_linear_p.bind(*primals[:n], *map(instantiate, tangents[n:]), **params)
-
-    return partitioned_linear_p.bind(*primals, **params), itself
 
 
 # ---------------------------------------------------------------------------- batches
@@ -184,9 +171,6 @@ def _calling(kernel: Kernel) -> Program:
 
 
 partitioned_p = held.holder("partitioned", jvp=_jvp, linearize=_linearize, batch=_batch, expand=held.expand)
-partitioned_linear_p = Primitive(
-    "partitioned_linear", _linear_typing, transpose=_transpose, linearize=_linear_linearize, numpy=_apply,
-    expand=_apply, multiple=True,
-    jvp=lambda primals, tangents, **params: jvp_flat(functools.partial(_apply, **params), primals, tangents),
-    batch=lambda axis, args, dims, **params: batch_flat(functools.partial(_apply, **params), axis, args, dims),
-)  # fmt: skip
+partitioned_linear_p = linear_primitive(
+    "partitioned_linear", _apply, lambda *, program, **_: len(program.inputs), _linear_typing, _transpose
+)

@@ -14,6 +14,7 @@ from ..core.rewrite import within, without_unread
 from ..core.types import RefType
 from .carries import fills, overwrites, writes
 from .normalize import normalize, touches_refs
+from .visit import inner_programs
 
 ACCESSES = (get_p, swap_p, addupdate_p)
 
@@ -61,7 +62,7 @@ def without(program: Program, dead: Collection[Any]) -> Program:
         if alone and touches_refs(eqn) and used.isdisjoint(eqn.outputs):
             continue
         if eqn.primitive in (scan_p, cond_p) and any(a in dead for a in eqn.inputs):
-            given = _below(eqn)
+            _, given = next(inner_programs(eqn))
 
             def below(inner: Program, given: Any = given) -> Program:
                 return without(inner, {v for v, a in zip(inner.inputs, given, strict=True) if a in dead})
@@ -104,11 +105,6 @@ def sets_first(program: Program, ref: Var) -> bool:
                 if not whole and not (kind is kind2 is Point and at == at2):
                     return False
     return first is not None
-
-
-def _below(eqn: Eqn) -> Sequence[Any]:
-    """The operands that the Programs of a branch or a loop take."""
-    return eqn.inputs[len(eqn.inputs) - len(next(p for _, p in subprograms(eqn)).inputs) :]
 
 
 def _sets(program: Program, eqn: Eqn, ref: Var) -> bool:

@@ -17,14 +17,13 @@ import numpy as np
 from ..core.errors import KernelBodyError, SemaphoreError
 from ..core.evaluate import observing
 from ..core.ir import Eqn
-from ..core.primitives.ref import numpy_index, split_operands
-from .copies import address_of, dma_start_p, parts_of
+from .copies import address_of
 from .devices import device_count, mesh_of, place_of
 from .interpret import Machine
 from .kernel import Kernel
-from .modes import DEFAULT, InterpretParams
+from .modes import DEFAULT, InterpretParams, address
 from .order import Flight, Memory, first_common
-from .races import ACCESSES
+from .races import accesses
 from .threads import Group, Member
 
 Place = tuple[np.ndarray, Any]  # a Ref, and which part of it
@@ -90,7 +89,7 @@ class Device(Member):
         first = kernel.splits[1]
         for position, array in enumerate(refs, first):
             known = self.memory.get(position)
-            if known is None or known.array.__array_interface__["data"] != array.__array_interface__["data"]:
+            if known is None or address(known.array) != address(array):
                 self.memory[position] = Memory(self.label(position), array)
                 if self.params.detect_races and not self.entered:  # nobody knows that it is here
                     self.memory[position].seen["writes"][:] = 1
@@ -100,48 +99,28 @@ class Device(Member):
 
     def label(self, position: int) -> str:
         kernel = self.world.kernel
-        _, first, outs, scratch, _ = kernel.splits
-        if position >= scratch:
-            return kernel.scratch_name(position)
-        return kernel.inputs[position - first].name if position < outs else kernel.outputs[position - outs].name
+        _, first, _, scratch, _ = kernel.splits
+        return kernel.scratch_name(position) if position >= scratch else kernel.blocks[position - first].name
 
     def position(self, ref: np.ndarray, what: str) -> int:
-        address = ref.__array_interface__["data"][0]
-        for position, memory in self.memory.items():
-            if memory.array.__array_interface__["data"][0] == address and memory.array.size == ref.size:
-                return position
-        raise KernelBodyError(f"kernel {self.kernel}: {what} is no Ref of the kernel's", "use operands, outputs or "
-                              "scratch", self.source)  # fmt: skip
+        found = self.find(ref)
+        if found is None:
+            raise KernelBodyError(f"kernel {self.kernel}: {what} is no Ref of the kernel's", "use operands, outputs or "
+                                  "scratch", self.source)  # fmt: skip
+        return found
 
-    def find(self, ref: np.ndarray) -> Memory | None:
-        if not isinstance(ref, np.ndarray) or not ref.size:
-            return None
-        address = ref.__array_interface__["data"][0]
-        for memory in self.memory.values():
-            if memory.array.__array_interface__["data"][0] == address and memory.array.size == ref.size:
-                return memory
-        return None
+    def find(self, ref: np.ndarray) -> int | None:
+        held = ((p, memory.array) for p, memory in self.memory.items())
+        return next((p for p, a in held if address(a) == address(ref) and a.size == ref.size), None)
 
     def observe(self, machine: Machine, eqn: Eqn, values: list[Any]) -> None:
         """Note what an equation does to the device's memory."""
         machine.observe(eqn, values)
-        if eqn.primitive in ACCESSES:
-            n, kind = ACCESSES[eqn.primitive]
-            memory = self.find(values[0])
-            if memory is not None:
-                index, masked = eqn.params["index"], eqn.params.get("masked", False)
-                dynamic, mask, _ = split_operands(index, values[1 + n :], masked)
-                found = np.asarray(memory.elements[numpy_index(index, dynamic, values[0].shape, masked, "access")])
-                found = found if mask is None else found[np.asarray(mask)]
-                self.touch(memory, found.ravel(), "reads" if kind == "reads" else "writes")
-        elif eqn.primitive is dma_start_p:
-            p = eqn.params
-            parts = parts_of(values, **p)
-            for (ref, at), name, kind in zip(parts[:2], ("src", "dst"), ("reads", "writes"), strict=True):
-                memory = self.find(ref)
-                if memory is not None:
-                    found = memory.elements[numpy_index(p[name], at, ref.shape, False, "make_async_copy")]
-                    self.touch(memory, np.asarray(found).ravel(), kind)
+        for ref, kind, pick in accesses(eqn, values, "access"):
+            position = self.find(ref) if isinstance(ref, np.ndarray) and ref.size else None
+            if position is not None:
+                memory = self.memory[position]
+                self.touch(memory, pick(memory.elements), "reads" if kind == "reads" else "writes")
 
     def touch(self, memory: Memory, elements: np.ndarray, kind: str) -> None:
         for flight in self.arriving:

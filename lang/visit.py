@@ -1,24 +1,34 @@
-"""Finding the kernels in Programs, and what a kernel's cells hold."""
+"""Finding the kernels in Programs, the Programs in equations, and what a kernel's cells hold."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from ..core.ir import Program, subprograms
+from ..core.ir import Atom, Eqn, Program, every_eqn, subprograms
+from ..core.primitives.cond import cond_p
+from ..core.primitives.loops import while_p
 from ..core.types import FAR
 from .kernel import Block, Kernel
 
 
 def kernels_of(program: Program) -> Iterator[Kernel]:
     """Every kernel that a Program calls, in order."""
-    for eqn in program.eqns:
-        for value in eqn.params.values():
-            if isinstance(value, Kernel):
-                yield value
-        for _, inner in subprograms(eqn):
-            yield from kernels_of(inner)
+    for eqn in every_eqn(program):
+        yield from (value for value in eqn.params.values() if isinstance(value, Kernel))
+
+
+def inner_programs(eqn: Eqn) -> Iterator[tuple[Program, Sequence[Atom]]]:
+    """The Programs of an equation, each with the operands that it takes."""
+    if eqn.primitive is cond_p:
+        yield from ((branch, eqn.inputs[1:]) for branch in eqn.params["branches"])
+    elif eqn.primitive is while_p:
+        n, m = eqn.params["cond_nconsts"], eqn.params["cond_nconsts"] + eqn.params["body_nconsts"]
+        yield eqn.params["cond_program"], (*eqn.inputs[:n], *eqn.inputs[m:])
+        yield eqn.params["body_program"], eqn.inputs[n:]
+    else:
+        yield from ((program, eqn.inputs) for _, program in subprograms(eqn))
 
 
 def stays(block: Block) -> bool:

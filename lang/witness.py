@@ -9,17 +9,17 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
-from ..core.ir import Eqn, Program, Var, subprograms
+from ..core.ir import Eqn, Program, Var
 from ..core.primitives.cond import cond_p
 from ..core.primitives.ref import Index, Span, Take, addupdate_p, get_p, swap_p
 from ..core.primitives.scan import scan_p
 from .affine import MAX_CELLS, predicate
 from .carries import branch_of, surely
 from .kernel import Kernel
+from .visit import inner_programs
 
 Cell = tuple[int, ...]
 
@@ -152,8 +152,7 @@ def _read(program: Program, ref: Var) -> Iterator[Index]:
     for eqn in (e for e in program.eqns if ref in e.inputs):
         if eqn.primitive in (get_p, swap_p, addupdate_p):
             yield eqn.params["index"]
-        for _, inner in subprograms(eqn):
-            given: Any = eqn.inputs[len(eqn.inputs) - len(inner.inputs) :]
+        for inner, given in inner_programs(eqn):
             for var in (v for v, a in zip(inner.inputs, given, strict=True) if a is ref):
                 yield from _read(inner, var)
 

@@ -23,10 +23,11 @@ from ..core.primitives.contract import dot_general_p
 from ..core.primitives.ref import Index, Point, Span, Take, get_p, swap_p
 from ..core.types import INT32, INT64, ArrayType, is_bool, is_float, is_key
 from ..lang.gpu.plan import FAR as UNCUT
-from ..lang.gpu.plan import Plan, inner_programs, stays_in
+from ..lang.gpu.plan import Plan, stays_in
 from ..lang.kernel import EDGE, Block
 from ..lang.maps import map_of
 from ..lang.target import Target
+from ..lang.visit import inner_programs
 from .pointers import FAR, Window, places_of
 from .text import Printer, Value, power, spell
 from .values import INT8, add, as_value, convert, spread

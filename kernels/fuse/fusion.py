@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from ...core.errors import ArgumentError
-from ...core.ir import Eqn, Program, Var, subprograms
+from ...core.ir import Eqn, Program, Var, every_eqn
 from ...core.relation import runs
 from ...core.rewrite import eliminate_dead, hoist
 from ...core.runtime import runtime
@@ -144,18 +144,16 @@ KEPT = 128  # plans that are remembered
 _plans = runtime.cache("fuse.plans", KEPT)  # each a Fusion, with the Program whose parts its key names
 
 
-def _lines(program: Program, known: dict[Any, Any] | None = None) -> Iterator[Any]:
+def _lines(program: Program) -> Iterator[Any]:
     """The lines that equations of a Program and of those within it come from; their code lives as long as it does."""
-    known = {None: None} if known is None else known
-    for eqn in program.eqns:
+    known: dict[Any, Any] = {None: None}
+    for eqn in every_eqn(program):
         source = eqn.source
         at = None if source is None else (id(source.code), source.lasti, source.scope)
         if at not in known:
             assert source is not None
             known[at] = (id(source.code), source.line, source.scope)
         yield known[at]
-        for _, inner in subprograms(eqn):
-            yield from _lines(inner, known)
 
 
 def forget() -> None:

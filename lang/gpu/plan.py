@@ -10,14 +10,13 @@ without one is memory.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from ...core.caches import cached
-from ...core.ir import Program, Var, subprograms
+from ...core.ir import Program, Var
 from ...core.primitive import Primitive
 from ...core.primitives.cond import cond_p
 from ...core.primitives.loops import while_p
@@ -33,6 +32,7 @@ from ..maps import linear_index, map_of
 from ..ops import next_power_of_2
 from ..plain import plain
 from ..target import Target
+from ..visit import inner_programs
 from .pieces import in_pieces
 
 MAX_ELEMENTS = 2**20  # of a value that is kept in registers
@@ -93,22 +93,6 @@ def accesses(program: Program) -> dict[Var, list[Access]]:
 
     walk(program, {v: v for v in found}, True, None)
     return found
-
-
-def inner_programs(eqn: Any) -> Iterator[tuple[Program, list[Any]]]:
-    """The Programs of an equation, each with the operands it takes."""
-    operands = list(eqn.inputs)
-    if eqn.primitive is cond_p:
-        for branch in eqn.params["branches"]:
-            yield branch, operands[1:]
-    elif eqn.primitive is while_p:
-        n, m = eqn.params["cond_nconsts"], eqn.params["body_nconsts"]
-        carry = operands[n + m :]
-        yield eqn.params["cond_program"], [*operands[:n], *carry]
-        yield eqn.params["body_program"], [*operands[n : n + m], *carry]
-    else:
-        for _, program in subprograms(eqn):
-            yield program, operands
 
 
 @dataclass(frozen=True)

@@ -13,9 +13,9 @@ from __future__ import annotations
 from typing import Any
 
 from ...core.errors import ArgumentError
-from ...core.ir import ORDERED
 from ...core.primitives import refview as refs
-from .parts import check_one, condition, effects_on, here, operation, parts, split, thread_cell
+from ..copies import BOTH, operands_of, operation
+from .parts import acting, check_one, condition, ordered_on, thread_cell
 from .specs import Barrier, ClusterBarrier
 
 
@@ -27,30 +27,14 @@ def _one(what: str) -> Any:
     return typing
 
 
-def _init_numpy(bar: Any, *, arrivals: int, tensor: bool, axes: tuple[int, ...], leader: bool) -> list[Any]:
-    here().define(bar, arrivals, tensor, axes, leader)
-    return []
-
-
-def _arrive_numpy(*operands: Any, bar: Any) -> list[Any]:
-    found, rest = split(operands, bar)
-    if all(rest):
-        here().arrive((*found[0], bar))
-    return []
-
-
-def _wait_numpy(*operands: Any, bar: Any) -> list[Any]:
-    found, _ = split(operands, bar)
-    here().await_phase((*found[0], bar))
-    return []
-
-
-_BOTH = effects_on(bar=("read", "write"))
-barrier_init_p = operation("barrier_init", lambda bar, **_: [], _BOTH, _init_numpy)
-barrier_arrive_p = operation("barrier_arrive", _one("barrier_arrive"), _BOTH, _arrive_numpy)
-barrier_wait_p = operation("barrier_wait", _one("barrier_wait"), _BOTH, _wait_numpy)
+_CHANGED = ordered_on(bar=BOTH)
+barrier_init_p = operation("barrier_init", lambda bar, **_: [], _CHANGED, acting("define"))
+barrier_arrive_p = operation(
+    "barrier_arrive", _one("barrier_arrive"), _CHANGED, acting("arrive", "bar", predicated=True)
+)
+barrier_wait_p = operation("barrier_wait", _one("barrier_wait"), _CHANGED, acting("await_phase", "bar"))
 set_max_registers_p = operation(
-    "set_max_registers", lambda *, n, action: [], lambda *, n, action: frozenset({ORDERED}), lambda *, n, action: []
+    "set_max_registers", lambda *, n, action: [], ordered_on(), lambda *, n, action: []
 )
 PRIMITIVES = (barrier_init_p, barrier_arrive_p, barrier_wait_p, set_max_registers_p)
 
@@ -78,9 +62,8 @@ def barrier_arrive(barrier: Any, *, predicate: Any = None) -> None:
     Raises a `KernelBodyError` outside of kernels for warpgroups, and for what is no barrier.
     """
     thread_cell("barrier_arrive")
-    operands, indices = parts(bar=barrier)
+    operands, indices = operands_of(bar=barrier)
     barrier_arrive_p.bind(*operands, *condition("barrier_arrive", predicate), **indices)
-
 
 
 def barrier_wait(barrier: Any) -> None:
@@ -90,7 +73,7 @@ def barrier_wait(barrier: Any) -> None:
     barrier may be a phase further than the one that is waited for.
     """
     thread_cell("barrier_wait")
-    operands, indices = parts(bar=barrier)
+    operands, indices = operands_of(bar=barrier)
     barrier_wait_p.bind(*operands, **indices)
 
 

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from ...core.errors import InputWriteError, KernelBodyError, ResourceError, UnsupportedError
-from ...core.ir import Eqn, Program, subprograms
-from ...core.primitive import Primitive
+from ...core.ir import every_eqn, subprograms
 from ...core.types import MemorySpace
 from ..copies import PRIMITIVES as COPIES
 from ..kernel import Kernel
@@ -42,17 +41,11 @@ def check_mesh(kernel: Kernel) -> None:
                 f"kernel {kernel.name}: scratch {kernel.scratch_name(kernel.splits[3] + n)} is in {type_.space}, which "
                 "warpgroups do not have", "state `lang.mosaic_gpu.SMEM(shape, dtype)`, TMEM, ACC or a Barrier",
                 kernel.source)  # fmt: skip
-    _check_body(kernel, kernel.body)
-
-
-def _check_body(kernel: Kernel, program: Program) -> None:
-    for eqn in program.eqns:
+    for eqn in every_eqn(kernel.body):
         if eqn.primitive in _COPIES or any(e.kind == "device" for e in eqn.effects) and not list(subprograms(eqn)):
             raise KernelBodyError(
                 f"kernel {kernel.name}: {eqn.primitive} in a kernel for warpgroups", "copy by `copy_gmem_to_smem` and "
                 "`copy_smem_to_gmem`, and wait at a Barrier", eqn.source)  # fmt: skip
-        for _, inner in subprograms(eqn):
-            _check_body(kernel, inner)
 
 
 def check_target_of(kernel: Kernel, target: Target) -> None:
@@ -66,7 +59,7 @@ def check_target_of(kernel: Kernel, target: Target) -> None:
         refuse(kernel, target.name)
     for wanted, there, name, instead in ((_TENSOR, BLACKWELL, "tensor memory and its products", "`wgmma`"),
                                          (frozenset({wgmma_p}), HOPPER, "`wgmma`", "`tcgen05_mma`")):  # fmt: skip
-        eqn = _first(kernel.body, wanted)
+        eqn = next((e for e in every_eqn(kernel.body) if e.primitive in wanted), None)
         if eqn is not None and target.name not in there:
             raise UnsupportedError(f"kernel {kernel.name}: {eqn.primitive}: {target.name} has no {name}",
                                    f"use {instead}, or compile for {there[0]}", eqn.source)  # fmt: skip
@@ -80,15 +73,3 @@ def check_target_of(kernel: Kernel, target: Target) -> None:
     if columns > COLUMNS:
         raise ResourceError(f"kernel {kernel.name}: its TMEM takes {columns} columns, and there are {COLUMNS}",
                             "use fewer accumulators, or smaller ones", kernel.source)  # fmt: skip
-
-
-def _first(program: Program, wanted: frozenset[Primitive]) -> Eqn | None:
-    """The first equation of some primitives."""
-    for eqn in program.eqns:
-        if eqn.primitive in wanted:
-            return eqn
-        for _, inner in subprograms(eqn):
-            found = _first(inner, wanted)
-            if found is not None:
-                return found
-    return None

@@ -1,4 +1,4 @@
-"""What operations on Refs of a kernel for warpgroups have in common: their parts, their checks, their primitives."""
+"""What operations on Refs of a kernel for warpgroups have in common: their parts, their checks, their meaning."""
 
 from __future__ import annotations
 
@@ -9,14 +9,11 @@ from typing import Any
 import numpy as np
 
 from ...core.errors import KernelBodyError, ShapeError
-from ...core.ir import ORDERED, Effect, Effects
-from ...core.primitive import Primitive
-from ...core.primitives import refview as refs
+from ...core.ir import ORDERED, Effects
 from ...core.primitives.ref import Index, Point, Span, Take, access_shape
-from ...core.relation import EFFECT, FREE
 from ...core.trace import typeof
 from ...core.types import MemorySpace, RefType, is_bool
-from ..copies import split_parts
+from ..copies import effects_on, split_parts
 from ..modes import running
 from ..ops import Cell, current_cell
 
@@ -34,16 +31,6 @@ def thread_cell(what: str) -> Cell:
         raise KernelBodyError(f"kernel {cell.kernel}: {what} in a kernel that is not written for warpgroups",
                               "call it in the body of a `lang.mosaic_gpu.kernel`")  # fmt: skip
     return cell
-
-
-def parts(**given: Any) -> tuple[list[Any], dict[str, Index]]:
-    """The operands of an operation on parts of Refs, and the index of each by its name."""
-    operands, indices = [], {}
-    for name, one in given.items():
-        target = refs.view(one)
-        indices[name], dynamic = target.index()
-        operands += [target.ref, *dynamic]
-    return operands, indices
 
 
 def check_space(what: str, name: str, type: Any, *allowed: MemorySpace) -> None:
@@ -76,27 +63,9 @@ def condition(what: str, given: Any) -> list[Any]:
     return [given]
 
 
-def effects_on(**kinds: tuple[str, ...]) -> Callable[..., Effects]:
+def ordered_on(**kinds: Sequence[str]) -> Callable[..., Effects]:
     """The effects of an operation on parts, by the name of each; all keep their order."""
-
-    def rule(*types: Any, **params: Any) -> Effects:
-        found, at = {ORDERED}, 0
-        for name, kind in kinds.items():
-            found |= {Effect(k, at) for k in kind}
-            index = params.get(name)
-            at += 1 + (len(index.dynamic) if index is not None else 0)
-        return frozenset(found)
-
-    return rule
-
-
-def operation(name: str, typing: Any, effects: Any, numpy: Any, multiple: bool = True) -> Primitive:
-    """A primitive of warpgroups, which has no derivative."""
-
-    def no_jvp(primals: Sequence[Any], tangents: Sequence[Any], **params: Any) -> Any:
-        raise KernelBodyError(f"{name} has no derivative", "give the function that calls the kernel a `custom_vjp`")
-
-    return Primitive(name, typing, jvp=no_jvp, effects=effects, numpy=numpy, multiple=multiple, work=FREE, kind=EFFECT)
+    return effects_on(ORDERED, **kinds)
 
 
 def split(operands: Sequence[Any], *indices: Index) -> tuple[list[tuple[Any, list[Any]]], list[Any]]:
@@ -105,9 +74,20 @@ def split(operands: Sequence[Any], *indices: Index) -> tuple[list[tuple[Any, lis
     return split_parts(operands, *indices), list(operands[used:])
 
 
-def here() -> Any:
-    """The warpgroup that is interpreted."""
-    return running()
+def acting(method: str, *names: str, predicated: bool = False) -> Callable[..., Any]:
+    """The meaning of an operation: a method of the warpgroup that is interpreted, given parts by the names of their
+    indices, the other operands and the other parameters. `predicated`: a last operand may say to leave it out."""
+
+    def numpy(*operands: Any, **params: Any) -> Any:
+        indices = [params.pop(name) for name in names]
+        found, rest = split(operands, *indices)
+        if predicated and not all(rest):
+            return []
+        given = [(*part, index) for part, index in zip(found, indices, strict=True)]
+        out = getattr(running(), method)(*given, *(() if predicated else rest), **params)
+        return [] if out is None else out
+
+    return numpy
 
 
 def located(index: Index, dynamic: Sequence[Any], shape: Sequence[int]) -> tuple[np.ndarray, np.ndarray]:

@@ -24,8 +24,10 @@ from ...core.primitives.reduce import reduce_max_p, reduce_min_p
 from ...core.primitives.ref import access_shape
 from ...core.trace import shape_of, typeof
 from ...core.types import BOOL, FLOAT32, ArrayType, MemorySpace, RefType
+from ..copies import BOTH, operands_of, operation
+from ..modes import running
 from .barriers import spec_of
-from .parts import check_index, check_one, check_space, effects_on, here, operation, parts, split, thread_cell
+from .parts import acting, check_index, check_one, check_space, ordered_on, split, thread_cell
 from .transfers import count_of, said
 
 # Elements that one instruction sums over, by dtype of the operands.
@@ -94,13 +96,14 @@ def _wgmma_typing(*types: Any, a: Any, b: Any, turned: tuple[bool, bool]) -> lis
 
 
 def _wgmma_effects(*types: Any, a: Any, b: Any, turned: Any) -> Any:
-    kinds = {"acc": ("read", "write"), "a": () if a is None else ("read",), "b": ("read",)}
-    return effects_on(**kinds)(a=a, b=b)
+    kinds = {"acc": BOTH, "a": () if a is None else ("read",), "b": ("read",)}
+    return ordered_on(**kinds)(a=a, b=b)
 
 
 def _wgmma_numpy(*operands: Any, a: Any, b: Any, turned: tuple[bool, bool]) -> list[Any]:
     acc, left, right = wgmma_parts(operands, a, b)
-    here().multiply(acc, left if a is None else (*left, a), (*right, b), turned)
+    run: Any = running()
+    run.multiply(acc, left if a is None else (*left, a), (*right, b), turned)
     return []
 
 
@@ -117,11 +120,11 @@ def wgmma(acc: Any, a: Any, b: Any) -> None:
     """
     thread_cell("wgmma")
     (left, left_turned), (right, right_turned) = _operand(a), _operand(b)
-    given, indices = parts(b=right)
+    given, indices = operands_of(b=right)
     first: list[Any] = [left]
     indices["a"] = None  # type: ignore[assignment]
     if isinstance(left, refs.RefView) or isinstance(getattr(left, "aval", None), RefType):
-        first, index = parts(a=left)
+        first, index = operands_of(a=left)
         indices |= index
     target = refs.view(acc)
     if not target.index()[0].is_whole(target.ref.aval.shape):
@@ -172,20 +175,8 @@ def _check_inside(a: ArrayType, turned: bool, joint: bool) -> None:
                               "put it into SMEM, or let each block start its own product")  # fmt: skip
 
 
-def _mma_numpy(*operands: Any, acc: Any, a: Any, b: Any, turned: tuple[bool, bool], joint: bool) -> list[Any]:
-    found, rest = split(operands, acc, a, b)
-    given = ((*part, index) for part, index in zip(found, (acc, a, b), strict=True))
-    here().multiply_there(*given, turned, bool(rest[0]), joint)
-    return []
-
-
 def _commit_typing(*types: Any, bar: Any, joint: bool) -> list[Any]:
     check_one("tcgen05_commit_arrive", types[0], bar)
-    return []
-
-
-def _commit_numpy(*operands: Any, bar: Any, joint: bool) -> list[Any]:
-    here().arrive_after_products((*split(operands, bar)[0][0], bar), joint)
     return []
 
 
@@ -193,10 +184,6 @@ def _load_typing(*types: Any, ref: Any) -> Any:
     check_space("async_load_tmem", "the source", types[0], MemorySpace.TMEM)
     check_index("async_load_tmem", "the source", ref)
     return ArrayType(access_shape(ref), types[0].dtype)
-
-
-def _load_numpy(*operands: Any, ref: Any) -> Any:
-    return here().load_there((*split(operands, ref)[0][0], ref))
 
 
 def _store_typing(*types: Any, ref: Any) -> list[Any]:
@@ -208,18 +195,17 @@ def _store_typing(*types: Any, ref: Any) -> list[Any]:
     return []
 
 
-def _store_numpy(*operands: Any, ref: Any) -> list[Any]:
-    found, rest = split(operands, ref)
-    here().store_there((*found[0], ref), rest[0])
-    return []
-
-
 tcgen05_mma_p = operation(
-    "tcgen05_mma", _mma_typing, effects_on(acc=("read", "write"), a=("read",), b=("read",)), _mma_numpy
+    "tcgen05_mma", _mma_typing, ordered_on(acc=BOTH, a=("read",), b=("read",)),
+    acting("multiply_there", "acc", "a", "b"),
+)  # fmt: skip
+tcgen05_commit_p = operation(
+    "tcgen05_commit", _commit_typing, ordered_on(bar=BOTH), acting("arrive_after_products", "bar")
 )
-tcgen05_commit_p = operation("tcgen05_commit", _commit_typing, effects_on(bar=("read", "write")), _commit_numpy)
-load_tmem_p = operation("load_tmem", _load_typing, effects_on(ref=("read",)), _load_numpy, multiple=False)
-store_tmem_p = operation("store_tmem", _store_typing, effects_on(ref=("write",)), _store_numpy)
+load_tmem_p = operation(
+    "load_tmem", _load_typing, ordered_on(ref=("read",)), acting("load_there", "ref"), multiple=False
+)
+store_tmem_p = operation("store_tmem", _store_typing, ordered_on(ref=("write",)), acting("store_there", "ref"))
 PRIMITIVES = (
     wgmma_p, wait_products_p, tcgen05_mma_p, tcgen05_commit_p, load_tmem_p, store_tmem_p, wait_loads_p, commit_tmem_p,
 )  # fmt: skip
@@ -253,7 +239,7 @@ def tcgen05_mma(
         if given is not None:
             raise UnsupportedError(f"tcgen05_mma with {name}", "a product here is of two dense matrices as they are")
     (left, left_turned), (right, right_turned) = _operand(a), _operand(b)
-    operands, indices = parts(acc=acc, a=left, b=right)
+    operands, indices = operands_of(acc=acc, a=left, b=right)
     more = np.bool_(accumulate) if isinstance(accumulate, (bool, np.bool_)) else accumulate
     if shape_of(more) or typeof(more).dtype != BOOL:
         raise ArgumentTypeError(f"tcgen05_mma: accumulate is {typeof(more).show()}", "give a boolean scalar")
@@ -285,7 +271,7 @@ def tcgen05_commit_arrive(barrier: Any, collective_axis: Any = None) -> None:
     if spec is not None and not spec.orders_tensor_core:
         raise KernelBodyError("tcgen05_commit_arrive at a barrier that does not order the tensor cores",
                               "state it as `Barrier(orders_tensor_core=True)`")  # fmt: skip
-    operands, indices = parts(bar=barrier)
+    operands, indices = operands_of(bar=barrier)
     tcgen05_commit_p.bind(*operands, **indices, joint=joint)
 
 
@@ -295,7 +281,7 @@ def async_load_tmem(src: Any, *, layout: Any = None, reduce: str | None = None) 
     `layout` is a hint. `reduce` ("max", "min", "absmax", "absmin") gives the extremum of each row as well.
     """
     thread_cell("async_load_tmem")
-    operands, indices = parts(ref=src)
+    operands, indices = operands_of(ref=src)
     found = load_tmem_p.bind(*operands, **indices)
     if reduce is None:
         return found
@@ -314,7 +300,7 @@ def wait_load_tmem() -> None:
 def async_store_tmem(ref: Any, value: Any) -> None:
     """Store an array in a part of TMEM; it is seen after `commit_tmem`."""
     thread_cell("async_store_tmem")
-    operands, indices = parts(ref=ref)
+    operands, indices = operands_of(ref=ref)
     dtype = refs.view(ref).dtype
     value = convert_element_type(value, dtype) if typeof(value).weak_type else value
     store_tmem_p.bind(*operands, value, **indices)

@@ -21,11 +21,11 @@ from ...core.errors import (
 )
 from ...core.evaluate import evaluate, observing
 from ...core.ir import Eqn, Program
-from ...core.primitives.ref import Index, get_p, numpy_index, split_operands
+from ...core.primitives.ref import Index, get_p
 from ...core.types import MemorySpace
 from ..kernel import Kernel
-from ..modes import InterpretParams, Run, poison, run_as
-from ..races import ACCESSES
+from ..modes import InterpretParams, Run, address, poison, run_as
+from ..races import accesses
 from ..scoped import undefine_p
 from ..threads import Group, Member
 from .order import PAST, Agents, Conflict, Everywhere, Memory, Phases
@@ -50,10 +50,6 @@ _REMEDIES = {
     "tensor": "wait at a barrier at which `tcgen05_commit_arrive` tells of the product",
 }  # fmt: skip
 _COMMITS = {1: "commit_smem", 2: "commit_tmem"}
-
-
-def address(array: np.ndarray) -> int:
-    return array.__array_interface__["data"][0]
 
 
 class Cluster(Group):
@@ -170,7 +166,7 @@ class Warpgroup(Member):
         with observing(self.observe):
             evaluate(kernel.body, *map(np.int32, self.cell), *(a.array for a in self.block.arrays), *scratch)
 
-    def run_warps(self, program: Program, operands: Sequence[Any]) -> None:
+    def run_warps(self, *operands: Any, program: Program) -> None:
         """Each warp by itself; what they know at their ends is known to the warpgroup."""
         first = self.block.threads + WARPS * self.number
         warps = [Warp(self, first + n, program, (*operands, np.int32(n))) for n in range(WARPS)]
@@ -197,14 +193,10 @@ class Warpgroup(Member):
             return
         if eqn.primitive is undefine_p:
             self.touch(memory, memory.elements.ravel(), "writes")
-        elif eqn.primitive in ACCESSES:
-            n, kind = ACCESSES[eqn.primitive]
-            if eqn.primitive is get_p and address(values[0]) in self.own:
-                self.wait_products(0)
-            index, masked = eqn.params["index"], eqn.params.get("masked", False)
-            dynamic, mask, _ = split_operands(index, values[1 + n :], masked)
-            found = np.asarray(memory.elements[numpy_index(index, dynamic, values[0].shape, masked, "access")])
-            self.touch(memory, (found if mask is None else found[np.asarray(mask)]).ravel(), kind)
+        if eqn.primitive is get_p and address(values[0]) in self.own:
+            self.wait_products(0)
+        for _, kind, pick in accesses(eqn, values, "access"):
+            self.touch(memory, pick(memory.elements), kind)
 
     def touch(self, memory: Memory, elements: np.ndarray, kind: str, agent: int | None = None, step: int = 0,
               sees: int = 0) -> None:  # fmt: skip
@@ -445,7 +437,7 @@ class Warpgroup(Member):
                 "where `lax.axis_index` of the axis is 0", self.source)  # fmt: skip
         return [self.rank, self.rank + 1] if joint else [self.rank]
 
-    def multiply_there(self, acc: Part, a: Part, b: Part, turned: tuple[bool, bool], accumulate: bool, joint: bool
+    def multiply_there(self, acc: Part, a: Part, b: Part, accumulate: Any, turned: tuple[bool, bool], joint: bool
                        ) -> None:  # fmt: skip
         agent, step = self.agents.of("tensor", self.number), self.steps["tensor"] + 1
         blocks = self.pair(joint)

@@ -15,22 +15,10 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from ...core.errors import ArgumentError, DtypeError, ShapeError
-from ...core.ir import ORDERED
 from ...core.primitives.ref import access_shape
 from ...core.types import ArrayType, MemorySpace
-from .parts import (
-    GLOBAL,
-    check_index,
-    check_one,
-    check_space,
-    condition,
-    effects_on,
-    here,
-    operation,
-    parts,
-    split,
-    thread_cell,
-)
+from ..copies import BOTH, operands_of, operation
+from .parts import GLOBAL, acting, check_index, check_one, check_space, condition, ordered_on, split, thread_cell
 from .specs import Mesh
 
 REDUCTIONS = ("add", "min", "max", "and", "or", "xor")
@@ -96,40 +84,26 @@ def _load_typing(*types: Any, src: Any, dst: Any, bar: Any, shared: Shared | Non
     return []
 
 
-def _load_numpy(*operands: Any, src: Any, dst: Any, bar: Any, shared: Shared | None) -> list[Any]:
-    found, rest = split(operands, src, dst, bar)
-    if all(rest):
-        here().load(*((*part, index) for part, index in zip(found, (src, dst, bar), strict=True)), shared)
-    return []
-
-
 def _store_typing(*types: Any, src: Any, dst: Any, commit: bool, reduction: str | None) -> list[Any]:
     _check("copy_smem_to_gmem", types, src, dst, False)
     return []
 
 
-def _store_numpy(*operands: Any, src: Any, dst: Any, commit: bool, reduction: str | None) -> list[Any]:
-    found, rest = split(operands, src, dst)
-    if all(rest):
-        here().store(*((*part, index) for part, index in zip(found, (src, dst), strict=True)), reduction)
-    if commit:
-        here().commit_group()
-    return []
+def _store_numpy(*operands: Any, commit: bool, **params: Any) -> list[Any]:
+    acting("store", "src", "dst", predicated=True)(*operands, **params)
+    return acting("commit_group")() if commit else []
 
 
 def said(name: str) -> Any:
-    def numpy(**params: Any) -> list[Any]:
-        getattr(here(), name)(**params)
-        return []
-
-    return operation(name, lambda **params: [], lambda **params: frozenset({ORDERED}), numpy)
+    return operation(name, lambda **params: [], ordered_on(), acting(name))
 
 
 copy_gmem_to_smem_p = operation(
-    "copy_gmem_to_smem", _load_typing, effects_on(src=("read",), dst=("write",), bar=("read", "write")), _load_numpy
-)
+    "copy_gmem_to_smem", _load_typing, ordered_on(src=("read",), dst=("write",), bar=BOTH),
+    acting("load", "src", "dst", "bar", predicated=True),
+)  # fmt: skip
 copy_smem_to_gmem_p = operation(
-    "copy_smem_to_gmem", _store_typing, effects_on(src=("read",), dst=("write",)), _store_numpy
+    "copy_smem_to_gmem", _store_typing, ordered_on(src=("read",), dst=("write",)), _store_numpy
 )
 commit_group_p, wait_group_p, commit_smem_p = map(said, ("commit_group", "wait_group", "commit_smem"))
 PRIMITIVES = (copy_gmem_to_smem_p, copy_smem_to_gmem_p, commit_group_p, wait_group_p, commit_smem_p)
@@ -150,7 +124,7 @@ def copy_gmem_to_smem(
     cell = thread_cell("copy_gmem_to_smem")
     if barrier is None:
         raise ArgumentError("copy_gmem_to_smem without a barrier", "give the barrier at which its end is told")
-    operands, indices = parts(src=src, dst=dst, bar=barrier)
+    operands, indices = operands_of(src=src, dst=dst, bar=barrier)
     shared = _shared(cell.made["mesh"].mesh, collective_axes, leader_tracked)
     copy_gmem_to_smem_p.bind(*operands, *condition("copy_gmem_to_smem", predicate), **indices, shared=shared)
 
@@ -168,7 +142,6 @@ def _shared(mesh: Mesh, names: Any, leader: Any) -> Shared | None:
     return Shared(axes, blocks, leader is not None, axis)
 
 
-
 def copy_smem_to_gmem(
     src: Any, dst: Any, predicate: Any = None, *, commit_group: bool = True, reduction_op: str | None = None
 ) -> None:
@@ -182,7 +155,7 @@ def copy_smem_to_gmem(
     if reduction_op is not None and reduction_op not in REDUCTIONS:
         raise ArgumentError(f"copy_smem_to_gmem: reduction_op is {reduction_op!r}",
                             f"give one of {', '.join(REDUCTIONS)}, or None")  # fmt: skip
-    operands, indices = parts(src=src, dst=dst)
+    operands, indices = operands_of(src=src, dst=dst)
     given = condition("copy_smem_to_gmem", predicate)
     copy_smem_to_gmem_p.bind(*operands, *given, **indices, commit=bool(commit_group), reduction=reduction_op)
 

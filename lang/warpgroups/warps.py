@@ -13,7 +13,8 @@ from ...core.errors import ArgumentTypeError
 from ...core.ir import Effects, Program
 from ...core.primitives.structured import hoisted, shifted, trace_body
 from ...core.types import INT32, ArrayType
-from .parts import here, operation, thread_cell
+from ..copies import operation
+from .parts import acting, thread_cell
 
 WARPS = 4  # of a warpgroup
 
@@ -22,12 +23,7 @@ def _effects(*types: Any, program: Program) -> Effects:
     return shifted(program.effects, 0)
 
 
-def _numpy(*operands: Any, program: Program) -> list[Any]:
-    here().run_warps(program, operands)
-    return []
-
-
-warp_map_p = operation("warp_map", lambda *types, program: [], _effects, _numpy)
+warp_map_p = operation("warp_map", lambda *types, program: [], _effects, acting("run_warps"))
 PRIMITIVES = (warp_map_p,)
 
 
