@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import tilewright as tw
+from tests.support.by_numpy import by_numpy, in_numpy
 from tests.support.fused_cases import CASES, IDS, LABELS, MLP, TPU, arrays, floats, scalar
 from tilewright import nn
 from tilewright import numpy as jnp
@@ -17,21 +18,24 @@ def close(a, b, tolerance=2e-5):
     np.testing.assert_allclose(np.asarray(a, np.float64), np.asarray(b, np.float64), rtol=0, atol=tolerance * scale)
 
 
+def all_close(ours, theirs, tolerance=2e-5):
+    for a, b in zip(tw.tree.leaves(ours), tw.tree.leaves(theirs), strict=True):
+        close(a, b, tolerance)
+
+
 @pytest.mark.parametrize("case", CASES, ids=IDS)
 def test_value_and_gradient(case):
     name, args, rest, options, tiles = case
     operation = OPERATIONS[name]
     args, rest, options = arrays((args, rest, options))
-    for a, b in zip(
-        tw.tree.leaves(tw.jit(lambda *xs: operation.function(*xs, *rest, **options, **tiles))(*args)),
-        tw.tree.leaves(operation.reference(*args, *rest, **options)), strict=True,
-    ):  # fmt: skip
-        close(a, b)
     numbers = tuple(range(len(args)))
-    ours = tw.jit(tw.grad(scalar(operation.function, rest, options | tiles), numbers))(*args)
-    theirs = tw.jit(tw.grad(scalar(operation.reference, rest, options), numbers))(*args)
-    for a, b in zip(ours, theirs, strict=True):
-        close(a, b)
+
+    def both(f, options):
+        gradient = tw.grad(scalar(f, rest, options), numbers)
+        return lambda *xs: (f(*xs, *rest, **options), gradient(*xs))
+
+    ours = tw.jit(both(operation.function, options | tiles))(*args)
+    all_close(ours, by_numpy(both(operation.reference, options), *args))
 
 
 FIRST = {case[0]: case for case in CASES}
@@ -42,10 +46,11 @@ def test_vmap(name):
     _, args, rest, options, tiles = FIRST[name]
     args, rest, options = arrays((args, rest, options))
     f = tw.grad(scalar(OPERATIONS[name].function, rest, options | tiles))
-    batch = jnp.stack([args[0], args[0] * 2])
-    found = tw.vmap(lambda x: f(x, *args[1:]))(batch)
+    batch = np.stack([args[0], args[0] * 2])
+    found = tw.jit(tw.vmap(lambda x: f(x, *args[1:])))(batch)
+    alone = in_numpy(f)
     for i in range(2):
-        close(found[i], f(batch[i], *args[1:]))
+        close(found[i], alone(batch[i], *args[1:]))
 
 
 @pytest.mark.parametrize("name", FIRST)
@@ -53,12 +58,12 @@ def test_bfloat16(name):
     _, args, rest, options, tiles = FIRST[name]
     args, rest, options = arrays((args, rest, options))
     args = [a.astype(jnp.bfloat16) for a in args]
-    out = tw.tree.leaves(OPERATIONS[name].function(*args, *rest, **options, **tiles))
-    expected = tw.tree.leaves(OPERATIONS[name].reference(*[a.astype(jnp.float32) for a in args], *rest, **options))
-    grads = tw.grad(lambda *a: scalar(OPERATIONS[name].function, rest, options | tiles)(*a).astype(jnp.float32))(*args)
+    function, reference = OPERATIONS[name].function, OPERATIONS[name].reference
+    grad = tw.grad(lambda *a: scalar(function, rest, options | tiles)(*a).astype(jnp.float32))
+    out, grads = tw.jit(lambda *a: (function(*a, *rest, **options, **tiles), grad(*a)))(*args)
     assert grads.dtype == jnp.bfloat16
-    for a, b in zip(out, expected, strict=True):
-        close(a.astype(jnp.float32), b, 3e-2)
+    expected = by_numpy(lambda *a: reference(*a, *rest, **options), *[a.astype(jnp.float32) for a in args])
+    all_close(out, expected, 3e-2)
 
 
 @pytest.mark.parametrize("name", FIRST)
@@ -72,12 +77,13 @@ def test_cost(name):
 def test_adamw(tiles):
     params = arrays({"a": floats(7, 3), "b": [floats(300), floats(0)]})
     state, expected_state, expected = adam.init(params), adam.init(params), params
+    step = tw.jit(lambda *a: adam.adamw(*a, learning_rate=0.1, **tiles))
+    theirs = in_numpy(lambda *a: adam.reference(*a, learning_rate=0.1))
     for _ in range(3):
         grads = tw.tree.map(lambda p: p * p - 1, params)
-        params, state = tw.jit(lambda *a: adam.adamw(*a, learning_rate=0.1, **tiles))(params, grads, state)
-        expected, expected_state = adam.reference(expected, grads, expected_state, learning_rate=0.1)
-    for a, b in zip(tw.tree.leaves((params, state)), tw.tree.leaves((expected, expected_state)), strict=True):
-        close(a, b)
+        params, state = step(params, grads, state)
+        expected, expected_state = theirs(expected, grads, expected_state)
+    all_close((params, state), (expected, expected_state))
 
 
 def test_forward_mode_and_second_derivative_of_softmax():
@@ -139,8 +145,7 @@ def test_attention_in_the_blocks_of_a_target(case, target):
     theirs = tw.value_and_grad(scalar(operation.reference, rest, options), tuple(range(len(args))))
     with tw.config(kernel_target=target):
         found = tw.jit(ours)(*args)
-    for a, b in zip(tw.tree.leaves(found), tw.tree.leaves(tw.jit(theirs)(*args)), strict=True):
-        close(a, b)
+    all_close(found, by_numpy(theirs, *args))
 
 
 @pytest.mark.parametrize("columns", [256, 128])
@@ -157,9 +162,7 @@ def test_attention_in_runs_of_queries(options, columns):
         found = tw.jit(tw.value_and_grad(scalar(operation.function, (), options | {"columns": columns}), (0, 1, 2)))(
             *args
         )
-    theirs = tw.jit(tw.value_and_grad(scalar(operation.reference, (), options), (0, 1, 2)))(*args)
-    for a, b in zip(tw.tree.leaves(found), tw.tree.leaves(theirs), strict=True):
-        close(a, b)
+    all_close(found, by_numpy(tw.value_and_grad(scalar(operation.reference, (), options), (0, 1, 2)), *args))
 
 
 @pytest.mark.parametrize(
@@ -184,8 +187,7 @@ def test_in_the_blocks_of_a_gpu(name, args, rest):
     theirs = tw.value_and_grad(scalar(operation.reference, rest, options), numbers)
     with tw.config(kernel_target="cuda:sm_90"):
         found = tw.jit(ours)(*args)
-    for a, b in zip(tw.tree.leaves(found), tw.tree.leaves(tw.jit(theirs)(*args)), strict=True):
-        close(a, b, 1e-4)
+    all_close(found, by_numpy(theirs, *args), 1e-4)
 
 
 @pytest.mark.parametrize("name", ["swiglu", "geglu"])

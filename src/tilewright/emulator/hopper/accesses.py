@@ -61,33 +61,37 @@ def store_matrices(g: Group, text: str, address: Any, *words: Any) -> None:
 
 
 def combine(g: Group, text: str, address: Any, *values: Any) -> Any:
-    """red and atom: lane by lane; of two that are told by a sign (`n`) each lane takes its own."""
+    """red and atom: lanes that meet at a place one by one; of two that are told by a sign (`n`) each takes its own."""
     ways = re.findall(r"(@!?n )?(red|atom)\.relaxed\.\w+\.(global|shared::cta)\.(\w+)\.(?:noftz\.)?(\w+) ", text)
     given = [np.ascontiguousarray(g.lanes(v)) for v in values]
-    old = np.zeros(LANES, given[0].dtype)
-    for lane in g.each():
-        at, words = int(g.lanes(address)[lane]), [v[lane : lane + 1] for v in given]
-        sign, _, space, kind, type_ = ways[0] if len(ways) == 1 or words[0].view(np.int32)[0] < 0 else ways[1]
-        dtype = np.dtype(WORDS[type_])
-        operands = [w.astype(np.int16).view(dtype) if dtype.itemsize == 2 else w.view(dtype) for w in words]
-        held = shared_word(g, lane, at, dtype) if "shared" in space else g.memory.load(np.asarray([at]), dtype)
-        new = operands[-1] if kind == "exch" else np.where(held == operands[0], operands[-1], held) if (
-            kind == "cas") else COMBINED[kind](held, operands[0])  # fmt: skip
-        new = new.astype(dtype)
-        if "shared" in space:
-            g.b.shared.put(np.asarray([at]), new)
-        else:
-            g.memory.store(np.asarray([at]), new)
-        old[lane : lane + 1] = held.view(old.dtype) if held.itemsize == old.itemsize else 0
+    at, live, old = g.lanes(address).astype(np.int64), g.each(), np.zeros(LANES, given[0].dtype)
+    apart = np.unique(at[live]).size == live.size
+    for lanes in [live] if apart else live[:, None]:
+        first = given[0][lanes].view(np.int32) < 0 if len(ways) > 1 else np.ones(lanes.size, bool)
+        for (_, _, space, kind, type_), mine in zip(ways, (lanes[first], lanes[~first])):
+            if mine.size:
+                held = update(g, space, kind, np.dtype(WORDS[type_]), mine, at[mine], [v[mine] for v in given])
+                old[mine] = held.view(old.dtype) if held.itemsize == old.itemsize else 0
     return old if "atom" in text else None
 
 
-def shared_word(g: Group, lane: int, at: int, dtype: Any) -> Any:
-    """What shared memory holds, which a thread is about to update."""
-    w = lane // WARP
-    grains, agent = g.b.shared.grains(np.asarray([at], np.int64), dtype.itemsize), g.agent(w)
-    g.b.shared.updating(grains, g.clocks[w], agent, int(g.clocks[w][agent]))
-    return g.b.shared.get(np.asarray([at]), dtype)
+def update(g: Group, space: str, kind: str, dtype: Any, lanes: Any, at: Any, words: Any) -> Any:
+    """What some lanes find at places of which no two are the same, and replace."""
+    operands = [w.astype(np.int16).view(dtype) if dtype.itemsize == 2 else w.view(dtype) for w in words]
+    shared = "shared" in space
+    held = shared_words(g, lanes, at, dtype) if shared else g.memory.load(at, dtype)
+    new = operands[-1] if kind == "exch" else np.where(held == operands[0], operands[-1], held) if (
+        kind == "cas") else COMBINED[kind](held, operands[0])  # fmt: skip
+    (g.b.shared.put if shared else g.memory.store)(at, new.astype(dtype))
+    return held
+
+
+def shared_words(g: Group, lanes: Any, at: Any, dtype: Any) -> Any:
+    """What shared memory holds, which threads are about to update."""
+    for w in np.unique(lanes // WARP):
+        grains, agent = g.b.shared.grains(at[lanes // WARP == w], dtype.itemsize), g.agent(w)
+        g.b.shared.updating(grains, g.clocks[w], agent, int(g.clocks[w][agent]))
+    return g.b.shared.get(at, dtype)
 
 
 def shuffle(g: Group, text: str, x: Any) -> Any:
