@@ -10,13 +10,23 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Any
 
-from .errors import ArgumentError, ArgumentTypeError, IntegerOverflowError, TilewrightError, is_internal
+from .errors import (
+    ArgumentError,
+    ArgumentTypeError,
+    AxisError,
+    DtypeError,
+    IntegerOverflowError,
+    ShapeError,
+    TilewrightError,
+    is_internal,
+)
 
 # What Python and NumPy raise of arguments, and what it is in the catalogue.
 _KINDS: tuple[tuple[type[Exception], type[TilewrightError]], ...] = (
     (TypeError, ArgumentTypeError), (OverflowError, IntegerOverflowError), (ValueError, ArgumentError),
     (LookupError, ArgumentError), (AttributeError, ArgumentTypeError), (ArithmeticError, ArgumentError),
 )  # fmt: skip
+_WITHOUT_REMEDY = (ShapeError, DtypeError, ArgumentError, ArgumentTypeError, AxisError)
 
 
 def public[F: Callable[..., Any]](function: F) -> F:
@@ -51,17 +61,32 @@ def told(function: Any, name: str) -> Any:
         try:
             return function(*args, **named)
         except tuple(kind for kind, _ in _KINDS) as error:
-            within = error.__traceback__.tb_next if error.__traceback__ is not None else None
-            if isinstance(error, TilewrightError) or not _is_ours(within):
+            made = _of_catalogue(error, function, name, args, named)
+            if made is None:
                 raise
-            what = str(error).replace(".__init__()", "()", 1)
-            if within is None and isinstance(error, TypeError):  # the arguments do not fit the parameters
-                raise ArgumentTypeError(what, _remedy(function, name, named)) from None
-            given = [*map(_shown, args), *(f"{k}={_shown(v)}" for k, v in named.items())]
-            made = next(ours for kind, ours in _KINDS if isinstance(error, kind))
-            raise made(f"{name}({', '.join(given)}): {what}", _remedy(function, name, named)) from error
+            raise made from getattr(made, "of", None)
 
     return call
+
+
+def _of_catalogue(error: Any, function: Any, name: str, args: Any, named: dict[str, Any]) -> TilewrightError | None:
+    """What is raised in place of an error of a call; None where the error is the user's, or names a remedy."""
+    within = error.__traceback__.tb_next  # the first of this module's is the call itself
+    cause = getattr(error, "of", error)  # what a function that this one called has told is told again
+    if not _is_ours(within):
+        return None
+    if type(cause) in _WITHOUT_REMEDY and not cause.remedy:
+        return type(cause)(cause.what, _remedy(function, name, named), cause.source)
+    if isinstance(cause, TilewrightError):
+        return None
+    what = str(cause).replace(".__init__()", "()", 1)
+    if within is None and isinstance(cause, TypeError):  # the arguments do not fit the parameters
+        return ArgumentTypeError(what, _remedy(function, name, named))
+    given = [*map(_shown, args), *(f"{k}={_shown(v)}" for k, v in named.items())]
+    kind = next(ours for kind, ours in _KINDS if isinstance(cause, kind))
+    made: Any = kind(f"{name}({', '.join(given)}): {what}", _remedy(function, name, named))
+    made.of = cause
+    return made
 
 
 def _is_ours(trace: TracebackType | None) -> bool:

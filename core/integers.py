@@ -1,4 +1,4 @@
-"""Integers among the arguments of functions, or errors that name the argument."""
+"""Integers among the arguments of functions, shapes and axes too, or errors that name the argument."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from .errors import ArgumentTypeError
+from .errors import ArgumentTypeError, ShapeError
 from .types import as_size
 
 
@@ -31,3 +31,27 @@ def integer(value: Any, name: str, function: str) -> int:
         if hasattr(error, "remedy"):
             raise
         raise ArgumentTypeError(f"{function}: {name} must be an integer, got {value!r}", "pass an int") from None
+
+
+def as_shape(shape: Any, function: str) -> tuple[int, ...]:
+    """A shape as a tuple of non-negative integers."""
+    sizes = integers(shape, "shape", function)
+    if any(d < 0 for d in sizes):
+        raise ShapeError(f"{function}: shape {sizes} has a negative size", "sizes are zero or more")
+    return sizes
+
+
+def as_axis(axis: Any, ndim: int, function: str) -> int:
+    """An axis of an array of rank `ndim`, negative ones counted from the end."""
+    axis = integer(axis, "axis", function)
+    if not -ndim <= axis < ndim:
+        raise ShapeError(f"{function}: axis {axis} is out of range for rank {ndim}", f"axes are {-ndim} to {ndim - 1}")
+    return axis % ndim if ndim else axis
+
+
+def as_axes(axes: Any, ndim: int, function: str) -> tuple[int, ...]:
+    """Distinct axes of an array of rank `ndim`."""
+    found = tuple(as_axis(a, ndim, function) for a in integers(axes, "axes", function))
+    if len(set(found)) != len(found):
+        raise ShapeError(f"{function}: axes {found} repeat one", "name each axis once")
+    return found

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from ..arguments import public
 from ..errors import ArgumentError, DtypeError, ShapeError
 from ..linear import add_tangents, moveaxis
 from ..primitive import AxisInfo, Linear, Primitive, Zero
@@ -367,6 +368,7 @@ PRIMITIVES = (conv_general_dilated_p,)
 # ---------------------------------------------------------------------------- functions
 
 
+@public
 def conv_general_dilated(
     lhs: Any,
     rhs: Any,
@@ -426,6 +428,7 @@ def conv_general_dilated(
     )  # fmt: skip
 
 
+@public
 def conv(
     lhs: Any, rhs: Any, window_strides: Sequence[int], padding: str, precision: Any = None,
     preferred_element_type: Any = None,
@@ -441,6 +444,7 @@ def conv(
     )
 
 
+@public
 def conv_with_general_padding(
     lhs: Any, rhs: Any, window_strides: Sequence[int], padding: Any, lhs_dilation: Any, rhs_dilation: Any,
     precision: Any = None, preferred_element_type: Any = None,
@@ -519,6 +523,7 @@ def conv_transpose(
     )  # fmt: skip
 
 
+@public
 def conv_general_dilated_patches(
     lhs: Any,
     filter_shape: Sequence[int],

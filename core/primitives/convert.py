@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from .. import tree
+from ..arguments import public
 from ..errors import ArgumentError, DtypeError, ShapeError
 from ..linear import neg_p
 from ..operands import ANY, FLOAT, INEXACT, check_kind
@@ -165,6 +166,7 @@ bitcast_convert_type_p = Primitive(
 )
 
 
+@public
 def bitcast_convert_type(operand: Any, new_dtype: Any) -> Any:
     """An array's bits read as another dtype; a wider one takes in, and a narrower one adds, a last axis.
 
@@ -207,6 +209,7 @@ reduce_precision_p = Primitive(
 )
 
 
+@public
 def reduce_precision(operand: Any, exponent_bits: int, mantissa_bits: int) -> Any:
     """Floats rounded to a format of so many exponent and mantissa bits, still of their own dtype.
 

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from ..arguments import public
 from ..errors import ShapeError, UnsupportedError
 from ..linear import add_any_p, add_p, neg_p
 from ..operands import FLOAT, INEXACT, INT, NUMBER, ORDERED, check_kind, common_shape, same_dtype, widened
@@ -432,6 +433,7 @@ def pow(x: Any, y: Any) -> Any:  # noqa: A001
         return pow_p.bind(*stretched(error, x, y))
 
 
+@public
 def integer_pow(x: Any, y: int) -> Any:
     """Elementwise x to a power y known as a Python integer, by repeated multiplication.
 
@@ -452,6 +454,7 @@ def reciprocal(x: Any) -> Any:
     return integer_pow(x, -1)
 
 
+@public
 def round(x: Any, rounding_method: int = RoundingMethod.AWAY_FROM_ZERO) -> Any:  # noqa: A001
     """Elementwise nearest integer of floats; `rounding_method` says where halves go.
 

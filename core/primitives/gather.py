@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from ..arguments import public
 from ..errors import ArgumentError
 from ..rules import zeros
 from ..trace import dtype_of, shape_of
@@ -29,6 +30,7 @@ def scalar_fill(fill_value: Any, dtype: Any) -> Any:
     return math.nan if value != value and not isinstance(value, complex) else value
 
 
+@public
 def gather(
     operand: Any, start_indices: Any, dimension_numbers: GatherDimensionNumbers, slice_sizes: Sequence[int], *,
     unique_indices: bool = False, indices_are_sorted: bool = False, mode: Any = None, fill_value: Any = None,
@@ -55,6 +57,7 @@ def gather(
     )  # fmt: skip
 
 
+@public
 def index_take(src: Any, idxs: Sequence[Any], axes: Sequence[int]) -> Any:
     """The elements of `src` at the 1-d index arrays `idxs` along `axes`, batch axis first, indices taken modulo.
 

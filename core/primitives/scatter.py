@@ -6,6 +6,7 @@ import operator
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from ..arguments import public
 from ..errors import UnsupportedError
 from ..primitive import Primitive
 from ..trace import dtype_of, trace_program
@@ -51,7 +52,7 @@ def _function(primitive: Primitive, doc: str) -> Callable[..., Any]:
 
     function.__name__ = function.__qualname__ = primitive.name
     function.__doc__ = doc
-    return function
+    return public(function)
 
 
 scatter = _function(

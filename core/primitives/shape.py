@@ -14,8 +14,9 @@ from typing import Any
 
 import numpy as np
 
+from ..arguments import public
 from ..errors import ArgumentError, ArgumentTypeError, DtypeError, ShapeError
-from ..integers import integer, integers
+from ..integers import as_axes, as_axis, as_shape, integers
 from ..linear import broadcast_in_dim_p, moved, reduce_sum_p, reshape_p, reshape_to, shape_error, transpose_p
 from ..primitive import NAMED, SIZE, AxisInfo, Linear, Primitive
 from ..relation import FREE, IDENTITY, MOVER, Loops, Relation, Whole, Window, inserted, pointwise, same_places
@@ -30,36 +31,10 @@ from .elementwise import sub_p
 Dims = tuple[int, ...]
 
 
-# ---------------------------------------------------------------------------- checks shared by the family
-
-
-def as_shape(shape: Any, function: str) -> Shape:
-    """A shape as a tuple of non-negative integers."""
-    sizes = integers(shape, "shape", function)
-    if any(d < 0 for d in sizes):
-        raise ShapeError(f"{function}: shape {sizes} has a negative size", "sizes are zero or more")
-    return sizes
-
-
-def as_axis(axis: Any, ndim: int, function: str) -> int:
-    """An axis of an array of rank `ndim`, negative ones counted from the end."""
-    axis = integer(axis, "axis", function)
-    if not -ndim <= axis < ndim:
-        raise ShapeError(f"{function}: axis {axis} is out of range for rank {ndim}", f"axes are {-ndim} to {ndim - 1}")
-    return axis % ndim if ndim else axis
-
-
-def as_axes(axes: Any, ndim: int, function: str) -> Dims:
-    """Distinct axes of an array of rank `ndim`."""
-    found = tuple(as_axis(a, ndim, function) for a in integers(axes, "axes", function))
-    if len(set(found)) != len(found):
-        raise ShapeError(f"{function}: axes {found} repeat one", "name each axis once")
-    return found
-
-
 # ---------------------------------------------------------------------------- broadcast_in_dim
 
 
+@public
 def broadcast_in_dim(
     operand: Any, shape: Sequence[int], broadcast_dimensions: Sequence[int], *, out_sharding: None = None
 ) -> Any:
@@ -83,6 +58,7 @@ def broadcast_in_dim(
     return broadcast_in_dim_p.bind(operand, shape=shape, broadcast_dimensions=dims)
 
 
+@public
 def broadcast(operand: Any, sizes: Sequence[int], *, out_sharding: None = None) -> Any:
     """Add leading axes of the given sizes.
 
@@ -106,12 +82,14 @@ def broadcast_to(operand: Any, shape: Sequence[int]) -> Any:
     return broadcast_in_dim(operand, shape, range(len(shape) - ndim, len(shape)))
 
 
+@public
 def broadcast_to_rank(x: Any, rank: int) -> Any:
     """Add leading axes of size 1 until the array has `rank` axes."""
     ndim = len(shape_of(x))
     return x if ndim == rank else expand_dims(x, range(rank - ndim))
 
 
+@public
 def broadcast_shapes(*shapes: Sequence[int]) -> Shape:
     """The shape that arrays of the given shapes broadcast to by NumPy's rule.
 
@@ -134,6 +112,7 @@ def broadcast_shapes(*shapes: Sequence[int]) -> Shape:
     return tuple(out)
 
 
+@public
 def expand_dims(array: Any, dimensions: Any) -> Any:
     """Insert axes of size 1 at the given positions of the result.
 
@@ -154,6 +133,7 @@ def expand_dims(array: Any, dimensions: Any) -> Any:
 # ---------------------------------------------------------------------------- reshape, squeeze, transpose, rev, copy
 
 
+@public
 def reshape(
     operand: Any, new_sizes: Any, dimensions: Sequence[int] | None = None, *, out_sharding: None = None
 ) -> Any:
@@ -182,6 +162,7 @@ def reshape(
     return reshape_p.bind(operand, new_sizes=sizes, dimensions=None)
 
 
+@public
 def collapse(operand: Any, start_dimension: int, stop_dimension: int | None = None) -> Any:
     """Merge the axes from `start_dimension` up to, not including, `stop_dimension` into one.
 
@@ -221,6 +202,7 @@ squeeze_p = Primitive(
 )
 
 
+@public
 def squeeze(array: Any, dimensions: Any) -> Any:
     """Drop the named axes, each of size 1.
 
@@ -232,6 +214,7 @@ def squeeze(array: Any, dimensions: Any) -> Any:
     return array if not dims and isinstance(array, Value) else squeeze_p.bind(array, dimensions=tuple(sorted(dims)))
 
 
+@public
 def transpose(operand: Any, permutation: Sequence[int]) -> Any:
     """Reorder the axes: axis `i` of the result is axis `permutation[i]` of the operand.
 
@@ -275,6 +258,7 @@ rev_p = Primitive(
 )
 
 
+@public
 def rev(operand: Any, dimensions: Any) -> Any:
     """Reverse the order of elements along the named axes.
 
@@ -367,6 +351,7 @@ slice_p = Primitive(
 )
 
 
+@public
 def slice(  # noqa: A001
     operand: Any, start_indices: Sequence[int], limit_indices: Sequence[int], strides: Sequence[int] | None = None
 ) -> Any:
@@ -397,6 +382,7 @@ def _ends(start: Any, limit: Any, size: Any) -> tuple[Any, Any]:
     return first, last
 
 
+@public
 def slice_in_dim(operand: Any, start_index: int | None, limit_index: int | None, stride: int = 1, axis: int = 0) -> Any:
     """`slice` along one axis; negative indices count from the end, and None means the end itself.
 
@@ -415,6 +401,7 @@ def slice_in_dim(operand: Any, start_index: int | None, limit_index: int | None,
     return slice(operand, starts, limits, steps)
 
 
+@public
 def index_in_dim(operand: Any, index: int, axis: int = 0, keepdims: bool = True) -> Any:
     """The part of an array at one index of an axis; the axis stays, with size 1, if `keepdims`.
 
@@ -452,6 +439,7 @@ def _iota_typing(*, dtype: Any, shape: Shape, dimension: int) -> ArrayType:
 iota_p = Primitive("iota", typing=_iota_typing, jvp=None, numpy=_iota_numpy, relation=pointwise, work=FREE, kind=MOVER)
 
 
+@public
 def broadcasted_iota(dtype: Any, shape: Sequence[int], dimension: int, *, out_sharding: None = None) -> Any:
     """An array of `shape` whose elements are their own index along `dimension`.
 
@@ -467,6 +455,7 @@ def broadcasted_iota(dtype: Any, shape: Sequence[int], dimension: int, *, out_sh
     return iota_p.bind(dtype=canonical_dtype(dtype), shape=shape, dimension=dimension)
 
 
+@public
 def iota(dtype: Any, size: int) -> Any:
     """The integers from 0 up to `size`, in `dtype`.
 
@@ -477,6 +466,7 @@ def iota(dtype: Any, size: int) -> Any:
     return broadcasted_iota(dtype, (size,), 0)
 
 
+@public
 def full(shape: Any, fill_value: Any, dtype: Any = None, *, sharding: None = None) -> Any:
     """An array of `shape` filled with a scalar; without `dtype`, that of the scalar (weak for a Python number).
 
@@ -493,6 +483,7 @@ def full(shape: Any, fill_value: Any, dtype: Any = None, *, sharding: None = Non
     return broadcast_in_dim(_cast(fill_value, dtype), shape, ())
 
 
+@public
 def full_like(x: Any, fill_value: Any, dtype: Any = None, shape: Any = None, *, sharding: None = None) -> Any:
     """An array filled with a scalar, of the shape and dtype of `x` where they are not given.
 
@@ -610,6 +601,7 @@ pad_p = Primitive(
 )
 
 
+@public
 def pad(operand: Any, padding_value: Any, padding_config: Sequence[tuple[int, int, int]]) -> Any:
     """Surround and interleave with a scalar: `(low, high, interior)` per axis; negative low and high crop.
 
@@ -681,6 +673,7 @@ concatenate_p = Primitive(
 )
 
 
+@public
 def concatenate(operands: Sequence[Any], dimension: int) -> Any:
     """Join arrays of equal dtype along an axis.
 
@@ -717,6 +710,7 @@ split_p = Primitive(
 )
 
 
+@public
 def split(operand: Any, sizes: Sequence[int], axis: int = 0) -> list[Any]:
     """Cut an array into pieces of the given sizes along an axis.
 
@@ -728,6 +722,7 @@ def split(operand: Any, sizes: Sequence[int], axis: int = 0) -> list[Any]:
     return split_p.bind(operand, sizes=integers(sizes, "sizes", "split"), axis=axis)
 
 
+@public
 def stack(operands: Sequence[Any], axis: int = 0) -> Any:
     """Join arrays of one shape along a new axis.
 
@@ -742,6 +737,7 @@ def stack(operands: Sequence[Any], axis: int = 0) -> Any:
     return concatenate([expand_dims(x, (axis,)) for x in operands], axis)
 
 
+@public
 def unstack(x: Any, axis: int = 0) -> tuple[Any, ...]:
     """The parts of an array along an axis, without that axis.
 
@@ -754,6 +750,7 @@ def unstack(x: Any, axis: int = 0) -> tuple[Any, ...]:
     return tuple(squeeze(part, (axis,)) for part in parts)
 
 
+@public
 def tile(operand: Any, reps: Sequence[int]) -> Any:
     """Repeat an array `reps[i]` times along axis `i`; missing leading axes count as size 1.
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from ..arguments import public
 from ..errors import ArgumentError, DtypeError, ShapeError
 from ..linear import moved
 from ..primitive import AxisInfo, Linear, Primitive, Zero
@@ -155,6 +156,7 @@ def _literal(value: int) -> Any:
     return np.int32(min(max(value, info.min), info.max))
 
 
+@public
 def dynamic_slice(
     operand: Any, start_indices: Any, slice_sizes: Sequence[int], *, allow_negative_indices: Any = True
 ) -> Any:
@@ -168,6 +170,7 @@ def dynamic_slice(
     return dynamic_slice_p.bind(operand, *starts, slice_sizes=integers(slice_sizes, "slice_sizes", "dynamic_slice"))
 
 
+@public
 def dynamic_slice_in_dim(
     operand: Any, start_index: Any, slice_size: int, axis: int = 0, *, allow_negative_indices: bool = True
 ) -> Any:
@@ -184,6 +187,7 @@ def dynamic_slice_in_dim(
     return dynamic_slice(operand, starts, sizes, allow_negative_indices=allow_negative_indices)
 
 
+@public
 def dynamic_index_in_dim(
     operand: Any, index: Any, axis: int = 0, keepdims: bool = True, *, allow_negative_indices: bool = True
 ) -> Any:
@@ -269,6 +273,7 @@ dynamic_update_slice_p = Primitive(
 )
 
 
+@public
 def dynamic_update_slice(operand: Any, update: Any, start_indices: Any, *, allow_negative_indices: Any = True) -> Any:
     """`operand` with `update` written at `start_indices`, moved inside the array where it would leave it.
 
@@ -280,6 +285,7 @@ def dynamic_update_slice(operand: Any, update: Any, start_indices: Any, *, allow
     return dynamic_update_slice_p.bind(operand, update, *starts)
 
 
+@public
 def dynamic_update_slice_in_dim(
     operand: Any, update: Any, start_index: Any, axis: int, *, allow_negative_indices: bool = True
 ) -> Any:
@@ -296,6 +302,7 @@ def dynamic_update_slice_in_dim(
     return dynamic_update_slice(operand, update, starts, allow_negative_indices=allow_negative_indices)
 
 
+@public
 def dynamic_update_index_in_dim(
     operand: Any, update: Any, index: Any, axis: int, *, allow_negative_indices: bool = True
 ) -> Any:

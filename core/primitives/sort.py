@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from ..arguments import public
 from ..errors import ArgumentError, DtypeError, ShapeError
 from ..integers import integer
 from ..primitive import NAMED, Primitive, Zero
@@ -77,6 +78,7 @@ sort_p = Primitive(
 )  # fmt: skip
 
 
+@public
 def sort(operand: Any, dimension: int = -1, is_stable: bool = True, num_keys: int = 1) -> Any:
     """Sort an array along a dimension; or several arrays together, by the first `num_keys` of them.
 
@@ -93,6 +95,7 @@ def sort(operand: Any, dimension: int = -1, is_stable: bool = True, num_keys: in
     return outs[0] if single else tuple(outs)
 
 
+@public
 def sort_key_val(keys: Any, values: Any, dimension: int = -1, is_stable: bool = True) -> tuple[Any, Any]:
     """Sort keys along a dimension, and values along with them.
 
@@ -149,6 +152,7 @@ top_k_p = Primitive(
 )  # fmt: skip
 
 
+@public
 def top_k(operand: Any, k: int, *, axis: int = -1, is_stable: bool = True) -> list[Any]:
     """The `k` greatest values along an axis, greatest first, and their indices; of equals, the earlier first always.
 
@@ -159,6 +163,7 @@ def top_k(operand: Any, k: int, *, axis: int = -1, is_stable: bool = True) -> li
     return top_k_p.bind(operand, k=integer(k, "k", "top_k"), axis=as_axis(axis, len(shape_of(operand)), "top_k"))
 
 
+@public
 def approx_max_k(
     operand: Any, k: int, reduction_dimension: int = -1, recall_target: float = 0.95,
     reduction_input_size_override: int = -1, aggregate_to_topk: bool = True,
@@ -174,6 +179,7 @@ def approx_max_k(
     return top_k(operand, k, axis=reduction_dimension)
 
 
+@public
 def approx_min_k(
     operand: Any, k: int, reduction_dimension: int = -1, recall_target: float = 0.95,
     reduction_input_size_override: int = -1, aggregate_to_topk: bool = True,

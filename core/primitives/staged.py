@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from ..arguments import public
 from ..config import current
 from ..convert import as_array
 from ..errors import ArgumentTypeError, UnsupportedError
@@ -27,6 +28,7 @@ def empty(shape: Any, dtype: Any, *, out_sharding: Any = None) -> Any:
     return full((shape,) if isinstance(shape, int) else tuple(shape), 0, dtype)
 
 
+@public
 def broadcast_like(arr: Any, like_arr: Any) -> Any:
     """An array broadcast, by NumPy's rules, to the shape of another.
 

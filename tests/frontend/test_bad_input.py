@@ -58,6 +58,9 @@ REFUSED = {  # name: the call, and the error
     "a negative number of frequencies": (lambda: fft.rfftfreq(-2), errors.ArgumentError),
     "vectors without the axis": (lambda: linalg.cross(DATA[:3], DATA[:3], axis=4), errors.ArgumentError),
     "no option of a spectrum": (lambda: signal.welch(DATA, nperseg="all"), errors.ArgumentTypeError),
+    "a text for an axis of lax": (lambda: lax.collapse(DATA, "a"), errors.ArgumentTypeError),
+    "no dimension numbers": (lambda: lax.scatter_add(DATA, IDS[:1], DATA[:1], None), errors.ArgumentTypeError),
+    "a permutation of fewer axes": (lambda: lax.transpose(CUBE, (0, 1)), errors.ShapeError),
     "an integer of 81 bits": (lambda: tnp.add(DATA, 2**80), errors.IntegerOverflowError),
 }  # fmt: skip
 
