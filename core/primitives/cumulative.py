@@ -119,15 +119,20 @@ def _after(combine: Combine, totals: Any, within: Any, axis: int, reverse: bool)
 
 
 def log_add_exp(a: Any, b: Any) -> Any:
-    """log(exp a + exp b), -inf (and of derivative 0) where both are -inf."""
+    """log(exp a + exp b), -inf (and of derivative 0) where both are -inf; an infinity has all of the derivative."""
     dtype = typeof(a).dtype
-    top = stop_gradient_p.bind(max_p.bind(*(real_p.bind(x) if is_complex(dtype) else x for x in (a, b))))
+    reals = [real_p.bind(x) if is_complex(dtype) else x for x in (a, b)]
+    top = stop_gradient_p.bind(max_p.bind(*reals))
+    infinite = eq_p.bind(top, like(top, np.inf))
+    own = [select_n_p.bind(eq_p.bind(r, like(r, np.inf)), like(x, 0), x) for r, x in zip(reals, (a, b), strict=True)]
+    a, b = (select_n_p.bind(infinite, x, like(x, 0)) for x in (a, b))
     finite = and_p.bind(gt_p.bind(top, like(top, -np.inf)), lt_p.bind(top, like(top, np.inf)))
     top = convert_element_type(select_n_p.bind(finite, like(top, 0), top), dtype)
     total = add_p.bind(exp_p.bind(sub_p.bind(a, top)), exp_p.bind(sub_p.bind(b, top)))
     nothing = eq_p.bind(total, like(total, 0))
     log = add_p.bind(log_p.bind(select_n_p.bind(nothing, total, like(total, 1))), top)
-    return select_n_p.bind(nothing, log, like(log, -np.inf))
+    log = select_n_p.bind(nothing, log, like(log, -np.inf))
+    return select_n_p.bind(infinite, log, add_p.bind(*own))
 
 
 def _typing(name: str, kinds: Sequence[str]) -> Callable[..., ArrayType]:

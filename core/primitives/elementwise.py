@@ -236,8 +236,10 @@ def _sign_jvp(primals: Any, tangents: Any) -> Any:
     type_ = typeof(out)
     if type(t) is Zero or not is_complex(type_.dtype):
         return out, Zero(type_.tangent())
-    # x / |x| turns by the part of the step that is across x: i * out * Im(conj(out) t) / |x|.
-    across = div_p.bind(imag(mul_p.bind(conj(out), t)), abs_p.bind(x))
+    # x / |x| turns by the part of the step that is across x: i * out * Im(conj(out) t) / |x|; at 0 the slope is 0.
+    length = abs_p.bind(x)
+    length = select_n_p.bind(eq_p.bind(length, like(length, 0)), length, like(length, 1))
+    across = div_p.bind(imag(mul_p.bind(conj(out), t)), length)
     return out, mul_p.bind(out, make_complex(mul_p.bind(across, like(across, 0)), across))
 
 

@@ -303,7 +303,7 @@ def sinc(x: ArrayLike, /) -> Array:
     far = logical_and(isinf(real(x)), isfinite(imag(x)))
     safe = where3(logical_or(small, far), 1.0, scaled)
     series: Any = 1.0
-    squared = scaled * scaled
+    squared = lax.square(where3(small, scaled, 0.0))
     for n in (156, 110, 72, 42, 20, 6):
         series = 1 - squared * (1 / n) * series
     return weak_of_numbers(where3(small, series, where3(far, 0.0, lax.sin(safe) / safe)), x)

@@ -14,7 +14,7 @@ from ...core.primitives.linalg import lu as _lu
 from ...core.primitives.linalg.common import through_float32
 from ...core.primitives.linalg.matrices import adjoint, diagonal, eye, on_diagonal, picked_diagonal, product, triangle
 from ...core.primitives.linalg.qr import geqrf_p
-from ...core.types import FLOAT0, canonical_dtype
+from ...core.types import canonical_dtype
 from .. import reductions
 from ..select import where
 from ..util import (
@@ -182,41 +182,31 @@ def _lstsq(a: Any, b: Any, rcond: Any) -> tuple[Array, Array, Array, Array]:
 
 
 def _least_squares(a: Array, b: Array, bound: Array) -> tuple[Array, Array, Array]:
-    """The solution, singular values and rank; the derivative is that of the Moore-Penrose inverse times B."""
+    """The solution, singular values and rank."""
+    u, s, vh = svd(a, full_matrices=False)
+    smallest = bound * s[0]
+    inverse = _factors_of_zero(s, smallest).astype(dtype_of(u))
+    x = _inverse_times(a, bound, *(lax.stop_gradient(v) for v in (u, inverse, vh)), b)
+    return x, s, reductions.sum(s > smallest)
 
-    def solver(a: Array, bound: Array) -> Any:
-        u, s, vh = svd(a, full_matrices=False)
-        keep = s > bound * s[0]
-        inverse = _factors_of_zero(s, bound * s[0]).astype(dtype_of(u))
 
-        def forward(y: Array) -> Array:
-            return product(adjoint(vh), inverse[:, None] * product(adjoint(u), y))
+@custom_jvp
+def _inverse_times(a: Array, bound: Array, u: Array, inverse: Array, vh: Array, b: Array) -> Array:
+    """The Moore-Penrose inverse of a matrix times B, by its factors; `a` is there for the derivative."""
+    return product(adjoint(vh), inverse[:, None] * product(adjoint(u), b))
 
-        def backward(y: Array) -> Array:
-            return product(u, inverse[:, None] * product(vh, y))
 
-        return forward, backward, u, vh, s, reductions.sum(keep)
-
-    @custom_jvp
-    def run(a: Array, b: Array, bound: Array) -> Any:
-        forward, _, _, _, s, rank = solver(a, bound)
-        return forward(b), s, rank
-
-    @run.defjvp
-    def rule(primals: Any, tangents: Any) -> Any:
-        (a, b, bound), (da, db, _) = primals, tangents
-        forward, backward, u, vh, s, rank = solver(a, bound)
-        x = forward(b)
-        dh = adjoint(da)
-        dx = forward(db - product(da, x))
-        dx = dx + forward(backward(product(dh, b - product(a, x))))
-        turned = product(dh, backward(x))
-        dx = dx + turned - forward(product(a, turned))
-        inner = diagonal(product(adjoint(u), da, adjoint(vh)))
-        ds = lax.real(inner) if is_complex(dtype_of(inner)) else inner
-        return (x, s, rank), (dx, ds, np.zeros((), FLOAT0))
-
-    return run(a, b, bound)
+@_inverse_times.defjvp
+def _inverse_times_jvp(primals: Any, tangents: Any) -> Any:
+    """That of `_pinv` times B, which has derivatives of its own where singular values are equal."""
+    a, bound, _, _, _, b = primals
+    dh, db = adjoint(tangents[0]), tangents[-1]
+    p = _pinv(False, a, bound)
+    x, ph = product(p, b), adjoint(p)
+    first = product(p, db - product(tangents[0], x))
+    second = product(p, ph, dh, b - product(a, x))
+    turned = product(dh, ph, x)
+    return x, first + second + turned - product(p, a, turned)
 
 
 @composite("axes")

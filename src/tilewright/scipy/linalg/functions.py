@@ -10,12 +10,14 @@ import numpy as np
 from ... import lax
 from ...core.api import jvp
 from ...core.errors import ArgumentError, ShapeError, UnsupportedError
+from ...core.primitives.custom import custom_jvp
 from ...core.primitives.linalg.matrices import adjoint, diagonal, eye, product
 from ...numpy import linalg as numpy_linalg
 from ...numpy.linalg.factors import square
 from ...numpy.select import where
 from ...numpy.util import Array, ArrayLike, composite, dtype_of, promote_dtypes_inexact, shape_of, value
 from .factors import to_complex
+from .solving import by_schur, sylvester
 
 # N. J. Higham, "The scaling and squaring method for the matrix exponential revisited", SIAM Journal on Matrix Analysis
 # and Applications 26 (2005): the coefficients of Pade approximants by degree, and up to which norm each is exact.
@@ -205,8 +207,8 @@ def sqrtm(A: ArrayLike, blocksize: int = 1) -> Array:
     """
     if blocksize > 1:
         raise UnsupportedError(f"sqrtm in blocks of {blocksize}", "leave blocksize out")
-    a = _one_matrix(A, "sqrtm", narrow=True)
-    t, z = lax.linalg.schur(to_complex(a))
+    a = to_complex(_one_matrix(A, "sqrtm", narrow=True))
+    t, z = lax.linalg.schur(lax.stop_gradient(a))
     on = eye(shape_of(t), dtype_of(t))
     roots = on * lax.sqrt(diagonal(t))[None, :]
 
@@ -217,7 +219,20 @@ def sqrtm(A: ArrayLike, blocksize: int = 1) -> Array:
         return where(impossible, np.nan, solved)
 
     root = _columns(t, column, roots) if shape_of(t)[0] > 1 else roots
-    return product(z, root, adjoint(z))
+    return _rooted(a, product(z, root, adjoint(z)), (root, z))
+
+
+@custom_jvp
+def _rooted(a: Array, root: Array, form: Any) -> Array:
+    """The square root of a matrix, and its Schur form; the matrix is there for the derivative."""
+    return root
+
+
+@_rooted.defjvp
+def _rooted_jvp(primals: Any, tangents: Any) -> Any:
+    """S dS + dS S = dA, Sylvester's equation."""
+    root, form = _rooted(*primals), primals[2]
+    return root, sylvester(by_schur, root, root, form, form, tangents[0])
 
 
 def funm(A: ArrayLike, func: Callable[[Array], Array], disp: bool = True) -> Any:

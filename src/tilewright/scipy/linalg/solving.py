@@ -255,32 +255,35 @@ def solve_sylvester(A: ArrayLike, B: ArrayLike, C: ArrayLike, *, method: str = "
     dtype, wide = dtype_of(c), promote_types([typeof(c), typeof(np.complex64(0))])[0]  # type: ignore[list-item]
     batch = lax.broadcast_shapes(*(shape_of(x)[:-2] for x in (a, b, c)))
     a, b, c = (broadcast_to_shape(x, (*batch, *shape_of(x)[-2:])).astype(wide) for x in (a, b, c))
-    found = (_sylvester_by_schur if method == "schur" else _sylvester_by_eigen)(a, b, c, tol)
+    factor, apply = (lax.linalg.schur, by_schur) if method == "schur" else (numpy_linalg.eig, _by_eigen)
+    left, right = (tuple(factor(lax.stop_gradient(x))) for x in (a, b))
+    found = sylvester(apply, a, b, left, right, c)
+    x, y = (numpy_linalg.diagonal(f[0]) if method == "schur" else f[0] for f in (left, right))
+    small = (abs(x[..., :, None] + y[..., None, :]) < tol).any((-2, -1))
+    found = where(small[..., None, None], np.nan, found)
     return found if is_complex(dtype) else lax.real(found)
 
 
-def _safe(sums: Array, solution: Array, tol: float) -> Array:
-    """A solution, or NaN for matrices with sums of eigenvalues that are zero within a tolerance."""
-    small = (abs(sums) < tol).any((-2, -1))
-    return where(small[..., None, None], np.nan, solution)
+def sylvester(apply: Any, a: Array, b: Array, left: Any, right: Any, c: Array) -> Array:
+    """X of A X + X B = C, which `apply` makes of the factors of A and B, with the derivative of the equation."""
+    return lax.custom_linear_solve(
+        lambda x: product(a, x) + product(x, b), c, lambda _, c: apply(left, right, c),
+        lambda _, c: transposed(apply(right, left, transposed(c))),
+    )  # fmt: skip
 
 
-def _sylvester_by_eigen(a: Array, b: Array, c: Array, tol: float) -> Array:
-    left, p = numpy_linalg.eig(a)
-    right, q = numpy_linalg.eig(b)
-    sums = left[..., :, None] + right[..., None, :]
-    inner = product(numpy_linalg.solve(p, c), q) / sums
-    found = product(p, transposed(numpy_linalg.solve(transposed(q), transposed(inner))))
-    return _safe(sums, found, tol)
+def _by_eigen(left: Any, right: Any, c: Array) -> Array:
+    (x, p), (y, q) = left, right
+    inner = product(numpy_linalg.solve(p, c), q) / (x[..., :, None] + y[..., None, :])
+    return product(p, transposed(numpy_linalg.solve(transposed(q), transposed(inner))))
 
 
-def _sylvester_by_schur(a: Array, b: Array, c: Array, tol: float) -> Array:
-    r, u = lax.linalg.schur(a)
-    s, v = lax.linalg.schur(b)
+def by_schur(left: Any, right: Any, c: Array) -> Array:
+    """The solution of Sylvester's equation from the complex Schur forms `(T, Z)` of its matrices, by columns."""
+    (r, u), (s, v) = left, right
     f = product(adjoint(u), c, v)
-    n = shape_of(b)[-1]
-    batch = shape_of(a)[:-2]
-    one = eye(shape_of(a), dtype_of(a))
+    batch, n = shape_of(r)[:-2], shape_of(s)[-1]
+    one = eye(shape_of(r), dtype_of(r))
     at = len(batch) + 1
 
     def column(j: Any, y: Array) -> Array:
@@ -288,11 +291,8 @@ def _sylvester_by_schur(a: Array, b: Array, c: Array, tol: float) -> Array:
         pivot = lax.dynamic_index_in_dim(beside, j, len(batch))
         rows = lax.broadcasted_iota(np.int32, shape_of(beside), len(batch))
         known = product(y, where(rows < j, beside, 0))
-        right = lax.dynamic_index_in_dim(f, j, at) - known
-        solved = lax.linalg.triangular_solve(r + pivot * one, right, left_side=True)
+        beyond = lax.dynamic_index_in_dim(f, j, at) - known
+        solved = lax.linalg.triangular_solve(r + pivot * one, beyond, left_side=True)
         return lax.dynamic_update_index_in_dim(y, solved, j, at)
 
-    y = lax.fori_loop(0, n, column, lax.full_like(f, 0))
-    diagonals = [numpy_linalg.diagonal(x) for x in (r, s)]
-    sums = diagonals[0][..., :, None] + diagonals[1][..., None, :]
-    return _safe(sums, product(u, y, adjoint(v)), tol)
+    return product(u, lax.fori_loop(0, n, column, lax.full_like(f, 0)), adjoint(v))

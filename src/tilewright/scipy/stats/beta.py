@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 from ... import lax
+from ...numpy.elementwise import where3
 from .. import special
 from .family import Family, positive
 from .powers import with_powers
@@ -22,16 +23,22 @@ def _log(y: Any, a: Any, b: Any) -> Any:
 
 
 def _density(y: Any, a: Any, b: Any) -> Any:
-    return with_powers(-special.betaln(a, b), (y, a - 1), of_rest=(y, b - 1))
+    return with_powers(-special.betaln(a, b), y, a - 1, b - 1)
 
 
 def _sf(y: Any, a: Any, b: Any) -> Any:
     return special.betainc(b, a, 1 - y)
 
 
+def _log_share(y: Any, a: Any, b: Any) -> Any:
+    """The logarithm of `betainc`, near 0 that of a power."""
+    end = lax.eq(y, 0)
+    return where3(end, a * lax.log(y), lax.log(special.betainc(a, b, where3(end, 0.5, y))))
+
+
 logpdf = _D.function("logpdf", _log)
 pdf = _D.function("pdf", _density, powers=True)
 cdf = _D.function("cdf", lambda y, a, b: special.betainc(a, b, y))
-logcdf = _D.function("logcdf", lambda y, a, b: lax.log(special.betainc(a, b, y)))
+logcdf = _D.function("logcdf", _log_share)
 sf = _D.function("sf", _sf)
-logsf = _D.function("logsf", lambda y, a, b: lax.log(_sf(y, a, b)))
+logsf = _D.function("logsf", lambda y, a, b: _log_share(1 - y, b, a))

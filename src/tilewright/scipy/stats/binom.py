@@ -33,7 +33,7 @@ def _log(k: Any, n: Any, p: Any) -> Any:
 
 
 def _probability(k: Any, n: Any, p: Any) -> Any:
-    return with_powers(log_choices(n, k), (p, k), of_rest=(p, n - k))
+    return with_powers(log_choices(n, k), p, k, n - k)
 
 
 logpmf = _D.function("logpmf", _log)

@@ -11,10 +11,11 @@ import math
 from typing import Any
 
 from ... import lax
+from ...core.primitives.custom import custom_jvp
 from ...numpy.elementwise import where3
 from .family import Family
 
-_D = Family(__name__)
+_D = Family(__name__, tails="heavy")
 
 
 def _log(y: Any) -> Any:
@@ -25,11 +26,18 @@ def _cdf(y: Any) -> Any:
     return lax.atan2(lax.full_like(y, 1), -y) / math.pi
 
 
+@custom_jvp
+def _cotangent(angle: Any) -> Any:
+    return lax.cos(angle) / lax.sin(angle)
+
+
+_cotangent.defjvps(lambda t, out, angle: -t * (1 + out * out))
+
+
 def _ppf(q: Any) -> Any:
     """The cotangent, by the nearer end of the interval."""
     upper = lax.gt(q, 0.5)
-    angle = math.pi * where3(upper, 1 - q, q)
-    size = lax.cos(angle) / lax.sin(angle)
+    size = _cotangent(math.pi * where3(upper, 1 - q, q))
     return where3(upper, size, -size)
 
 

@@ -25,6 +25,6 @@ def _log(y: Any, df: Any) -> Any:
 logpdf = _D.function("logpdf", _log)
 pdf = _D.function("pdf", lambda y, df: gamma.density(y / 2, df / 2) / 2, powers=True)
 cdf = _D.function("cdf", lambda y, df: special.gammainc(df / 2, y / 2))
-logcdf = _D.function("logcdf", lambda y, df: lax.log(special.gammainc(df / 2, y / 2)))
+logcdf = _D.function("logcdf", lambda y, df: gamma.log_share(y / 2, df / 2))
 sf = _D.function("sf", lambda y, df: special.gammaincc(df / 2, y / 2))
 logsf = _D.function("logsf", lambda y, df: lax.log(special.gammaincc(df / 2, y / 2)))

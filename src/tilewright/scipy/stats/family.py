@@ -62,19 +62,21 @@ _CALLS: dict[int, Callable[[Any], Any]] = {
 class Family:
     """A family of distributions. `parameters`: the names of those that give its shape; `valid`: their domain.
 
-    The support is closed; `inside` is a point of it at which every form and its derivatives are finite, or None where
-    its ends are such. `moves`: there are `loc` and `scale`, or for whole numbers `loc` alone.
+    The support is closed; `inside` is a point of it at which every form and its derivatives are finite. `moves`: there
+    are `loc` and `scale`, or for whole numbers `loc` alone. `tails` says whether the logarithm of the density has a
+    derivative at infinity that is not 0 ("light") or has not ("heavy"); "none" is a circle's.
     """
 
     module: str
     parameters: str = ""
     valid: Form | None = None
     support: tuple[float, float] | Callable[..., tuple[Any, Any]] = (-INF, INF)
-    inside: float | None = 0.0
+    inside: float | Form = 0.0
     moves: bool = True
     whole: bool = False
     weak: str = ""  # the functions whose results are weak of weakly typed arrays, as JAX's are; of numbers all are
     strong: str = ""  # but these
+    tails: str = "light"
 
     def function(
         self, name: str, form: Form, variable: str = "", moves: bool | None = None, powers: bool = False
@@ -119,15 +121,30 @@ class Family:
 
     def _value(self, kind: Kind, form: Form, args: Any) -> Array:
         x, shapes, loc, scale, valid = self._split(args)
-        y = x if loc is None else x - loc
+        inside = self.inside(*shapes) if callable(self.inside) else self.inside
+        y, ends = x, self._constant_ends(kind, x)
+        for at, _ in ends:
+            y = where3(at, 0.0, y)
+        y = y if loc is None else y - loc
         y = y if scale is None else y / scale
-        out = self._on_support(kind, form, y, shapes)
+        ends = [(both(at, lax.eq(y, y)), limit) for at, limit in ends]  # NaN stays NaN
+        for at, _ in ends:
+            y = where3(at, inside, y)
+        out = self._on_support(kind, form, y, shapes, inside)
         if kind.density and scale is not None:
             out = out - lax.log(scale) if kind.below else out / scale
         out = lax.exp(out) if kind.exp else out
+        for at, limit in ends:
+            out = where3(at, limit, out)
         return out if valid is None else where3(valid, out, math.nan)
 
-    def _on_support(self, kind: Kind, form: Form, y: Array, shapes: list[Any]) -> Array:
+    def _constant_ends(self, kind: Kind, x: Array) -> list[tuple[Any, float]]:
+        """Where the argument is an infinity at which all derivatives are 0, and the value there."""
+        ends = [] if self.tails == "none" else [(-INF, kind.below), (INF, kind.above)]
+        values = [(end, math.exp(v) if kind.exp else v) for end, v in ends]
+        return [(lax.eq(x, end), v) for end, v in values if math.isfinite(v) or self.tails == "heavy"]
+
+    def _on_support(self, kind: Kind, form: Form, y: Array, shapes: list[Any], inside: Any) -> Array:
         """The form inside of the support, a constant on each side of it, NaN for NaN."""
         low, high = self.support(*shapes) if callable(self.support) else self.support
         if self.whole and not kind.density:
@@ -142,10 +159,7 @@ class Family:
         if not tests:
             return form(y, *shapes)
         within = both(*tests)
-        if self.inside is None:  # at an end itself the number, so that derivatives are those from inside
-            safe = where3(y < low, low, where3(y > high, high, y))
-        else:
-            safe = where3(within, y, self.inside)
+        safe = where3(within, y, inside)
         outside = where3(y <= low, kind.below, where3(lax.eq(y, y), kind.above, math.nan))
         return where3(within, form(safe, *shapes), outside)
 

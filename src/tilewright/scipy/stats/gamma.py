@@ -18,25 +18,25 @@ from .powers import with_powers
 _D = Family(__name__, "a", positive, (0.0, INF), 1.0, weak="sf logsf")
 
 
-def _finite(y: Any) -> tuple[Any, Any]:
-    """Where the variable is infinite, and the variable with another number there."""
-    end = lax.eq(y, INF)
-    return end, where3(end, 1.0, y)
-
-
 def log_density(y: Any, a: Any) -> Any:
-    end, safe = _finite(y)
+    end = lax.eq(y, INF)
+    safe = where3(end, 1.0, y)
     return where3(end, -y, special.xlogy(a - 1, safe) - safe - lax.lgamma(a))
 
 
 def density(y: Any, a: Any) -> Any:
-    end, safe = _finite(y)
-    return where3(end, 0.0, with_powers(-safe - lax.lgamma(a), (safe, a - 1)))
+    return with_powers(-y - lax.lgamma(a), y, a - 1)
+
+
+def log_share(y: Any, a: Any) -> Any:
+    """The logarithm of `gammainc`, near 0 that of a power."""
+    end = lax.eq(y, 0)
+    return where3(end, a * lax.log(y), lax.log(special.gammainc(a, where3(end, 1.0, y))))
 
 
 logpdf = _D.function("logpdf", log_density)
 pdf = _D.function("pdf", density, powers=True)
 cdf = _D.function("cdf", lambda y, a: special.gammainc(a, y))
-logcdf = _D.function("logcdf", lambda y, a: lax.log(special.gammainc(a, y)))
+logcdf = _D.function("logcdf", log_share)
 sf = _D.function("sf", lambda y, a: special.gammaincc(a, y))
 logsf = _D.function("logsf", lambda y, a: lax.log(special.gammaincc(a, y)))

@@ -22,4 +22,4 @@ def _log(k: Any, p: Any) -> Any:
 
 
 logpmf = _D.function("logpmf", _log)
-pmf = _D.function("pmf", lambda k, p: with_powers(lax.log(p), of_rest=(p, k - 1)), powers=True)
+pmf = _D.function("pmf", lambda k, p: with_powers(lax.log(p), p, of_rest=k - 1), powers=True)

@@ -7,15 +7,28 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from ... import lax
+from ...core.primitives.custom import custom_jvp
+from .. import special
 from . import gumbel_r
 from .family import Family
 
 _D = Family(__name__, weak="logpdf pdf cdf logcdf sf logsf ppf")
+
+
+@custom_jvp
+def _ppf(p: Any) -> Any:
+    return lax.log(-lax.log1p(-p))
+
+
+_ppf.defjvps(lambda t, out, p: t / abs(-special.xlog1py(1 - p, -p)))
+
 logpdf = _D.function("logpdf", lambda y: gumbel_r.log_density(-y))
 pdf = _D.function("pdf", lambda y: gumbel_r.log_density(-y))
 cdf = _D.function("cdf", lambda y: gumbel_r.sf_of(-y))
 logcdf = _D.function("logcdf", lambda y: gumbel_r.log_sf(-y))
 sf = _D.function("sf", lambda y: lax.exp(-lax.exp(y)))
 logsf = _D.function("logsf", lambda y: -lax.exp(y))
-ppf = _D.function("ppf", lambda p: lax.log(-lax.log1p(-p)), "p")
+ppf = _D.function("ppf", _ppf, "p")

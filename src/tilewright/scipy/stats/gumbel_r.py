@@ -10,13 +10,17 @@ from __future__ import annotations
 from typing import Any
 
 from ... import lax
-from .family import Family, log1mexp
+from ...core.primitives.custom import custom_jvp
+from ...numpy.elementwise import where3
+from .. import special
+from .family import INF, Family, log1mexp
 
 _D = Family(__name__, weak="logpdf pdf cdf logcdf logsf ppf")
 
 
 def log_density(y: Any) -> Any:
-    return -y - lax.exp(-y)
+    fall = lax.exp(-y)
+    return where3(lax.eq(y, -INF), -fall, -y - fall)
 
 
 def log_sf(y: Any) -> Any:
@@ -27,10 +31,17 @@ def sf_of(y: Any) -> Any:
     return -lax.expm1(-lax.exp(-y))
 
 
+@custom_jvp
+def _ppf(p: Any) -> Any:
+    return -lax.log(-lax.log(p))
+
+
+_ppf.defjvps(lambda t, out, p: t / abs(special.entr(p)))
+
 logpdf = _D.function("logpdf", log_density)
 pdf = _D.function("pdf", log_density)
 cdf = _D.function("cdf", lambda y: lax.exp(-lax.exp(-y)))
 logcdf = _D.function("logcdf", lambda y: -lax.exp(-y))
 sf = _D.function("sf", sf_of)
 logsf = _D.function("logsf", log_sf)
-ppf = _D.function("ppf", lambda p: -lax.log(-lax.log(p)), "p")
+ppf = _D.function("ppf", _ppf, "p")

@@ -26,7 +26,7 @@ def _log(k: Any, n: Any, p: Any) -> Any:
 
 
 def _probability(k: Any, n: Any, p: Any) -> Any:
-    return with_powers(_log_certain(k, n, p), of_rest=(p, k))
+    return with_powers(_log_certain(k, n, p), p, of_rest=k)
 
 
 logpmf = _D.function("logpmf", _log)

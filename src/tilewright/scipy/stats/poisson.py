@@ -32,7 +32,7 @@ def _log(k: Any, mu: Any) -> Any:
 
 
 logpmf = _D.function("logpmf", _log)
-pmf = _D.function("pmf", lambda k, mu: with_powers(-lax.lgamma(k + 1) - mu, (mu, k)), powers=True)
+pmf = _D.function("pmf", lambda k, mu: with_powers(-lax.lgamma(k + 1) - mu, mu, k), powers=True)
 cdf = _D.function("cdf", lambda k, mu: special.gammaincc(k + 1, mu))
 
 

@@ -11,21 +11,30 @@ import math
 from typing import Any
 
 from ... import lax
+from ...core.primitives.custom import custom_jvp
 from ...numpy.elementwise import where3
 from .. import special
 from .family import Family, log1mexp
 
-_D = Family(__name__, "a b", lambda a, b: a < b, lambda a, b: (a, b), None, strong="logpdf pdf cdf logcdf sf logsf")
+
+def _inside(a: Any, b: Any) -> Any:
+    """A point between the bounds, which may be infinite."""
+    below, above = lax.eq(a, -math.inf), lax.eq(b, math.inf)
+    return where3(below, where3(above, 0.0, b - 1), where3(above, a + 1, (a + b) / 2))
+
+
+_D = Family(__name__, "a b", lambda a, b: a < b, lambda a, b: (a, b), _inside, strong="logpdf pdf cdf logcdf sf logsf")
 
 
 def _log_mass(a: Any, b: Any) -> Any:
     """The logarithm of the normal distribution's probability between `a` and `b`, from the side of the nearer tail."""
     right = lax.gt(a + b, 0)
     low, high = where3(right, -b, a), where3(right, -a, b)
-    far, near = special.log_ndtr(low), special.log_ndtr(high)
+    near, whole = special.log_ndtr(high), lax.eq(low, -math.inf)
     none = lax.eq(low, high)
-    gap = where3(none, -1.0, far - near)
-    return where3(none, -math.inf, near + log1mexp(gap))
+    gap = where3(whole | none, -1.0, special.log_ndtr(where3(whole, 0.0, low)) - near)
+    # Of no width the density times the width, whose logarithm has the right derivatives.
+    return where3(none, lax.log(where3(whole, 0.0, high - low)), near + where3(whole, 0.0, log1mexp(gap)))
 
 
 def _log(y: Any, a: Any, b: Any) -> Any:
@@ -40,9 +49,36 @@ def _logsf(y: Any, a: Any, b: Any) -> Any:
     return _log_mass(y, b) - _log_mass(a, b)
 
 
+def _at(bound: Any, a: Any, b: Any) -> Any:
+    """The density at a bound, 0 at infinity."""
+    end = lax.eq(abs(bound), math.inf)
+    return where3(end, 0.0, lax.exp(_log(where3(end, 0.0, bound), a, b)))
+
+
+@custom_jvp
+def _cdf(y: Any, a: Any, b: Any) -> Any:
+    return lax.exp(_logcdf(y, a, b))
+
+
+@custom_jvp
+def _sf(y: Any, a: Any, b: Any) -> Any:
+    return lax.exp(_logsf(y, a, b))
+
+
+_cdf.defjvps(
+    lambda t, out, y, a, b: t * lax.exp(_log(y, a, b)),
+    lambda t, out, y, a, b: -t * _at(a, a, b) * _sf(y, a, b),
+    lambda t, out, y, a, b: -t * _at(b, a, b) * out,
+)
+_sf.defjvps(
+    lambda t, out, y, a, b: -t * lax.exp(_log(y, a, b)),
+    lambda t, out, y, a, b: t * _at(a, a, b) * out,
+    lambda t, out, y, a, b: t * _at(b, a, b) * _cdf(y, a, b),
+)
+
 logpdf = _D.function("logpdf", _log)
 pdf = _D.function("pdf", _log)
-cdf = _D.function("cdf", lambda y, a, b: lax.exp(_logcdf(y, a, b)))
+cdf = _D.function("cdf", _cdf)
 logcdf = _D.function("logcdf", _logcdf)
-sf = _D.function("sf", lambda y, a, b: lax.exp(_logsf(y, a, b)))
+sf = _D.function("sf", _sf)
 logsf = _D.function("logsf", _logsf)
