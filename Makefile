@@ -26,7 +26,7 @@ lint: $(VENV)/.installed-test
 	$(VENV)/bin/ruff check .
 
 types: $(VENV)/.installed-test
-	$(VENV)/bin/pyright --pythonpath $(VENV)/bin/python
+	$(VENV)/bin/pyright --threads --pythonpath $(VENV)/bin/python
 
 layers: $(VENV)/.installed-test
 	$(VENV)/bin/lint-imports

@@ -1,6 +1,7 @@
 """Settings of every test run: programs are verified after each pass, draws are the same each time."""
 
 import gc
+import linecache
 import os
 import shutil
 import tempfile
@@ -31,9 +32,15 @@ settings.register_profile(
 settings.load_profile("tilewright")
 
 
+def pytest_collection() -> None:
+    gc.disable()  # what is collected stays: looking through it again and again would take a third of the time
+
+
 def pytest_collection_finish() -> None:
+    linecache.clearcache()  # each doctest asks whether any file of it has changed
     gc.collect()
     gc.freeze()  # what the tests are made of stays: collections leave it out
+    gc.enable()
 
 
 def pytest_sessionfinish() -> None:

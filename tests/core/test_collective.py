@@ -6,6 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import tilewright as tw
+from tests.support import laws
 from tests.support.collectives import CASES, Q, X, same
 from tests.support.equivalence import draws
 from tilewright import lax
@@ -115,7 +116,8 @@ def test_slices_of_any_size_arrive(n, each, dtype, data):
     outputs = outputs[:, ::-1]
     received = sizes.reshape(n, n, each).swapaxes(0, 1).reshape(n, k)
     args = operands, outputs, starts, sizes, places, received
-    found = over(lambda a: lax.ragged_all_to_all(*a, axis_name="i"), args)
+    with laws.numpy_meaning(wide=False):
+        found = over(lambda a: lax.ragged_all_to_all(*a, axis_name="i"), args)
     right = outputs.copy()
     for sender, slice in np.ndindex(n, k):
         m, start, place = (int(v[sender, slice]) for v in (sizes, starts, places))

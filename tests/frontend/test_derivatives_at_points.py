@@ -3,6 +3,7 @@
 The law compares the first and second derivative at a point with those just left and right of it, in double precision.
 """
 
+import functools
 import importlib.util
 
 import numpy as np
@@ -75,11 +76,8 @@ DIFFERENT = {
 
 def derivatives(f, x):
     """The value and two derivatives of an elementwise function, by forward mode over itself."""
-
-    def slope(x):
-        return tw.jvp(f, (x,), (tnp.ones_like(x),))[1]
-
-    return f(x), slope(x), tw.jvp(slope, (x,), (tnp.ones_like(x),))[1]
+    (value, slope), (_, second) = tw.jvp(lambda x: tw.jvp(f, (x,), (tnp.ones_like(x),)), (x,), (tnp.ones_like(x),))
+    return value, slope, second
 
 
 def limit(far, near):
@@ -191,21 +189,25 @@ def test_integer_powers_count_every_bit_of_the_exponent(dtype):
             np.testing.assert_array_equal(tnp.power(tnp.asarray(base), tnp.asarray(power)), base**power)
 
 
+@functools.cache
+def derivatives_of_jax(module):
+    """What jax gives for all functions of a module at the points, in one program."""
+    import jax
+
+    functions = {"nn": jax.nn, "numpy": jax.numpy, "special": jax.scipy.special}[module]
+
+    def both(x):
+        slopes = {n: jax.grad(getattr(functions, n.partition(".")[2])) for n in UNARY if n.startswith(f"{module}.")}
+        return {n: (jax.vmap(slope)(x), jax.vmap(jax.grad(slope))(x)) for n, slope in slopes.items()}
+
+    with jax.enable_x64(True):
+        return jax.tree.map(np.asarray, jax.jit(both)(np.array(POINTS)))
+
+
 @pytest.mark.skipif(importlib.util.find_spec("jax") is None, reason="needs jax")
 @pytest.mark.parametrize("name", UNARY)
 def test_a_derivative_is_that_of_jax(name):
-    import jax
-
-    module, _, function = name.partition(".")
-    theirs = getattr({"nn": jax.nn, "numpy": jax.numpy, "special": jax.scipy.special}[module], function)
-
-    def both(x):
-        slope = jax.grad(theirs)
-        return jax.vmap(slope)(x), jax.vmap(jax.grad(slope))(x)
-
-    x = np.array(POINTS)
-    with jax.enable_x64(True):
-        wanted = [np.asarray(v) for v in jax.jit(both)(x)]
+    x, wanted = np.array(POINTS), derivatives_of_jax(name.partition(".")[0])[name]
     with tw.config(enable_x64=True), np.errstate(all="ignore"):
         found = [np.asarray(v) for v in under(NUMPY, lambda x: derivatives(UNARY[name], x), x)[1:]]
     for order, (ours, want) in enumerate(zip(found, wanted, strict=True), 1):

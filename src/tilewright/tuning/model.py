@@ -12,7 +12,7 @@ import math
 from collections.abc import Sequence
 
 import numpy as np
-from scipy.linalg import cho_factor, cho_solve
+from scipy.linalg import cho_factor, cho_solve, solve_triangular
 from scipy.special import ndtr
 from threadpoolctl import threadpool_limits
 
@@ -169,7 +169,8 @@ class _Process:
     def predicted(self, points: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """The mean and the standard deviation at points."""
         across = _matern(points, self.x, self.lengths)
-        variance = 1 - np.einsum("ij,ji->i", across, cho_solve(self.factor, across.T))
+        parts = solve_triangular(self.factor[0], across.T, trans="T", check_finite=False)
+        variance = 1 - np.einsum("ij,ij->j", parts, parts)
         return across @ self.weights, np.sqrt(np.maximum(variance, 1e-9))
 
     def surprise(self) -> float:
@@ -178,8 +179,16 @@ class _Process:
 
 
 def _matern(a: np.ndarray, b: np.ndarray, lengths: np.ndarray) -> np.ndarray:
-    """The Matern kernel of smoothness 5/2."""
+    """The Matern kernel of smoothness 5/2, in place: making such large arrays takes as long as filling them."""
     a, b = a / lengths, b / lengths
-    square = np.maximum((a * a).sum(1)[:, None] + (b * b).sum(1) - 2 * a @ b.T, 0.0)
-    far = np.sqrt(5 * square)
-    return (1 + far + far * far / 3) * np.exp(-far)
+    far = -2 * a @ b.T
+    far += (a * a).sum(1)[:, None]
+    far += (b * b).sum(1)
+    far *= 5
+    np.sqrt(np.maximum(far, 0.0, out=far), out=far)
+    found = far / 3
+    found += 1
+    found *= far
+    found += 1
+    found *= np.exp(np.negative(far, out=far), out=far)
+    return found
