@@ -108,6 +108,8 @@ def as_dtype(dtype: Any) -> Dtype:
         raise DtypeError(
             f"{dtype!r} is not a dtype", "name one, such as 'float32', 'bfloat16' or `numpy.int8`"
         ) from None
+    if found.subdtype is not None:
+        raise DtypeError(f"{dtype!r} is a dtype of elements with axes of their own", "add the axes to the shape")
     return _STORED.get(found, found) if found.names else found
 
 
@@ -120,7 +122,10 @@ def canonical_dtype(dtype: Any) -> Dtype:
 
 def kind(dtype: Dtype) -> str:
     """One of `bool int uint float complex key float0`."""
-    return _KINDS[dtype]
+    try:
+        return _KINDS[dtype]
+    except KeyError:
+        raise DtypeError(f"there are no arrays of dtype {dtype}", "use numbers or booleans") from None
 
 
 def is_known(dtype: Any) -> bool:

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import tilewright as tw
-from tilewright import lax, ops, random
+from tilewright import lax, nn, ops, random
 from tilewright import numpy as tnp
 from tilewright.core import errors
 from tilewright.experimental import sparse
@@ -61,6 +61,14 @@ REFUSED = {  # name: the call, and the error
     "a text for an axis of lax": (lambda: lax.collapse(DATA, "a"), errors.ArgumentTypeError),
     "no dimension numbers": (lambda: lax.scatter_add(DATA, IDS[:1], DATA[:1], None), errors.ArgumentTypeError),
     "a permutation of fewer axes": (lambda: lax.transpose(CUBE, (0, 1)), errors.ShapeError),
+    "a transform of -1 points": (lambda: fft.fft(DATA, -1), errors.ArgumentError),
+    "a dtype with axes": (lambda: tnp.zeros(2, ("f4", 2)), errors.DtypeError),
+    "a dtype of texts": (lambda: lax.iota("S3", 2), errors.DtypeError),
+    "a diagonal at no place": (lambda: tnp.diagonal(ONES, NAN), errors.ArgumentTypeError),
+    "no first signal": (lambda: signal.csd(None, DATA), errors.NonArrayArgumentError),
+    "a mask of numbers": (
+        lambda: nn.dot_product_attention(*[np.ones((1, 2, 1, 4), F)] * 3, mask=np.ones((2, 2), F)), errors.DtypeError),
+    "no sharding": (lambda: nn.initializers.zeros(None, (2,), out_sharding="rows"), errors.ArgumentTypeError),
     "an integer of 81 bits": (lambda: tnp.add(DATA, 2**80), errors.IntegerOverflowError),
 }  # fmt: skip
 

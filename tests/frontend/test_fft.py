@@ -104,7 +104,7 @@ def test_lax_fft_names_its_transform():
     (lambda x: jnp.fft.irfft(x[:1]), ArgumentError, "0 data points"),
     (lambda x: jnp.fft.fft(x, axis=1), ArgumentError, "axis 1"),
     (lambda x: jnp.fft.fft(x[0]), ArgumentError, "axis -1"),
-    (lambda x: jnp.fft.fft(x, n=2.5), ArgumentTypeError, "sizes must be integers"),
+    (lambda x: jnp.fft.fft(x, n=2.5), ArgumentTypeError, "n must be an integer"),
     (lambda x: jnp.fft.fft(x, norm="both"), ArgumentError, "norm='both'"),
     (lambda x: jnp.fft.hfft(x, norm="both"), ArgumentError, "norm='both'"),
     (lambda x: jnp.fft.fft([1.0, 2.0]), ArgumentTypeError, "list"),

@@ -8,11 +8,21 @@ from typing import Any
 import numpy as np
 
 from .. import lax
-from ..core.errors import ArgumentError, ShapeError
+from ..core.errors import ArgumentError, DtypeError, ShapeError
 from ..numpy.contract import einsum
-from ..numpy.elementwise import as_boolean, where3
+from ..numpy.elementwise import where3
 from ..numpy.repeat import repeat
-from ..numpy.util import Array, ArrayLike, astype, composite, dtype_of, promote_dtypes_inexact, shape_of, value
+from ..numpy.util import (
+    Array,
+    ArrayLike,
+    astype,
+    composite,
+    dtype_of,
+    is_bool,
+    promote_dtypes_inexact,
+    shape_of,
+    value,
+)
 from .fused import dot_product_attention as fused_attention
 from .normalisation import logsumexp, softmax
 
@@ -41,6 +51,8 @@ def dot_product_attention(
     """
     if implementation not in IMPLEMENTATIONS:
         raise ArgumentError(f"there is no implementation {implementation!r} of attention", f"one of {IMPLEMENTATIONS}")
+    if mask is not None and not is_bool(dtype_of(mask)):
+        raise DtypeError(f"dot_product_attention: a mask of {dtype_of(mask)}", "`mask != 0`; what is added is `bias`")
     window = (local_window_size, local_window_size) if isinstance(local_window_size, int) else local_window_size
     if not return_residual and _is_fused(implementation, query, key, is_causal):
         return _fused(query, key, value, bias, mask, query_seq_lengths, key_value_seq_lengths, scale, is_causal, window)
@@ -136,7 +148,7 @@ def _kept(logits: Array, mask: Any, query_lengths: Any, key_lengths: Any, is_cau
     """Which logits count; None if all do."""
     *_, t, s = shape_of(logits)
     rows, columns = (lax.broadcasted_iota(np.dtype(np.int32), (1, 1, t, s), d) for d in (2, 3))
-    parts = [] if mask is None else [as_boolean(_four_axes(value(mask)))]
+    parts = [] if mask is None else [_four_axes(value(mask))]
     if is_causal:
         parts.append(rows >= columns)
     if window is not None:

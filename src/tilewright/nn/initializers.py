@@ -48,7 +48,7 @@ def zeros(key: Any, shape: Any, dtype: DTypeLike = None, out_sharding: Any = Non
     >>> nn.initializers.zeros(None, (2,))
     Array([0., 0.], dtype=float32)
     """
-    return _zeros(shape, dtype)
+    return _zeros(shape, dtype, out_sharding=out_sharding)
 
 
 @public
@@ -59,7 +59,7 @@ def ones(key: Any, shape: Any, dtype: DTypeLike = None, out_sharding: Any = None
     >>> nn.initializers.ones(None, (2,))
     Array([1., 1.], dtype=float32)
     """
-    return _ones(shape, dtype)
+    return _ones(shape, dtype, out_sharding=out_sharding)
 
 
 def constant(value: ArrayLike, dtype: DTypeLike = None) -> Initializer:

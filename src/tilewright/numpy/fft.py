@@ -146,6 +146,8 @@ def _along(name: str) -> Callable[..., Array]:
     kind, text = _KINDS[name]
 
     def transform(a: ArrayLike, n: int | None = None, axis: int = -1, norm: Norm = None) -> Array:
+        if n is not None and integer(n, "n", name) < 1:
+            raise ArgumentError(f"{name}: a transform of {n} data points", "transform 1 point or more")
         return _transform(name, kind, a, None if n is None else (n,), (axis,), norm)
 
     return _documented(transform, name, f"{text} along an axis, cut or padded with zeros to `n` points.", _ONE[name])

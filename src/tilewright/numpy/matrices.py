@@ -163,8 +163,7 @@ def diagonal(a: ArrayLike, offset: int = 0, axis1: int = 0, axis2: int = 1) -> A
     >>> jnp.diagonal(jnp.arange(4).reshape(2, 2))
     Array([0, 3], dtype=int32)
     """
-
-    a = value(a, "diagonal")
+    a, offset = value(a, "diagonal"), integer(offset, "offset", "diagonal")
     a = moveaxis(a, (axis1, axis2), (-2, -1))
     *lead, n, m = shape_of(a)
     start, size = (max(0, -offset), max(0, offset)), max(0, min(n + min(offset, 0), m - max(offset, 0)))

@@ -138,7 +138,7 @@ def _spectral(
         raise ArgumentError(f"boundary={boundary!r}", f"one of {_BOUNDARIES}")
     if scaling not in ("density", "spectrum"):
         raise ArgumentError(f"scaling={scaling!r}", '"density" or "spectrum"')
-    both = [value(v, "a spectrum") for v in (x, y) if v is not None]
+    both = [value(v, "a spectrum") for v in ((x,) if y is None else (x, y))]
     both = [strong(v) for v in promote_dtypes_inexact(*both)]
     if len({len(shape_of(v)) for v in both}) > 1:
         raise ShapeError(f"signals of {' and '.join(str(shape_of(v)) for v in both)}", "signals of one rank")
