@@ -18,19 +18,19 @@ import numpy as np
 from ..core.caches import cached
 from ..core.ir import Program
 from ..core.linear import spread
-from ..core.primitives.compare import and_p, eq_p
+from ..core.primitives.compare import eq_p
 from ..core.primitives.refview import view, write
 from ..core.rules import zeros
 from ..core.trace import eval_program
 from ..core.types import FAR, RefType, is_inexact
 from .adjoint import ReadOnly, Record, is_active, plan, record, run_backwards, work_space
-from .affine import Fact, dependencies
+from .affine import Fact, needs_of
 from .analysis import analyse
 from .build import backwards, blank, grid_block, prune, remap, trace_kernel
 from .flatten import flatten_control
 from .kernel import Block, Kernel, edged
 from .maps import distinct, linear_index, map_of
-from .ops import when
+from .ops import when_all
 from .phases import Phases
 from .stores import reads
 
@@ -54,8 +54,7 @@ def route_of(kernel: Kernel, block: Block) -> Route:
     fact: Fact | None = map_of(kernel, block)
     if fact is None:
         assert block.index_map is not None
-        needs = dependencies(block.index_map, len(kernel.grid))
-        ids = {i for a in block.index_map.outputs for i in needs.get(a, ()) if i != "data"}  # type: ignore[call-overload]
+        ids = needs_of(block.index_map, len(kernel.grid))
         return Route(tuple(a for a in kernel.long_axes if a in ids), False)
     if fact.table is None:
         return Route(fact.axes, False)
@@ -228,7 +227,7 @@ class _Builder:
             self.inputs.append((("held", p), self.remap(edged(replace(self.block_of(p), fill=None)))))
         for p in self.cells.given:
             block = self.block_of(p)
-            self.inputs.append((("ct", p), self.remap(block, name=f"{block.name}_bar", fill=_zero(block))))
+            self.inputs.append((("ct", p), self.remap(block, name=f"{block.name}_bar", fill=block.array.dtype.type(0))))
         for p in self.positions:
             block = self.block_of(p)
             name = f"{block.name}_bar"
@@ -291,25 +290,15 @@ class _Builder:
             else:
                 continue
             value = zeros(ref.aval.array) if start is None else view(start)[...]
-            write(view(ref), _full(value, ref))
+            write(view(ref), spread(value, ref.aval.shape))
             found[p] = ref
         return found
 
     def reset(self, ids: Any, results: Any) -> None:
         """Zero the accumulated cotangents at the first cell of their run."""
         refs = [ref for p, ref in results.items() if p not in self.cells.held and not self.added(p)]
-        if not refs:
-            return
-
-        def clear() -> None:
-            for ref in refs:
-                blank(ref)
-
-        first = None
-        for i in ids[self.n_used :]:
-            here = eq_p.bind(i, np.int32(0))
-            first = here if first is None else and_p.bind(first, here)
-        clear() if first is None else when(first)(clear)
+        if refs:
+            when_all((eq_p.bind(i, np.int32(0)) for i in ids[self.n_used :]), lambda: blank(*refs))
 
     def piece(self) -> Piece:
         self.operands()
@@ -324,14 +313,6 @@ class _Builder:
         smaller = backwards(self.kernel, smaller, parallel)
         operands = tuple(self.inputs[i][0] for i in kept)
         return Piece(smaller, operands, tuple(p for p, _ in self.outputs), tuple(self.scattered), self.used)
-
-
-def _full(value: Any, ref: Any) -> Any:
-    return spread(value, ref.aval.shape)
-
-
-def _zero(block: Block) -> Any:
-    return np.zeros((), block.array.dtype)[()]
 
 
 # ---------------------------------------------------------------------------- the whole kernel
@@ -388,18 +369,14 @@ def saving(kernel: Kernel, parts: Phases, saved: Sequence[int]) -> Kernel:
         args = [*ids, *prefetched, *inputs, *outputs[:n_out], *scratch]
 
         def at(last: bool, act: Any) -> None:
-            here = None
-            for a in parts.carry:
-                one = eq_p.bind(ids[a], np.int32(kernel.grid[a] - 1 if last else 0))
-                here = one if here is None else and_p.bind(here, one)
-            act() if here is None else when(here)(act)
+            when_all((eq_p.bind(ids[a], np.int32(kernel.grid[a] - 1 if last else 0)) for a in parts.carry), act)
 
         def finish() -> None:
             for ref, p in zip(outputs[n_out:], saved, strict=True):
                 write(view(ref), view(args[p])[...])
             eval_program(parts.final, *args)
 
-        at(False, lambda: eval_program(parts.init, *args) and None)
+        at(False, lambda: eval_program(parts.init, *args))
         eval_program(parts.main, *args)
         at(True, finish)
 

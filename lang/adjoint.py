@@ -141,13 +141,12 @@ def run_backwards(found: Record, refs: dict[int, Any], cts: Sequence[Any] = ()) 
     """
     ref_of = {found.refs[p]: r for p, r in refs.items()}
     env: dict[Var, Any] = {}
-    given = cts
 
     def accumulate(var: Any, ct: Any) -> None:
         if type(var) is Var and ct is not None and type(ct) is not Zero:
             env[var] = add_tangents(env[var], ct) if var in env else ct
 
-    for var, ct in zip(found.outputs, given, strict=False):
+    for var, ct in zip(found.outputs, cts, strict=False):
         accumulate(var, ct)
     for eqn in reversed(found.eqns):
         cts = [env.pop(v, None) for v in eqn.outputs]
@@ -156,14 +155,10 @@ def run_backwards(found: Record, refs: dict[int, Any], cts: Sequence[Any] = ()) 
             ref = ref_of.get(eqn.inputs[0])  # type: ignore[call-overload]
             if ref is None:
                 continue
-            ct = cts[0] if cts else None
             rest = [a.value for a in eqn.inputs[1 if eqn.primitive is get_p else 2 :]]
-            value = None if eqn.primitive is get_p else eqn.inputs[1]
-            if eqn.primitive is swap_p and getattr(ref, "readonly", False):
-                accumulate(value, transpose_access(addupdate_p, None, ref.ref, rest, eqn.params))
-                continue
-            ct_value = transpose_access(eqn.primitive, ct, getattr(ref, "ref", ref), rest, eqn.params)
-            accumulate(value, ct_value)
+            access = addupdate_p if eqn.primitive is swap_p and isinstance(ref, ReadOnly) else eqn.primitive
+            ct = transpose_access(access, cts[0] if cts else None, _memory(ref), rest, eqn.params)
+            accumulate(None if eqn.primitive is get_p else eqn.inputs[1], ct)
             continue
         if eqn.primitive is turns_p:
             for atom, ct in _turns_back(eqn, ref_of, cts):
@@ -186,7 +181,7 @@ def run_backwards(found: Record, refs: dict[int, Any], cts: Sequence[Any] = ()) 
 def _turns_back(eqn: Eqn, ref_of: dict[Var, Any], cts: Sequence[Any]) -> list[tuple[Any, Any]]:
     """Run a loop, or a branch, backwards: the cotangents of the values that it takes."""
     loop: Turns | Choice = eqn.params["loop"]
-    refs = {i: getattr(ref_of[a], "ref", ref_of[a]) for i, a in enumerate(eqn.inputs) if a in ref_of}
+    refs = {i: _memory(ref_of[a]) for i, a in enumerate(eqn.inputs) if a in ref_of}
     given = iter(cts)
     outs = [next(given) if a else None for a in loop.derived]
     if not refs and all(ct is None or type(ct) is Zero for ct in outs):
@@ -195,13 +190,15 @@ def _turns_back(eqn: Eqn, ref_of: dict[Var, Any], cts: Sequence[Any]) -> list[tu
     return [(eqn.inputs[i], ct) for i, ct in found.items()]
 
 
+@dataclass(frozen=True)
 class ReadOnly:
     """A Ref of cotangents that the adjoint only reads, so that it may be a kernel's input."""
 
-    readonly = True
+    ref: Any
 
-    def __init__(self, ref: Any):
-        self.ref = ref
+
+def _memory(ref: Any) -> Any:
+    return ref.ref if isinstance(ref, ReadOnly) else ref
 
 
 def plan(program: Program, active: Sequence[int]) -> Record:

@@ -10,6 +10,7 @@ that a map such as `(2 * i) // 2` is affine too). What reads prefetched data is 
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -61,6 +62,12 @@ def dependencies(program: Program, n_ids: int) -> dict[Var, frozenset[Any]]:
         for var in eqn.outputs:
             found[var] = union
     return found
+
+
+def needs_of(program: Program, n_ids: int) -> frozenset[Any]:
+    """What the outputs of a Program depend on, as `dependencies` has it."""
+    found = dependencies(program, n_ids)
+    return frozenset().union(*(found[a] for a in program.outputs if type(a) is Var))
 
 
 def slice_of(program: Program, atoms: Sequence[Any]) -> Program:
@@ -163,13 +170,11 @@ def _evaluate(program: Program, ids: list[np.ndarray], count: int) -> list[np.nd
 def enumerate_over(program: Program, grid: Sequence[int], axes: Sequence[int]) -> np.ndarray | None:
     """The results at every cell of the listed axes, ids of the others 0: an array [*sizes, results]."""
     sizes = [grid[a] for a in axes]
-    count = int(np.prod(sizes, dtype=np.int64)) if sizes else 1
+    count = math.prod(sizes)
     if count > MAX_CELLS:
         return None
-    mesh = np.meshgrid(*(np.arange(n, dtype=np.int32) for n in sizes), indexing="ij") if sizes else []
-    ids = [np.zeros(count, np.int32) for _ in grid]
-    for axis, values in zip(axes, mesh, strict=True):
-        ids[axis] = values.reshape(-1)
+    known = dict(zip(axes, np.indices(sizes, np.int32).reshape(len(sizes), count), strict=True))
+    ids = [known[a] if a in known else np.zeros(count, np.int32) for a in range(len(grid))]
     outs = _evaluate(program, ids, count)
     columns = [o.astype(np.int64) for o in outs]
     return np.stack(columns, -1).reshape(*sizes, len(outs)) if outs else np.zeros((*sizes, 0), np.int64)
@@ -221,8 +226,7 @@ def facts(program: Program, grid: tuple[int, ...]) -> Fact | None:
         axes = tuple(sorted(set(itertools.chain.from_iterable(terms))))
         form = Affine(tuple(f.const for f in forms), tuple(terms))
         return Fact(axes, _table_of(form, grid, axes), form)
-    needs = dependencies(program, n)
-    used = frozenset().union(*(needs[a] for a in program.outputs if type(a) is Var))
+    used = needs_of(program, n)
     if "data" in used:
         return None
     axes = tuple(a for a in sorted(used) if grid[a] != 1)

@@ -29,8 +29,8 @@ def _starts(kernel: Kernel, block: Block, fact: Fact) -> np.ndarray:
     """The first element of the block of every cell, [*grid, axes of the array]."""
     assert fact.table is not None
     table = spread(fact.table, fact.axes, len(kernel.grid)) * np.asarray(block.steps, np.int64)
-    low = [p[0] if e else 0 for p, e in zip(block.padding or ((0, 0),) * block.array.ndim, block.element, strict=True)]
-    return np.broadcast_to(table - np.asarray(low, np.int64), (*kernel.grid, block.array.ndim))
+    low = np.array([before for before, _ in block.padding], np.int64)
+    return np.broadcast_to(table - low, (*kernel.grid, block.array.ndim))
 
 
 def _check_one(kernel: Kernel, source: Block, target: Block, read: np.ndarray, written: np.ndarray) -> None:

@@ -13,10 +13,10 @@ from ..core.errors import ArgumentError, ArgumentTypeError, NoDerivativeError, S
 from ..core.jvp import expanded_jvp
 from ..core.primitive import Primitive, Zero
 from ..core.primitives.nary import unary
-from ..core.primitives.shape import broadcast_in_dim
 from ..core.relation import IDENTITY, POINTWISE, pointwise
 from ..core.trace import shape_of, typeof
 from ..core.types import INT32, ArrayType, as_dtype, canonical_dtype
+from .arrays import broadcast_to
 from .block import Buffered
 
 DIALECTS = ("ptx", "amdgcn")
@@ -95,7 +95,7 @@ def inline_asm(
     shape = np.broadcast_shapes(*map(shape_of, arrays)) if arrays else None
     if shape is None:
         raise ArgumentError("inline_asm is given no operands", "it works element by element: give one array or more")
-    arrays = [x if shape_of(x) == shape else _spread(x, shape) for x in arrays]
+    arrays = [x if shape_of(x) == shape else broadcast_to(x, shape) for x in arrays]
     found = inline_asm_p.bind(*arrays, asm=str(asm), constraints=str(constraints), dtypes=dtypes, pack=pack,
                               pure=bool(pure), dialect=dialect, meaning=meaning)  # fmt: skip
     return tuple(found) if several else found[0]
@@ -116,11 +116,6 @@ def elementwise_inline_asm(
         raise ShapeError(f"elementwise_inline_asm: operands of shape {shape}, a result of {wrong[0]}", "give one shape")
     dtypes = tuple(r.dtype for r in result_shape_dtypes)
     return inline_asm(asm, *args, constraints=constraints, result_dtypes=dtypes, pack=pack, meaning=meaning)
-
-
-def _spread(x: Any, shape: tuple[int, ...]) -> Any:
-    rank = len(shape_of(x))
-    return broadcast_in_dim(x, shape, tuple(range(len(shape) - rank, len(shape))))
 
 
 # ---------------------------------------------------------------------------- loops

@@ -31,16 +31,20 @@ from ..core.primitives.scatter import scatter_max, scatter_min
 from ..core.primitives.shape import reshape_to
 from ..core.primitives.slicing import dynamic_slice, dynamic_update_slice
 from ..core.relation import EFFECT
-from ..core.rules import instantiate
+from ..core.rules import instantiate, no_tangent
 from ..core.trace import shape_of, trace_program, typeof
 from ..core.types import is_bool, is_complex, is_inexact, is_integer
 
 NUMPY: dict[str, Callable[..., Any]] = {
     "add": np.add, "max": np.maximum, "min": np.minimum, "and": np.bitwise_and, "or": np.bitwise_or,
     "xor": np.bitwise_xor, "xchg": lambda old, new: new,
+    "cas": lambda old, expected, new: np.where(old == expected, new, old),
 }  # fmt: skip
 COMBINE: dict[str, Primitive] = {"add": add_p, "max": max_p, "min": min_p, "and": and_p, "or": or_p, "xor": xor_p}
-_UPDATE: dict[str, Callable[..., Any]] = {kind: p.bind for kind, p in COMBINE.items()} | {"xchg": lambda old, new: new}
+_UPDATE: dict[str, Callable[..., Any]] = {kind: p.bind for kind, p in COMBINE.items()} | {
+    "xchg": lambda old, new: new,
+    "cas": lambda old, expected, new: select_n_p.bind(eq_p.bind(old, expected), old, new),
+}
 _SCATTER = {"max": scatter_max, "min": scatter_min}
 
 
@@ -59,35 +63,31 @@ def _sync(what: str, sem: str | None, scope: str | None) -> dict[str, Sync]:
 # ---------------------------------------------------------------------------- typing
 
 
-def takes(kind: str, dtype: Any) -> bool:
-    """Whether an atomic of this kind takes a dtype."""
+def _split(kind: str, operands: Sequence[Any]) -> tuple[Sequence[Any], Sequence[Any]]:
+    """What follows the Ref: the values that are combined with it, and the operands of the index."""
+    count = 2 if kind == "cas" else 1
+    return operands[:count], operands[count:]
+
+
+def _check_dtype(kind: str, dtype: Any) -> None:
+    fits, remedy = True, ""
     if kind in ("and", "or", "xor"):
-        return is_integer(dtype) or is_bool(dtype)
-    if kind in ("max", "min"):
-        return not is_bool(dtype) and not is_complex(dtype)
-    return kind != "add" or not is_bool(dtype)
+        fits, remedy = is_integer(dtype) or is_bool(dtype), "use an integer or boolean dtype"
+    elif kind in ("max", "min"):
+        fits, remedy = not is_bool(dtype) and not is_complex(dtype), "use a real dtype"
+    elif kind == "add":
+        fits, remedy = not is_bool(dtype), "use atomic_or"
+    if not fits:
+        raise DtypeError(f"atomic_{kind} of a Ref of {dtype}", remedy)
 
 
-def _check_dtype(kind: str, ref: Any) -> None:
-    if not takes(kind, ref.dtype):
-        raise DtypeError(f"atomic_{kind} of a Ref of {ref.dtype}", {
-            "add": "use atomic_or", "max": "use a real dtype", "min": "use a real dtype",
-        }.get(kind, "use an integer or boolean dtype"))  # fmt: skip
-
-
-def _rmw_typing(
-    ref: Any, value: Any, *rest: Any, index: Index, masked: bool, kind: str, wanted: bool, sync: Sync | None = None
+def _typing(
+    ref: Any, *operands: Any, index: Index, masked: bool, wanted: bool, kind: str = "cas", **_: Any
 ) -> list[Any]:
-    out = swap_p.typing(ref, value, *rest, index=index, masked=masked)
-    _check_dtype(kind, ref)
-    return [out] if wanted else []
-
-
-def _cas_typing(
-    ref: Any, expected: Any, value: Any, *rest: Any, index: Index, masked: bool, wanted: bool, sync: Sync | None = None
-) -> list[Any]:
-    swap_p.typing(ref, expected, *rest, index=index, masked=masked)
-    return [swap_p.typing(ref, value, *rest, index=index, masked=masked)] if wanted else []
+    values, rest = _split(kind, operands)
+    outs = [swap_p.typing(ref, value, *rest, index=index, masked=masked) for value in values]
+    _check_dtype(kind, ref.dtype)
+    return outs[:1] if wanted else []
 
 
 _EFFECTS = frozenset({Effect("read", 0), Effect("write", 0)})
@@ -96,8 +96,9 @@ _EFFECTS = frozenset({Effect("read", 0), Effect("write", 0)})
 # ---------------------------------------------------------------------------- meaning in NumPy
 
 
-def _update_numpy(ref: Any, values: Sequence[Any], rest: Sequence[Any], index: Index, masked: bool,
-                  combine: Callable[..., Any]) -> Any:  # fmt: skip
+def _updated(ref: Any, values: Sequence[Any], rest: Sequence[Any], index: Index, masked: bool,
+             combine: Callable[..., Any]) -> Any:  # fmt: skip
+    """What an array held where it is now updated in place."""
     dynamic, mask, _ = split_operands(index, rest, masked)
     place = numpy_index(index, dynamic, ref.shape, masked, "atomic")
     old = np.array(ref[place])
@@ -113,25 +114,14 @@ def _update_numpy(ref: Any, values: Sequence[Any], rest: Sequence[Any], index: I
     return old
 
 
-def _rmw_numpy(
-    ref: Any, value: Any, *rest: Any, index: Index, masked: bool, kind: str, wanted: bool, sync: Sync | None = None
+def _numpy(
+    ref: Any, *operands: Any, index: Index, masked: bool, wanted: bool, kind: str = "cas", **_: Any
 ) -> list[Any]:
-    old = _update_numpy(ref, [value], rest, index, masked, NUMPY[kind])
-    return [old] if wanted else []
-
-
-def _cas_numpy(
-    ref: Any, expected: Any, value: Any, *rest: Any, index: Index, masked: bool, wanted: bool, sync: Sync | None = None
-) -> list[Any]:
-    old = _update_numpy(ref, [expected, value], rest, index, masked, lambda o, e, v: np.where(o == e, v, o))
+    old = _updated(ref, *_split(kind, operands), index, masked, NUMPY[kind])
     return [old] if wanted else []
 
 
 # ---------------------------------------------------------------------------- on values
-
-
-def _exchange(old: Any, expected: Any, value: Any) -> Any:
-    return select_n_p.bind(eq_p.bind(old, expected), old, value)
 
 
 def _one_by_one(
@@ -155,13 +145,13 @@ def _one_by_one(
     return reshape_to(done, shape_of(x)), reshape_to(old, shape)
 
 
-def update_value(x: Any, values: Sequence[Any], rest: Sequence[Any], *, index: Index, masked: bool,
-                 combine: Callable[..., Any], kind: str = "", wanted: bool = True) -> tuple[Any, Any]:  # fmt: skip
+def _update_value(x: Any, values: Sequence[Any], rest: Sequence[Any], index: Index, masked: bool, wanted: bool,
+                  kind: str) -> tuple[Any, Any]:  # fmt: skip
     """The value after an atomic update, and what was there before (None unless `wanted`)."""
     dynamic, mask, _ = split_operands(index, rest, masked)
     if not index.takes:
         old = read_value(x, rest, index=index, masked=masked)
-        return write_value(x, combine(old, *values), rest, add=False, index=index, masked=masked), old
+        return write_value(x, _UPDATE[kind](old, *values), rest, add=False, index=index, masked=masked), old
     shape = access_shape(index)
     places, inside = linear_places(x, index, dynamic, shape)
     if mask is not None:
@@ -172,31 +162,14 @@ def update_value(x: Any, values: Sequence[Any], rest: Sequence[Any], *, index: I
         flat = _SCATTER[kind](reshape_to(x, (size,)), reshape_to(places, (*shape, 1)), values[0],
                               ScatterDimensionNumbers((), (0,), (0,)), mode=FILL)  # fmt: skip
         return reshape_to(flat, shape_of(x)), None
-    return _one_by_one(x, values, places, inside, combine)
+    return _one_by_one(x, values, places, inside, _UPDATE[kind])
 
 
-def discharge_rmw(
-    cell: Any, value: Any, *rest: Any, index: Index, masked: bool, kind: str, wanted: bool, sync: Sync | None = None
+def discharged(
+    cell: Any, *operands: Any, index: Index, masked: bool, wanted: bool, kind: str = "cas", **_: Any
 ) -> list[Any]:
-    """`atomic_rmw` of a Ref whose content is a value."""
-    cell.value, old = update_value(
-        cell.value, [value], rest, index=index, masked=masked, combine=_UPDATE[kind], kind=kind, wanted=wanted
-    )
-    return [old] if wanted else []
-
-
-def discharge_cas(
-    cell: Any,
-    expected: Any,
-    value: Any,
-    *rest: Any,
-    index: Index,
-    masked: bool,
-    wanted: bool,
-    sync: Sync | None = None,
-) -> list[Any]:
-    """`atomic_cas` of a Ref whose content is a value."""
-    cell.value, old = update_value(cell.value, [expected, value], rest, index=index, masked=masked, combine=_exchange)
+    """An atomic update of a Ref whose content is a value."""
+    cell.value, old = _update_value(cell.value, *_split(kind, operands), index, masked, wanted, kind)
     return [old] if wanted else []
 
 
@@ -211,10 +184,10 @@ def no_derivative(name: str, source: Source | None = None) -> NoDerivativeError:
 
 
 def _rmw_jvp(primals: Sequence[Any], tangents: Sequence[Any], **params: Any) -> Any:
-    outs = atomic_rmw_p.bind(*primals, **params)
     ref_t, value_t = tangents[:2]
     if not is_inexact(typeof(primals[0]).dtype) or (type(ref_t) is Zero and type(value_t) is Zero):
-        return outs, [Zero(typeof(o).tangent()) for o in outs]
+        return no_tangent(atomic_rmw_p)(primals, tangents, **params)
+    outs = atomic_rmw_p.bind(*primals, **params)
     if params["kind"] != "add" or type(ref_t) is Zero:
         raise no_derivative(f"atomic_{params['kind']}")
     return outs, atomic_rmw_p.bind(ref_t, instantiate(value_t), *primals[2:], **params)
@@ -223,8 +196,7 @@ def _rmw_jvp(primals: Sequence[Any], tangents: Sequence[Any], **params: Any) -> 
 def _cas_jvp(primals: Sequence[Any], tangents: Sequence[Any], **params: Any) -> Any:
     if is_inexact(typeof(primals[0]).dtype) and any(type(t) is not Zero for t in tangents[:3]):
         raise no_derivative("atomic_cas")
-    outs = atomic_cas_p.bind(*primals, **params)
-    return outs, [Zero(typeof(o).tangent()) for o in outs]
+    return no_tangent(atomic_cas_p)(primals, tangents, **params)
 
 
 def _rmw_transpose(ct: Any, *args: Any, kind: str, **params: Any) -> Any:
@@ -234,11 +206,11 @@ def _rmw_transpose(ct: Any, *args: Any, kind: str, **params: Any) -> Any:
 
 
 atomic_rmw_p = Primitive(
-    "atomic_rmw", _rmw_typing, jvp=_rmw_jvp, transpose=_rmw_transpose, numpy=_rmw_numpy, multiple=True,
+    "atomic_rmw", _typing, jvp=_rmw_jvp, transpose=_rmw_transpose, numpy=_numpy, multiple=True,
     effects=lambda *types, **params: _EFFECTS, kind=EFFECT,
 )  # fmt: skip
 atomic_cas_p = Primitive(
-    "atomic_cas", _cas_typing, jvp=_cas_jvp, numpy=_cas_numpy, multiple=True, effects=lambda *types, **params: _EFFECTS,
+    "atomic_cas", _typing, jvp=_cas_jvp, numpy=_numpy, multiple=True, effects=lambda *types, **params: _EFFECTS,
     kind=EFFECT,
 )  # fmt: skip
 PRIMITIVES = (atomic_rmw_p, atomic_cas_p)

@@ -14,7 +14,6 @@ import functools
 import inspect
 import itertools
 import math
-import operator
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -33,7 +32,7 @@ from ..core.types import INT32, ArrayType, MemorySpace, is_float
 from .block import BlockSpec, BoundedSlice, PrefetchScalarGridSpec
 from .call import kernel_call
 from .cost import program_cost
-from .ops import ds, program_id, when
+from .ops import ds, program_id, when_all
 from .roofline import products
 from .target import Target, current_target
 
@@ -396,10 +395,6 @@ def _rest(count: Any, size: int) -> Any:
     return count if isinstance(count, Tracer) else int(count)
 
 
-def _store(ref: Any, held: Any) -> None:
-    ref[...] = convert_element_type(held[...], ref.dtype)
-
-
 def _put(ref: Any, value: Any, into: Any, turns: Sequence[tuple[int, int]], reduce: str) -> None:
     """Store a tile's value, combined with those of the turns before along axes of the grid, given with their sizes.
 
@@ -410,13 +405,13 @@ def _put(ref: Any, value: Any, into: Any, turns: Sequence[tuple[int, int]], redu
     if not turns:
         into[...] = value
         return
-    first = functools.reduce(operator.and_, [program_id(a) == 0 for a, _ in turns])
+    first = [program_id(a) == 0 for a, _ in turns]
     start = broadcast_in_dim(_least(neutral, into.dtype), into.shape, ())
-    when(first)(functools.partial(into.__setitem__, ..., start))
+    when_all(first, lambda: into.__setitem__(..., start))
     into[...] = combine.bind(into[...], value)
     if into is not ref:
-        last = functools.reduce(operator.and_, [program_id(a) == n - 1 for a, n in turns])
-        when(last)(functools.partial(_store, ref, into))
+        when_all([program_id(a) == n - 1 for a, n in turns],
+                 lambda: ref.__setitem__(..., convert_element_type(into[...], ref.dtype)))  # fmt: skip
 
 
 def auto(

@@ -13,7 +13,7 @@ import numpy as np
 from ..core.errors import OutOfBoundsError
 from ..core.primitives.callback import debug_callback
 from ..core.trace import eval_program
-from .build import trace_kernel
+from .build import with_body
 from .kernel import Block, Kernel
 from .maps import map_of
 
@@ -28,7 +28,7 @@ class _Bounds:
         ids, index = (tuple(map(int, part)) for part in (values[: self.rank], values[self.rank :]))
         block = self.block
         for d, (i, step, size, n) in enumerate(zip(index, block.steps, block.sizes, block.array.shape, strict=True)):
-            low, high = block.padding[d] if block.element[d] else (0, 0)
+            low, high = block.padding[d]
             start = i * step - low
             inside = -low <= start and start + size <= n + high if block.element[d] else 0 <= start < n
             if not inside:
@@ -50,9 +50,7 @@ def checked(kernel: Kernel) -> Kernel:
             debug_callback(_Bounds(kernel.name, block, len(ids)), *ids, *map(_int32, index))
         eval_program(kernel.body, *ids, *prefetched, *inputs, *outputs, *scratch)
 
-    made = trace_kernel(kernel.name, kernel.grid, kernel.prefetch, kernel.inputs, kernel.outputs, kernel.scratch, body,
-                        kernel, kernel.aliases)  # fmt: skip
-    return kernel.replace(body=made.body)
+    return with_body(kernel, body)
 
 
 def _int32(i: Any) -> Any:

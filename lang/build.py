@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 
-from ..core.ir import Program
 from ..core.primitives.refview import view, write
 from ..core.rules import zeros
 from ..core.trace import eval_program, trace_program
@@ -85,9 +84,17 @@ def trace_kernel(
                   tuple(aliases), None, like.interpret, carried(like), source=like.source)  # fmt: skip
 
 
-def blank(ref: Any) -> None:
-    """Store zeros to the whole of a Ref."""
-    write(view(ref), zeros(ref.aval.array))
+def with_body(kernel: Kernel, body: Callable[..., None]) -> Kernel:
+    """The kernel with another body, traced from `body(ids, prefetched, inputs, outputs, scratch)`."""
+    made = trace_kernel(kernel.name, kernel.grid, kernel.prefetch, kernel.inputs, kernel.outputs, kernel.scratch, body,
+                        kernel)  # fmt: skip
+    return kernel.replace(body=made.body)
+
+
+def blank(*refs: Any) -> None:
+    """Store zeros to the whole of each Ref."""
+    for ref in refs:
+        write(view(ref), zeros(ref.aval.array))
 
 
 def prune(kernel: Kernel) -> tuple[Kernel, list[int]]:
@@ -108,7 +115,7 @@ def prune(kernel: Kernel) -> tuple[Kernel, list[int]]:
     number = {i: k for k, i in enumerate(kept)}
     smaller = kernel.replace(
         inputs=tuple(kernel.inputs[i] for i in kept), scratch=tuple(kernel.scratch[i] for i in scratch),
-        body=Program(inputs, body.eqns, body.outputs, body.constants, body.values, body.name),
+        body=body.replace(inputs=inputs),
         aliases=tuple((number[i], o) for i, o in kernel.aliases),
     )  # fmt: skip
     return smaller, kept

@@ -265,12 +265,16 @@ class _Request:
         first = len(tree.leaves(args[:n_prefetch]))
         prefetch = (*(ID for _ in self.axes), *types[:first])  # computed sizes, which the author does not see, first
         scalars = tree.structure(args[:n_prefetch])
-        names = _names(self.body, args, self.out_tree)
+        out_places = self.out_tree.unflatten(range(len(self.out_types)))
+        outs = _several(out_places)
+        names = _names(self.body, args, outs)
         which = f"operands after the {n_prefetch} prefetched" if n_prefetch else "operands"
         in_specs = _match_specs(self.spec.in_specs, args[n_prefetch:], "in_specs", self.name, which)
-        out_specs = _match_specs(self.spec.out_specs, self.out_tree.unflatten(range(len(self.out_types))), "out_specs",
-                                 self.name, "out_shape")  # fmt: skip
-        self._check_whole(out_specs, names[len(types) :])
+        out_specs = _match_specs(self.spec.out_specs, out_places, "out_specs", self.name, "out_shape")
+        for spec, name in zip(out_specs, names[len(types) :], strict=True):
+            if any(isinstance(s, BoundedSlice) for s in spec.block_shape or ()):
+                raise UnsupportedError(f"kernel {self.name}: output {name} has a BoundedSlice",
+                                       "store whole blocks, or slices of an output in ANY memory")  # fmt: skip
 
         def made(specs: Sequence[BlockSpec], types: Sequence[Any], names: Sequence[str]) -> tuple[Block, ...]:
             given = zip(specs, types, names, strict=True)
@@ -289,7 +293,7 @@ class _Request:
         return self._checked(Kernel(
             self.name, tuple(grid), prefetch, inputs, outputs, scratch, body, self._aliases(first, inputs, outputs),
             self.semantics, self.interpret, self.settings, own_extents(len(grid), prefetch, self.axes),
-            self.source, _scratch_names(self.body, len(args) + _count(self.out_tree), scratch_tree),
+            self.source, _scratch_names(self.body, len(args) + len(outs), scratch_tree),
         ))  # fmt: skip
 
     def _checked(self, kernel: Kernel) -> Kernel:
@@ -304,12 +308,6 @@ class _Request:
             return kernel
         verify(kernel, self.strict)
         return checked(kernel) if self.debug else kernel
-
-    def _check_whole(self, out_specs: Sequence[BlockSpec], names: Sequence[str]) -> None:
-        for spec, name in zip(out_specs, names, strict=True):
-            if any(isinstance(s, BoundedSlice) for s in spec.block_shape or ()):
-                raise UnsupportedError(f"kernel {self.name}: output {name} has a BoundedSlice",
-                                       "store whole blocks, or slices of an output in ANY memory")  # fmt: skip
 
     def _aliases(self, first: int, inputs: Sequence[Block], outputs: Sequence[Block]) -> tuple[tuple[int, int], ...]:
         found = []
@@ -383,7 +381,7 @@ class _Request:
         def fun(*args: Any) -> list[Any]:
             with self._cell(args[:n], args[n : n + hidden]):
                 found = index_map(*args[:n], *scalars.unflatten(args[n + hidden :]))
-            found = list(found) if isinstance(found, (tuple, list)) else [found]
+            found = _several(found)
             if len(found) != len(shape):
                 raise BlockRankError(
                     f"{where}: its block shape {shape} has rank {len(shape)}, its index map gives {len(found)} indices",
@@ -414,12 +412,11 @@ class _Request:
         def fun(*values: Any) -> list[Any]:
             ids, sizes, refs = values[:n], values[n : n + hidden], values[n + hidden :]
             n_in = first + len(inputs)
-            args = list(in_tree.unflatten(refs[:n_in]))
-            outs = self.out_tree.unflatten(refs[n_in : n_in + len(outputs)])
-            outs = list(outs) if isinstance(outs, (tuple, list)) else [outs]
+            args = in_tree.unflatten(refs[:n_in])
+            outs = _several(self.out_tree.unflatten(refs[n_in : n_in + len(outputs)]))
             rest = scratch_tree.unflatten(refs[n_in + len(outputs) :])
             keywords = rest if isinstance(rest, dict) else {}
-            rest = [] if keywords else list(rest) if isinstance(rest, (tuple, list)) else [rest]
+            rest = [] if keywords else _several(rest)
             self._check_parameters((len(args), len(outs), len(rest)), keywords)
             with self._cell(ids, sizes, current_trace(), mesh):
                 result = self.body(*args, *outs, *rest, **keywords)
@@ -472,7 +469,7 @@ class _Request:
                     f"kernel {self.name}: {eqn.primitive} makes a random key in its body",
                     "a body draws with `lang.prng_seed` and `lang.stateful_normal`, or `lang.counter_normal`",
                     eqn.source)  # fmt: skip
-            if eqn.primitive in _ACCESSES and any(_is_semaphore(v) for v in eqn.inputs):
+            if eqn.primitive in _ACCESSES and eqn.inputs[0].type.space is MemorySpace.SEMAPHORE:
                 raise KernelBodyError(
                     f"kernel {self.name}: {eqn.primitive} was applied to a semaphore, which holds no array",
                     "use `lang.semaphore_signal`, `semaphore_wait` and `semaphore_read`, or hand it to a copy",
@@ -494,10 +491,6 @@ class _Request:
 _ACCESSES = (get_p, swap_p, addupdate_p)
 
 
-def _is_semaphore(atom: Any) -> bool:
-    return isinstance(atom.type, RefType) and atom.type.space is MemorySpace.SEMAPHORE
-
-
 def _semantics(given: Any, grid: tuple[int, ...], name: str) -> tuple[str, ...] | None:
     if given is None:
         return None
@@ -512,15 +505,15 @@ def _semantics(given: Any, grid: tuple[int, ...], name: str) -> tuple[str, ...] 
     return tuple("arbitrary" if s == "arbitrary" else "parallel" for s in found)
 
 
-def _shape_of_tree(values: Any, structure: Any) -> str:
+def _shape_of_tree(values: Any) -> str:
     """How many there are in a plain sequence; of anything deeper the structure."""
+    structure = tree.structure(values, is_leaf=lambda x: x is None)
     flat = isinstance(values, (tuple, list)) and structure.num_leaves == len(values) == structure.num_nodes - 1
     return str(len(values)) if flat else f"the tree {structure}"
 
 
 def _match_specs(specs: Any, values: Any, what: str, name: str, like: str) -> list[BlockSpec]:
     """One BlockSpec for each leaf of `values`; `specs` is a prefix of its structure."""
-    leaf = lambda x: x is None or isinstance(x, BlockSpec)  # noqa: E731
     if specs is None:
         return [no_block_spec] * len(tree.leaves(values))
     if isinstance(specs, list) and isinstance(values, tuple):
@@ -531,27 +524,23 @@ def _match_specs(specs: Any, values: Any, what: str, name: str, like: str) -> li
         specs = specs[0]
     elif not isinstance(specs, (tuple, list, dict)) and isinstance(values, (tuple, list)) and len(values) == 1:
         specs = type(values)([specs])
-    found, structure = tree.flatten(specs, is_leaf=leaf)
     try:
-        subtrees = tree.flatten_up_to(structure, values)
+        found = tree.broadcast_prefix(specs, values)
     except TreeError:
         raise TreeError(
-            f"kernel {name}: {what} are {_shape_of_tree(specs, structure)}, the {like} are "
-            f"{_shape_of_tree(values, tree.structure(values))}",
+            f"kernel {name}: {what} are {_shape_of_tree(specs)}, the {like} are {_shape_of_tree(values)}",
             "give one BlockSpec for each array, in the same order and the same pytree") from None  # fmt: skip
-    out: list[BlockSpec] = []
-    for spec, subtree in zip(found, subtrees, strict=True):
-        if spec is not None and not isinstance(spec, BlockSpec):
+    for spec in found:
+        if not isinstance(spec, BlockSpec | None):
             raise ArgumentError(
                 f"kernel {name}: {what} hold {spec!r}", "give BlockSpec values, or None for whole arrays"
             )
-        out += [spec or no_block_spec] * len(tree.leaves(subtree))
-    return out
+    return [spec or no_block_spec for spec in found]
 
 
-def _count(out_tree: Any) -> int:
-    outs = out_tree.unflatten(range(out_tree.num_leaves))
-    return len(outs) if isinstance(outs, (tuple, list)) else 1
+def _several(values: Any) -> list[Any]:
+    """The entries of a plain sequence; anything else is one."""
+    return list(values) if isinstance(values, (tuple, list)) else [values]
 
 
 def _parameters(body: Any) -> list[str]:
@@ -569,16 +558,13 @@ def _scratch_names(body: Any, first: int, scratch_tree: Any) -> tuple[str, ...]:
     if isinstance(scratch, dict):
         given = {str(k): v for k, v in scratch.items()}
     else:
-        values = scratch if isinstance(scratch, (tuple, list)) else [scratch]
         known = _parameters(body)[first:]
-        given = {known[i] if i < len(known) else str(i): v for i, v in enumerate(values)}
+        given = {known[i] if i < len(known) else str(i): v for i, v in enumerate(_several(scratch))}
     return tuple(base + tree.keystr(path) for base, v in given.items() for path, _ in tree.leaves_with_path(v))
 
 
-def _names(body: Any, args: Any, out_tree: Any) -> list[str]:
+def _names(body: Any, args: Sequence[Any], outs: Sequence[Any]) -> list[str]:
     """A name for each operand and output leaf: the body's parameter, with the path within it."""
-    outs = out_tree.unflatten(range(out_tree.num_leaves))
-    outs = list(outs) if isinstance(outs, (tuple, list)) else [outs]
     parameters = _parameters(body)
     names = []
     for i, value in enumerate([*args, *outs]):

@@ -11,8 +11,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-import numpy as np
-
 from ..core.checks import ZERO, Site
 from ..core.errors import FailedCheckError
 from ..core.ir import Eqn
@@ -23,11 +21,9 @@ from ..core.primitives.slicing import dynamic_slice_p
 from ..core.primitives.staged import platform
 from ..core.rules import zeros
 from ..core.trace import shape_of, typeof
-from ..core.types import ArrayType, is_bool
+from ..core.types import INT32, ArrayType, is_bool
 from .build import grid_block, trace_kernel
 from .kernel import Block, Kernel
-
-INT32 = np.dtype(np.int32)
 
 
 def checked_call(walk: Any, eqn: Eqn, values: Sequence[Any], bind: Any) -> Any:
@@ -49,7 +45,7 @@ def checked_call(walk: Any, eqn: Eqn, values: Sequence[Any], bind: Any) -> Any:
     rest = iter(payload)
     for s in sites:
         placed.append(replace(s, where=_where(kernel), types=(*(ArrayType((), INT32) for _ in shape), *s.types)))
-        spread += [*ids, *(_restored(next(rest), t) for t in s.types)]
+        spread += [*ids, *(convert_element_type(next(rest), t.dtype) for t in s.types)]
     walk.discharge(code, spread, placed)
     return outs[:n]
 
@@ -63,10 +59,6 @@ def _types(sites: Sequence[Site]) -> list[ArrayType]:
     """Code and payload as a kernel stores them: booleans as integers."""
     stored = [ArrayType(t.shape, INT32) if is_bool(t.dtype) else t for s in sites for t in s.types]
     return [ArrayType((), INT32), *stored]
-
-
-def _restored(x: Any, type: ArrayType) -> Any:
-    return convert_element_type(x, type.dtype) if is_bool(type.dtype) else x
 
 
 def _tile(shape: tuple[int, ...]) -> tuple[int, ...]:

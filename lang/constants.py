@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from types import FunctionType, MethodType
 from typing import Any
 
@@ -16,16 +16,16 @@ import numpy as np
 
 from ..core.errors import KernelBodyError, Source
 from ..core.ir import Atom, Eqn, Literal, Program, Var
+from ..core.linear import spread
 from ..core.primitives.compare import eq_p, ne_p, select_n_p
 from ..core.primitives.convert import convert_element_type
 from ..core.primitives.elementwise import add_p, mul_p
-from ..core.primitives.shape import broadcast_in_dim_p, iota_p
+from ..core.primitives.shape import iota_p
 from ..core.rewrite import substitute
 from ..core.trace import Tracer, trace_program
-from ..core.types import ArrayType, is_bool, is_inexact, is_key
+from ..core.types import INT32, ArrayType, is_bool, is_inexact, is_key
 
 LARGEST = 64  # elements of an array that a body computes
-INT32 = np.dtype(np.int32)
 PACKAGE = __name__.split(".")[0]  # whose functions capture nothing of a user's
 
 
@@ -64,15 +64,11 @@ def _filled(cell: Any) -> bool:
     return True
 
 
-def _spread(literal: Any, shape: Sequence[int]) -> Any:
-    return broadcast_in_dim_p.bind(literal, shape=tuple(shape), broadcast_dimensions=())
-
-
 def _computed(value: np.ndarray) -> Any:
     """A small array as operations: its commonest element everywhere, the others put in their places."""
     shape, dtype = value.shape, value.dtype
     if is_bool(dtype):
-        return ne_p.bind(_computed(value.astype(np.int32)), _spread(np.int32(0), shape))
+        return ne_p.bind(_computed(value.astype(np.int32)), spread(np.int32(0), shape))
     if dtype.itemsize < 4:  # selected in 32 bits, which every target has
         return convert_element_type(_computed(value.astype(np.float32 if is_inexact(dtype) else np.int32)), dtype)
     place: Any = None
@@ -81,16 +77,16 @@ def _computed(value: np.ndarray) -> Any:
         if n == 1:
             continue
         term = iota_p.bind(dtype=INT32, shape=shape, dimension=axis)
-        term = term if step == 1 else mul_p.bind(term, _spread(np.int32(step), shape))
+        term = term if step == 1 else mul_p.bind(term, spread(np.int32(step), shape))
         place = term if place is None else add_p.bind(place, term)
     flat = value.reshape(-1)
     bits = [x.tobytes() for x in flat]
     commonest = Counter(bits).most_common(1)[0][0]
-    out = _spread(flat[bits.index(commonest)], shape)
+    out = spread(flat[bits.index(commonest)], shape)
     for at, x in enumerate(flat):
         if bits[at] != commonest:
-            here = eq_p.bind(place, _spread(np.int32(at), shape))
-            out = select_n_p.bind(here, out, _spread(x, shape))
+            here = eq_p.bind(place, spread(np.int32(at), shape))
+            out = select_n_p.bind(here, out, spread(x, shape))
     return out
 
 

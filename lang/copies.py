@@ -22,12 +22,12 @@ import numpy as np
 from ..core.arguments import public
 from ..core.errors import ArgumentTypeError, DtypeError, KernelBodyError, ShapeError
 from ..core.ir import Effect, Effects
-from ..core.primitive import Primitive, Zero
+from ..core.primitive import Primitive
 from ..core.primitives import refview as refs
 from ..core.primitives.convert import convert_element_type
 from ..core.primitives.ref import Index, access_shape, numpy_index
 from ..core.relation import EFFECT, FREE
-from ..core.trace import typeof
+from ..core.rules import no_tangent
 from ..core.types import INT32, ArrayType, MemorySpace, RefType
 from .modes import address, running
 from .runtime_parts import each_copy
@@ -198,13 +198,10 @@ def _read_numpy(sem: Any, *rest: Any, index: Index) -> Any:
 
 
 def _semaphore(name: str, typing: Any, numpy: Any, kinds: Sequence[str], multiple: bool) -> Primitive:
-    def jvp(primals: Sequence[Any], tangents: Sequence[Any], **params: Any) -> Any:
-        out = made.bind(*primals, **params)
-        return (out, []) if multiple else (out, Zero(typeof(out).tangent()))
-
     made = Primitive(
-        name, typing, jvp=jvp, effects=effects_on(index=kinds), numpy=numpy, multiple=multiple, work=FREE, kind=EFFECT
-    )
+        name, typing, jvp=no_tangent(lambda: made), effects=effects_on(index=kinds), numpy=numpy, multiple=multiple,
+        work=FREE, kind=EFFECT,
+    )  # fmt: skip
     return made
 
 

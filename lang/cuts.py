@@ -110,7 +110,7 @@ class _Joined:
         for block, ref in zip(kernel.blocks, refs[first_in:first_scratch], strict=True):
             seen = [d for d, gone in enumerate(block.squeezed) if not gone]
             for axis, d in enumerate(seen):
-                if block.element[d] and any(block.padding[d]):
+                if any(block.padding[d]):
                     self.keep([ref], [axis])
 
     # ---------------------------------------------------------------------- sets
@@ -168,9 +168,10 @@ class _Joined:
                         self.same(a, b, ahead)
             elif eqn.primitive in ACCESSES:
                 self.access(eqn)
-            elif touches_refs(eqn) and eqn.primitive is not undefine_p or _speaks(eqn):
-                raise NoCut(f"its body has {eqn.primitive}")
             else:
+                more = any(not isinstance(e.operand, int) for e in eqn.effects)  # it acts on more than Refs
+                if touches_refs(eqn) and eqn.primitive is not undefine_p or more:
+                    raise NoCut(f"its body has {eqn.primitive}")
                 self.operation(eqn)
 
     def access(self, eqn: Eqn) -> None:
@@ -220,11 +221,6 @@ class _Joined:
         kept = {self.find(p) for p in self.whole}
         refs = set(self.kernel.body.inputs)
         return [frozenset(c) for root, c in found.items() if root not in kept and any(v in refs for v, _ in c)]
-
-
-def _speaks(eqn: Eqn) -> bool:
-    """Whether it acts on more than Refs."""
-    return any(not isinstance(e.operand, int) for e in eqn.effects)
 
 
 def _by_axes(eqn: Eqn) -> bool:

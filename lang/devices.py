@@ -16,10 +16,11 @@ import numpy as np
 
 from ..core.errors import ArgumentTypeError, KernelBodyError, MeshAxisError
 from ..core.ir import Effect, Effects, Eqn, Program, subprograms
-from ..core.primitive import OWN, Primitive, Zero
+from ..core.primitive import OWN, Primitive
 from ..core.primitives.collective import axis_index_p
 from ..core.primitives.convert import convert_element_type
 from ..core.rewrite import rewritten
+from ..core.rules import no_tangent
 from ..core.trace import shape_of, typeof
 from ..core.types import INT32, ArrayType, is_integer
 from .modes import running
@@ -46,15 +47,11 @@ def _numpy(*, axis: Any, mesh: Axes, axes: Any) -> Any:
     return np.int32(place_of(number, mesh)[[name for name, _ in mesh].index(axis)])
 
 
-def _jvp(primals: Any, tangents: Any, **params: Any) -> Any:
-    out = device_index_p.bind(**params)
-    return out, Zero(typeof(out).tangent())
-
-
 # `axes` is () where the place only says that another device has the same: so does everything that follows from it.
 device_index_p = Primitive(
-    "device_index", lambda *, axis, mesh, axes: ArrayType((), INT32), jvp=_jvp, effects=device_effects, numpy=_numpy,
-    expand=lambda *, axis, mesh, axes: axis_index_p.bind(axes=(axis,)), varies=OWN,
+    "device_index", lambda *, axis, mesh, axes: ArrayType((), INT32), jvp=no_tangent(lambda: device_index_p),
+    effects=device_effects, numpy=_numpy, varies=OWN,
+    expand=lambda *, axis, mesh, axes: axis_index_p.bind(axes=(axis,)),
 )  # fmt: skip
 PRIMITIVES = (device_index_p,)
 

@@ -7,7 +7,7 @@ jvp: one kernel, the body's jvp over doubled Refs. Reverse mode: the primal kern
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -19,7 +19,7 @@ from ..core.primitives.checkpoint import optimization_barrier_p
 from ..core.rules import instantiate, zeros
 from ..core.trace import eval_program
 from ..core.types import is_inexact
-from .additive import Backward, Cells, Piece, class_a, pieces, route_of
+from .additive import Backward, Cells, class_a, pieces, route_of
 from .analysis import analyse
 from .build import trace_kernel
 from .extent import static
@@ -94,6 +94,14 @@ def strategy(kernel: Kernel, active: tuple[int, ...]) -> Backward | Sweep:
     return found if found.saved else replace(found, forward=kernel)
 
 
+def _operands(kernel: Kernel, keys: Sequence[tuple[str, int]], known: Mapping[str, Mapping[int, Any]]) -> list[Any]:
+    """The operands of a backward kernel, by what they are: `known` values by their position, or zeros."""
+    return [
+        instantiate(known[kind][p]) if kind in known else zeros(block.array)
+        for (kind, p), block in zip(keys, kernel.inputs, strict=True)
+    ]
+
+
 def run_sweep(
     call: Call, sweep: Sweep, active: tuple[int, ...], primals: Sequence[Any], saved: Sequence[Any], cts: Sequence[Any]
 ) -> list[Any]:
@@ -101,17 +109,9 @@ def run_sweep(
     kernel = sweep.kernel
     first_in, first_out = kernel.splits[1:3]
     prefetched, arrays = primals[: len(kernel.prefetch)], primals[len(kernel.prefetch) :]
-    entries = dict(zip(sweep.saved, saved, strict=True))
-    operands = []
-    for k, (kind, p) in enumerate(sweep.operands):
-        if kind == "in":
-            operands.append(arrays[p - first_in])
-        elif kind == "entry":
-            operands.append(entries[p])
-        elif kind == "ct":
-            operands.append(instantiate(cts[p - first_out]))
-        else:
-            operands.append(zeros(sweep.backward.inputs[k].array))
+    operands = _operands(sweep.backward, sweep.operands, {
+        "in": dict(enumerate(arrays, first_in)), "entry": dict(zip(sweep.saved, saved, strict=True)),
+        "ct": dict(enumerate(cts, first_out))})  # fmt: skip
     results = call(sweep.backward, *prefetched, *operands)
     total: dict[int, Any] = {first_in + i: None for i in active}
     for part, value in zip(sweep.parts, results, strict=False):
@@ -179,7 +179,8 @@ class _Stages:
             return kept
         # What a cell holds is given back even where no cotangent of it came in.
         for number, piece in enumerate(pieces(replace(cells, given=given), tuple(self.total))):
-            operands = [self.operand(piece, k, cotangents) for k in range(len(piece.operands))]
+            known = {"in": dict(enumerate(self.arrays, self.first_in)), "held": self.held, "ct": cotangents}
+            operands = _operands(piece.kernel, piece.operands, known)
             if number:  # a compiler that sees two kernels compute the same would write and read what they can make
                 operands = optimization_barrier_p.bind(*operands)
             for p, value in zip(piece.outputs, self.call(piece.kernel, *self.prefetched, *operands), strict=True):
@@ -191,16 +192,6 @@ class _Stages:
                     value = scatter_blocks(self.kernel, block, value, self.prefetched, piece.axes, dict(cells.fixed))
                 self.add(p, value)
         return kept
-
-    def operand(self, piece: Piece, k: int, cotangents: dict[int, Any]) -> Any:
-        kind, p = piece.operands[k]
-        if kind == "in":
-            return self.arrays[p - self.first_in]
-        if kind == "held":
-            return self.held[p]
-        if kind == "ct":
-            return cotangents[p]
-        return zeros(piece.kernel.inputs[k].array)
 
 
 # ---------------------------------------------------------------------------- what is done

@@ -26,7 +26,8 @@ from ..core.primitives.scan import bind_scan, scan_p
 from ..core.primitives.shape import full
 from ..core.trace import bind_eqn, of_line, trace_program, typeof
 from ..core.types import RefType
-from .atomics import atomic_cas_p, atomic_rmw_p, discharge_cas, discharge_rmw
+from .atomics import PRIMITIVES as ATOMICS
+from .atomics import discharged
 
 
 class Cell:
@@ -66,11 +67,8 @@ def _bind(eqn: Eqn, values: list[Any]) -> Sequence[Any]:
         return (read_value(values[0].value, values[1:], **eqn.params),)
     if primitive is swap_p or primitive is addupdate_p:
         cell, value, rest = values[0], values[1], values[2:]
-        if (
-            type(cell.held) is Zero
-            and not eqn.params.get("masked")
-            and eqn.params["index"].is_whole(cell.held.type.shape)
-        ):
+        whole = type(cell.held) is Zero and eqn.params["index"].is_whole(cell.held.type.shape)
+        if whole and not eqn.params.get("masked"):
             old = (cell.value,) if primitive is swap_p else ()
             cell.value = value
             return old
@@ -118,6 +116,27 @@ class _Cells:
             cell.value = value
 
 
+class _LoopCells(_Cells):
+    """The Cells among the constants of a loop, which carries those that are written before its own state."""
+
+    def __init__(self, operands: Sequence[Any], wrote: set[int]):
+        super().__init__(operands, wrote)
+        values = self.values
+        self.state, self.fixed = values[: self.n_written], [*self.plain, *values[self.n_written :]]
+        self.types = [*map(typeof, self.fixed), *map(typeof, self.state)]
+
+    def turn(self, args: Sequence[Any]) -> tuple[list[Any], list[Cell], Sequence[Any]]:
+        """The operands in a turn of the loop, the Cells that may be written, and what else the loop carries."""
+        p, first, end = len(self.plain), len(self.fixed), len(self.types)
+        inner, changed = self.rebuild([*args[first:end], *args[p:first]], args[:p])
+        return inner, changed, args[end:]
+
+    def outs(self, results: list[Any]) -> list[Any]:
+        """What the loop gives, after it has left its values in the Cells."""
+        self.update(results[: self.n_written])
+        return results[self.n_written :]
+
+
 def _cond(values: Sequence[Any], *, branches: Sequence[Program]) -> list[Any]:
     index, operands = values[0], values[1:]
     cells = _Cells(operands, {i for b in branches for i in written(b)})
@@ -139,56 +158,36 @@ def _cond(values: Sequence[Any], *, branches: Sequence[Program]) -> list[Any]:
 
 def _scan(values: Sequence[Any], *, program: Program, num_consts: int, num_carry: int, **how: Any) -> list[Any]:
     consts, carry = values[:num_consts], values[num_consts : num_consts + num_carry]
-    xs = values[num_consts + num_carry :]
-    cells = _Cells(consts, set(written(program)))
-    w, n, p = cells.n_written, len(cells.cells), len(cells.plain)
-    n_fixed = p + n - w
+    loop = _LoopCells(consts, set(written(program)))
 
     def fun(*args: Any) -> list[Any]:
-        plain, fixed = args[:p], args[p:n_fixed]
-        state, rest = args[n_fixed : n_fixed + w], args[n_fixed + w :]
-        inner, changed = cells.rebuild([*state, *fixed], plain)
+        inner, changed, rest = loop.turn(args)
         outs = run_cells(program, [*inner, *rest])
         return [*(c.value for c in changed), *outs]
 
-    fixed_values = [*cells.plain, *cells.values[w:]]
-    types = [*map(typeof, fixed_values), *map(typeof, cells.values[:w]), *program.in_types[num_consts:]]
-    body = trace_program(fun, types, program.name)
-    results = bind_scan(body, fixed_values, [*cells.values[:w], *carry], xs, **how)
-    cells.update(results[:w])
-    return results[w:]
+    body = trace_program(fun, [*loop.types, *program.in_types[num_consts:]], program.name)
+    results = bind_scan(body, loop.fixed, [*loop.state, *carry], values[num_consts + num_carry :], **how)
+    return loop.outs(results)
 
 
 def _while(
     values: Sequence[Any], *, cond_program: Program, body_program: Program, cond_nconsts: int, body_nconsts: int
 ) -> list[Any]:
-    consts = values[: cond_nconsts + body_nconsts]
-    carry = values[cond_nconsts + body_nconsts :]
-    cells = _Cells(consts, {i + cond_nconsts for i in written(body_program)} | set(written(cond_program)))
-    w, n, p = cells.n_written, len(cells.cells), len(cells.plain)
-    n_fixed = p + n - w
-
-    def parts(args: Sequence[Any]) -> tuple[list[Any], list[Any], list[Cell], Sequence[Any]]:
-        plain, fixed = args[:p], args[p:n_fixed]
-        state, rest = args[n_fixed : n_fixed + w], args[n_fixed + w :]
-        inner, changed = cells.rebuild([*state, *fixed], plain)
-        return inner[:cond_nconsts], inner[cond_nconsts:], changed, rest
+    n = cond_nconsts + body_nconsts
+    loop = _LoopCells(values[:n], {i + cond_nconsts for i in written(body_program)} | set(written(cond_program)))
 
     def test(*args: Any) -> list[Any]:
-        cond_consts, _, _, rest = parts(args)
-        return run_cells(cond_program, [*cond_consts, *rest])
+        inner, _, rest = loop.turn(args)
+        return run_cells(cond_program, [*inner[:cond_nconsts], *rest])
 
     def body(*args: Any) -> list[Any]:
-        _, body_consts, changed, rest = parts(args)
-        outs = run_cells(body_program, [*body_consts, *rest])
+        inner, changed, rest = loop.turn(args)
+        outs = run_cells(body_program, [*inner[cond_nconsts:], *rest])
         return [*(c.value for c in changed), *outs]
 
-    fixed_values = [*cells.plain, *cells.values[w:]]
-    types = [*map(typeof, fixed_values), *map(typeof, cells.values[:w]), *body_program.in_types[body_nconsts:]]
+    types = [*loop.types, *body_program.in_types[body_nconsts:]]
     test_program, loop_program = trace_program(test, types, "cond"), trace_program(body, types, body_program.name)
-    results = bind_while(test_program, loop_program, fixed_values, fixed_values, [*cells.values[:w], *carry])
-    cells.update(results[:w])
-    return results[w:]
+    return loop.outs(bind_while(test_program, loop_program, loop.fixed, loop.fixed, [*loop.state, *values[n:]]))
 
 
 def _call(values: Sequence[Any], *, program: Program, **_: Any) -> list[Any]:
@@ -197,8 +196,7 @@ def _call(values: Sequence[Any], *, program: Program, **_: Any) -> list[Any]:
 
 RULES = {
     cond_p: _cond, scan_p: _scan, while_p: _while, jit_p: _call, custom_jvp_call_p: _call, checkpoint_p: _call,
-    atomic_rmw_p: lambda values, **params: discharge_rmw(*values, **params),
-    atomic_cas_p: lambda values, **params: discharge_cas(*values, **params),
+    **dict.fromkeys(ATOMICS, lambda values, **params: discharged(*values, **params)),
 }  # fmt: skip
 
 

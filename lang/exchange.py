@@ -100,7 +100,7 @@ class _InStep:
         programs = [p for _, p in subprograms(eqn)]
         if len(programs) == 1 and len(programs[0].inputs) == len(eqn.inputs):
             made, outs = self.run(programs[0], _known(programs[0].inputs, given), together)
-            return _with(eqn, lambda _: made), outs if len(outs) == len(eqn.outputs) else [None] * len(eqn.outputs)
+            return within(eqn, lambda _: made), outs if len(outs) == len(eqn.outputs) else [None] * len(eqn.outputs)
         return eqn, self.value(eqn, given)
 
     def value(self, eqn: Eqn, given: list[Fact]) -> list[Fact]:
@@ -120,7 +120,7 @@ class _InStep:
         found = [self.run(b, _known(b.inputs, given[1:]), together and way) for b in eqn.params["branches"]]
         branches = iter(p for p, _ in found)
         outs = [SAME if way and all(map(same, column)) else None for column in zip(*(o for _, o in found))]
-        return _with(eqn, lambda _: next(branches)), outs
+        return within(eqn, lambda _: next(branches)), outs
 
     def loop(self, eqn: Eqn, given: list[Fact], together: bool) -> tuple[Eqn, list[Fact]]:
         n = eqn.params["cond_nconsts"]
@@ -129,7 +129,7 @@ class _InStep:
         carry = self.settled(body, given[n:m], given[m:], [])
         turns = self.run(test, _known(test.inputs, [*given[:n], *carry]), True)[1][0]
         made, _ = self.run(body, _known(body.inputs, [*given[n:m], *carry]), together and same(turns))
-        return _with(eqn, lambda p: made if p is body else p), carry if same(turns) else [None] * len(carry)
+        return within(eqn, lambda p: made if p is body else p), carry if same(turns) else [None] * len(carry)
 
     def scan(self, eqn: Eqn, given: list[Fact], together: bool) -> tuple[Eqn, list[Fact]]:
         body = eqn.params["program"]
@@ -137,7 +137,7 @@ class _InStep:
         steps = [SAME if same(f) else None for f in given[m:]]
         carry = self.settled(body, given[:n], given[n:m], steps)
         made, outs = self.run(body, _known(body.inputs, [*given[:n], *carry, *steps]), together)
-        return _with(eqn, lambda _: made), [SAME if same(f) else None for f in outs]
+        return within(eqn, lambda _: made), [SAME if same(f) else None for f in outs]
 
     def settled(self, body: Program, fixed: list[Fact], carry: Sequence[Fact], steps: list[Fact]) -> list[Fact]:
         """What is known of a loop's state in every turn."""
@@ -209,6 +209,3 @@ def _number(n: int) -> Literal:
 def _known(inputs: Sequence[Var], given: Sequence[Fact]) -> Facts:
     return {v: f for v, f in zip(inputs, given) if f is not None}
 
-
-def _with(eqn: Eqn, change: Callable[[Program], Program]) -> Eqn:
-    return within(eqn, change)

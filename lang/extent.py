@@ -19,16 +19,16 @@ from ..core.caches import cached
 from ..core.errors import ArgumentError, ArgumentTypeError, KernelError, OutOfBoundsError
 from ..core.evaluate import evaluate
 from ..core.ir import Program
-from ..core.primitives.compare import and_p, lt_p
+from ..core.primitives.compare import lt_p
 from ..core.primitives.convert import convert_element_type
 from ..core.primitives.ref import Point, get_p
 from ..core.primitives.refview import view
 from ..core.trace import eval_program, typeof
 from ..core.types import INT32, is_integer
-from .affine import closed_form, dependencies, slice_of
-from .build import trace_kernel
+from .affine import closed_form, needs_of, slice_of
+from .build import with_body
 from .kernel import UNBOUNDED, Block, Kernel, trace_map
-from .ops import when
+from .ops import when_all
 
 
 @dataclass(frozen=True, eq=False)
@@ -135,7 +135,7 @@ def _places(block: Block) -> Iterator[tuple[Any, Program, int, int]]:
     if program is None:
         return
     for d, n in enumerate(block.array.shape):
-        low, high = block.padding[d] if block.element[d] else (0, 0)
+        low, high = block.padding[d]
         if n:
             yield program.outputs[d], program, low, (
                 n + high - block.sizes[d] if block.element[d] else -(-n // block.steps[d]) - 1)  # fmt: skip
@@ -150,12 +150,9 @@ def _places(block: Block) -> Iterator[tuple[Any, Program, int, int]]:
 def _cells(const: int, terms: dict[int, int], axis: int, last: int, grid: Sequence[int]) -> int:
     """How many ids along an axis keep `const + sum(terms)` between 0 and `last`, others where that is least binding."""
     step = terms[axis]
-    rest = {a: k for a, k in terms.items() if a != axis}
-    if step > 0:
-        least = const + sum(k * (grid[a] - 1) for a, k in rest.items() if k < 0 and grid[a] != UNBOUNDED)
-        return (last - least) // step + 1
-    most = const + sum(k * (grid[a] - 1) for a, k in rest.items() if k > 0 and grid[a] != UNBOUNDED)
-    return most // -step + 1
+    others = ((grid[a] - 1, k) for a, k in terms.items() if a != axis and grid[a] != UNBOUNDED)
+    end = const + sum(k * most for most, k in others if k * step < 0)
+    return (last - end if step > 0 else end) // abs(step) + 1
 
 
 # ---------------------------------------------------------------------------- static forms
@@ -163,9 +160,7 @@ def _cells(const: int, terms: dict[int, int], axis: int, last: int, grid: Sequen
 
 def by_ids(kernel: Kernel, program: Program) -> tuple[int, ...]:
     """The grid axes whose ids an extent depends on: those that `vmap` added."""
-    needs = dependencies(program, len(kernel.grid))
-    found = frozenset().union(*(needs[a] for a in program.outputs if a in needs))
-    return tuple(sorted(a for a in found if a != "data"))
+    return tuple(sorted(a for a in needs_of(program, len(kernel.grid)) if a != "data"))
 
 
 @cached(512)
@@ -176,16 +171,10 @@ def guarded(kernel: Kernel, axes: tuple[int, ...]) -> Kernel:
         return kernel
 
     def body(ids: Any, prefetched: Any, inputs: Any, outputs: Any, scratch: Any) -> None:
-        inside = None
-        for axis, program in extents:
-            (size,) = eval_program(program, *ids, *prefetched)
-            here = lt_p.bind(ids[axis], size)
-            inside = here if inside is None else and_p.bind(inside, here)
-        when(inside)(lambda: eval_program(kernel.body, *ids, *prefetched, *inputs, *outputs, *scratch))
+        tests = (lt_p.bind(ids[axis], *eval_program(program, *ids, *prefetched)) for axis, program in extents)
+        when_all(tests, lambda: eval_program(kernel.body, *ids, *prefetched, *inputs, *outputs, *scratch))
 
-    made = trace_kernel(kernel.name, kernel.grid, kernel.prefetch, kernel.inputs, kernel.outputs, kernel.scratch, body,
-                        kernel, kernel.aliases)  # fmt: skip
-    return kernel.replace(body=made.body)
+    return with_body(kernel, body)
 
 
 def static(kernel: Kernel, why: str, error: Callable[..., Exception] = KernelError) -> Kernel:
@@ -213,10 +202,9 @@ def actual(kernel: Kernel, prefetched: Sequence[np.ndarray]) -> tuple[Kernel, In
     for axis, program in kernel.extents:
         axes = by_ids(kernel, program)
         table = np.zeros([kernel.grid[a] for a in axes], np.int64)
-        for place in itertools.product(*(range(kernel.grid[a]) for a in axes)):
-            ids = [0] * len(grid)
-            for a, i in zip(axes, place, strict=True):
-                ids[a] = i
+        for place in np.ndindex(*table.shape):
+            known = dict(zip(axes, place, strict=True))
+            ids = [known.get(a, 0) for a in range(len(grid))]
             table[place] = max(int(evaluate(program, *map(np.int32, ids), *prefetched)[0]), 0)
         size = int(table.max(initial=0))
         if size > kernel.grid[axis]:

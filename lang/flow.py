@@ -46,8 +46,7 @@ def _joined(f: Follower, one: Memory, two: Memory) -> Memory:
         for started, _ in copies.values():
             for copy in started:
                 if copy.ref in levels:
-                    rank = len(f.kernel.body.inputs[copy.ref].type.shape)
-                    levels[copy.ref] = joined(levels[copy.ref], flat(MAYBE, rank))
+                    levels[copy.ref] = joined(levels[copy.ref], flat(MAYBE, len(f.type_of(copy.ref).shape)))
     return levels, {}
 
 
@@ -55,8 +54,7 @@ def _doubt(f: Follower, before: Memory) -> None:
     """Of what was written since it is not known whether it should have been."""
     for ref, level in f.levels.items():
         if level is not before[0][ref]:
-            rank = len(f.kernel.body.inputs[ref].type.shape)
-            f.levels[ref] = joined(joined(level, before[0][ref]), flat(MAYBE, rank))
+            f.levels[ref] = joined(joined(level, before[0][ref]), flat(MAYBE, len(f.type_of(ref).shape)))
 
 
 def _call(f: Follower, eqn: Eqn, inputs: list[Value]) -> list[Value]:
@@ -224,7 +222,7 @@ def _start(f: Follower, eqn: Eqn, inputs: list[Value]) -> list[Value]:
     if name is None or any(x is None for x in at):  # it comes some time
         f.store(eqn, dst.ref, flat(MAYBE, rank), params["dst"], dst_at)
         return []
-    nbytes = int(np.prod(access_shape(params["dst"]))) * dst_type(f, dst.ref).dtype.itemsize
+    nbytes = int(np.prod(access_shape(params["dst"]))) * f.type_of(dst.ref).dtype.itemsize
     packed = None if level is None else (level.tobytes(), level.shape)
     started, credit = f.copies.get(name, ((), 0))
     copy = Copy(nbytes, packed, dst.ref, params["dst"], tuple(map(int, at)), params["add"])
@@ -234,15 +232,10 @@ def _start(f: Follower, eqn: Eqn, inputs: list[Value]) -> list[Value]:
     return []
 
 
-def dst_type(f: Follower, ref: Any) -> Any:
-    """The type of a Ref."""
-    return f.kernel.body.inputs[ref].type
-
-
 def _wait(f: Follower, eqn: Eqn, inputs: list[Value]) -> list[Value]:
     _, (dst, _), (sem, sem_at) = parts_of(inputs, **eqn.params)
     name = _semaphore(f, sem, eqn.params["sem"], sem_at)
-    nbytes = int(np.prod(access_shape(eqn.params["dst"]))) * dst_type(f, dst.ref).dtype.itemsize
+    nbytes = int(np.prod(access_shape(eqn.params["dst"]))) * f.type_of(dst.ref).dtype.itemsize
     if name is None:  # any of them may be what it waits for
         f.levels, f.copies = _joined(f, _memory(f), (f.levels, {}))
         return []

@@ -184,6 +184,10 @@ class Follower:
 
     # ------------------------------------------------------------ memory
 
+    def type_of(self, ref: Any) -> Any:
+        """The type of a Ref."""
+        return self.kernel.body.inputs[ref].type
+
     def held(self, ref: int) -> Level:
         """What a Ref holds."""
         if ref in self.levels:
@@ -194,7 +198,7 @@ class Follower:
 
     def place(self, ref: int, index: Index, dynamic: Sequence[Value], masked: bool) -> Any:
         """Where an access goes, as an index of NumPy's; None where that is not known, or outside."""
-        shape = self.kernel.body.inputs[ref].type.shape
+        shape = self.type_of(ref).shape
         at = [self.known(v) for v in dynamic]
         if any(x is None for x in at) or any(v.level is not None for v in dynamic) or math.prod(shape) > LARGE:
             return None
@@ -214,9 +218,9 @@ class Follower:
             level = flat(MAYBE, len(shape))
         elif level is not None and level.size == 1:
             level = level.reshape((1,) * len(shape))
-        elif level is not None and not (mask is None and index.is_whole(self.kernel.body.inputs[ref].type.shape)):
+        elif level is not None and not (mask is None and index.is_whole(self.type_of(ref).shape)):
             place = self.place(ref, index, dynamic, mask is not None)
-            whole = np.broadcast_to(level, self.kernel.body.inputs[ref].type.shape)
+            whole = np.broadcast_to(level, self.type_of(ref).shape)
             level = flat(MAYBE, len(shape)) if place is None else tidy(whole[place].reshape(shape))
         return level if mask is None else self.under(mask, level, None if other is None else other.level, shape)
 
@@ -235,7 +239,7 @@ class Follower:
     def store(self, eqn: Eqn, ref: int, new: Level, index: Index, dynamic: Sequence[Value], mask: Value | None = None
               ) -> None:  # fmt: skip
         """Write to a Ref."""
-        type_ = self.kernel.body.inputs[ref].type
+        type_ = self.type_of(ref)
         if type_.space is MemorySpace.SEMAPHORE:
             return
         if new is not None and int(new.max(initial=0)) > self.culprits.get(ref, (0, eqn))[0]:
@@ -255,7 +259,7 @@ class Follower:
         put: Level = new
         if mask is not None:
             put = self.under(mask, new, full[place], access_shape(index), joined)
-        full[place] = np.uint8(0) if put is None else put.reshape(put.shape) if put.size > 1 else put.flat[0]
+        full[place] = np.uint8(0) if put is None else put if put.size > 1 else put.flat[0]
         self.levels[ref] = tidy(full)
 
     def get(self, eqn: Eqn, inputs: list[Value]) -> list[Value]:
@@ -280,7 +284,7 @@ class Follower:
         ref: Any = inputs[0].ref
         if ref in self.levels:
             empty = eqn.params["zero"] or not self.counted
-            self.levels[ref] = None if empty else flat(UNWRITTEN, len(self.kernel.body.inputs[ref].type.shape))
+            self.levels[ref] = None if empty else flat(UNWRITTEN, len(self.type_of(ref).shape))
         return []
 
     def opaque(self, eqn: Eqn, inputs: list[Value]) -> list[Value]:
@@ -289,7 +293,7 @@ class Follower:
         for effect in eqn.effects:
             ref = inputs[effect.operand].ref if isinstance(effect.operand, int) else None
             if ref in self.levels and effect.kind != "read":
-                rank = len(self.kernel.body.inputs[ref].type.shape)
+                rank = len(self.type_of(ref).shape)
                 self.levels[ref] = joined(self.levels[ref], flat(MAYBE, rank) if tainted else None)
         return [Value(flat(MAYBE, len(v.type.shape)) if tainted else None) for v in eqn.outputs]
 

@@ -50,24 +50,22 @@ class _Resident:
 
     def seen(self, whole: np.ndarray) -> np.ndarray:
         """Something of the block's sizes as the body sees it."""
-        gone = tuple(d for d, s in enumerate(self.block.squeezed) if s)
-        return whole.reshape([n for d, n in enumerate(self.block.sizes) if d not in gone])
+        return whole.reshape(self.block.shape)
 
     def _places(self, index: tuple[int, ...]) -> tuple[tuple[slice, ...], tuple[slice, ...]]:
         """Where a block lies in the array, and that part within the block."""
         inner, outer = [], []
-        for d, (i, step, size, n) in enumerate(
-            zip(index, self.block.steps, self.block.sizes, self.array.shape, strict=True)
-        ):
-            before, after = self.block.padding[d] if self.block.element[d] else (0, 0)
+        block = self.block
+        axes = zip(index, block.steps, block.sizes, self.array.shape, block.padding, strict=True)
+        for d, (i, step, size, n, (before, after)) in enumerate(axes):
             start = i * step - before
             low = min(max(start, 0), n)
             high = max(min(start + size, n), low)
-            padding = self.block.element[d] and -before <= start and start + size <= n + after
+            padding = block.element[d] and -before <= start and start + size <= n + after
             if n and low == high and not padding:
                 raise OutOfBoundsError(
-                    f"kernel {self.kernel.name}: operand {self.block.name} of {self.block.array.show()}: block {index} "
-                    f"of sizes {self.block.sizes} starts at {start} along axis {d}, past the end {n}",
+                    f"kernel {self.kernel.name}: operand {block.name} of {block.array.show()}: block {index} "
+                    f"of sizes {block.sizes} starts at {start} along axis {d}, past the end {n}",
                     "keep the index map within the operand", self.kernel.source)  # fmt: skip
             outer.append(slice(low, high))
             inner.append(slice(low - start, high - start))

@@ -57,8 +57,7 @@ def program_key(program: Program) -> Any:
     constants = tuple((number(v), id(x)) for v, x in zip(program.constants, program.values, strict=True))
     eqns = tuple(
         (e.primitive, tuple(map(atom, e.inputs)), tuple((number(v), v.type) for v in e.outputs),
-         tuple(sorted((k, value(v)) for k, v in e.params.items()) if len(e.params) < 2 else
-               ((k, value(e.params[k])) for k in sorted(e.params))))
+         tuple((k, value(e.params[k])) for k in sorted(e.params)))
         for e in program.eqns
     )  # fmt: skip
     return (inputs, constants, eqns, tuple(map(atom, program.outputs)))
@@ -69,7 +68,8 @@ class Block:
     """One operand of a kernel and how it is cut.
 
     `sizes` has the block's size along every axis of the array; the body does not see `squeezed` axes; an
-    `element` axis counts elements, not blocks. `index_map` is None for the whole array.
+    `element` axis counts elements, not blocks. `index_map` is None for the whole array. `padding` is how many elements
+    blocks may see before the array and after it along each axis; none but along `element` ones.
     """
 
     name: str

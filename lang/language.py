@@ -9,10 +9,12 @@ others; what a user's own Primitive means is what its `expand` makes of it. The 
 from __future__ import annotations
 
 from ..core.primitive import Primitive
+from ..core.primitives import collective as col
 from ..core.primitives import compare as cmp
 from ..core.primitives import convert as conv
 from ..core.primitives import cumulative as cum
 from ..core.primitives import elementwise as ew
+from ..core.primitives import indexed as idx
 from ..core.primitives import random as rnd
 from ..core.primitives import reduce as red
 from ..core.primitives import shape as shp
@@ -20,32 +22,11 @@ from ..core.primitives import special as spc
 from ..core.primitives import window as win
 from ..core.primitives.callback import debug_callback_p, io_callback_p, pure_callback_p
 from ..core.primitives.checkpoint import checkpoint_p, name_p, optimization_barrier_p
-from ..core.primitives.collective import (
-    all_gather_p,
-    all_to_all_p,
-    axis_index_p,
-    pbroadcast_p,
-    pmax_p,
-    pmin_p,
-    ppermute_p,
-    psum_p,
-    psum_scatter_p,
-)
 from ..core.primitives.cond import cond_p
 from ..core.primitives.contract import dot_general_p
 from ..core.primitives.conv import conv_general_dilated_p
 from ..core.primitives.custom_calls import custom_jvp_call_p, custom_lin_p, custom_vjp_call_p, linear_call_p
 from ..core.primitives.fft import fft_p
-from ..core.primitives.indexed import (
-    gather_p,
-    scatter_add_p,
-    scatter_apply_p,
-    scatter_max_p,
-    scatter_min_p,
-    scatter_mul_p,
-    scatter_p,
-    scatter_sub_p,
-)
 from ..core.primitives.jit import jit_p
 from ..core.primitives.linalg.cholesky import cholesky_p, cholesky_update_p, symmetric_product_p
 from ..core.primitives.linalg.eig import eig_p, hessenberg_p, schur_p, tridiagonal_p
@@ -221,14 +202,14 @@ FAMILIES: dict[str, dict[Primitive, str]] = {
     "indexing": {
         dynamic_slice_p: "a part at computed starts, moved inside",
         dynamic_update_slice_p: "x with a part at computed starts, moved inside, replaced",
-        gather_p: "windows at computed places",
-        scatter_p: "windows at computed places replaced",
-        scatter_add_p: "windows at computed places added to",
-        scatter_sub_p: "windows at computed places subtracted from",
-        scatter_mul_p: "windows at computed places multiplied",
-        scatter_min_p: "windows at computed places made at most the update",
-        scatter_max_p: "windows at computed places made at least the update",
-        scatter_apply_p: "elements at computed places put through a Program of scalars",
+        idx.gather_p: "windows at computed places",
+        idx.scatter_p: "windows at computed places replaced",
+        idx.scatter_add_p: "windows at computed places added to",
+        idx.scatter_sub_p: "windows at computed places subtracted from",
+        idx.scatter_mul_p: "windows at computed places multiplied",
+        idx.scatter_min_p: "windows at computed places made at most the update",
+        idx.scatter_max_p: "windows at computed places made at least the update",
+        idx.scatter_apply_p: "elements at computed places put through a Program of scalars",
         sort_p: "arrays in the order of the first ones along an axis, stable",
         top_k_p: "the k greatest along an axis, and where they are",
     },
@@ -328,15 +309,15 @@ FAMILIES: dict[str, dict[Primitive, str]] = {
         debug_callback_p: "a function of the host is called; nothing comes back",
         io_callback_p: "a function of the host is called, in order; its results come back",
         pure_callback_p: "a function of the host without effects; its results come back",
-        axis_index_p: "the place along a named axis",
-        psum_p: "the sum over a named axis",
-        pmax_p: "the greatest over a named axis",
-        pmin_p: "the least over a named axis",
-        ppermute_p: "values exchanged between places of a named axis",
-        pbroadcast_p: "the value at one place of a named axis, everywhere",
-        all_gather_p: "the values at all places of a named axis together",
-        all_to_all_p: "parts exchanged between all places of a named axis",
-        psum_scatter_p: "the sum over a named axis, a part at each place",
+        col.axis_index_p: "the place along a named axis",
+        col.psum_p: "the sum over a named axis",
+        col.pmax_p: "the greatest over a named axis",
+        col.pmin_p: "the least over a named axis",
+        col.ppermute_p: "values exchanged between places of a named axis",
+        col.pbroadcast_p: "the value at one place of a named axis, everywhere",
+        col.all_gather_p: "the values at all places of a named axis together",
+        col.all_to_all_p: "parts exchanged between all places of a named axis",
+        col.psum_scatter_p: "the sum over a named axis, a part at each place",
     },
 }  # fmt: skip
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator, Sequence
+import functools
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any
@@ -14,7 +15,7 @@ from ..core.arguments import of_parameters, public
 from ..core.errors import ArgumentError, ArgumentTypeError, KernelBodyError, check_options
 from ..core.operands import INT
 from ..core.primitives import refview as refs
-from ..core.primitives.compare import ne_p
+from ..core.primitives.compare import and_p, ne_p
 from ..core.primitives.cond import cond
 from ..core.primitives.elementwise import div_p, rem_p
 from ..core.primitives.nary import unary
@@ -210,6 +211,12 @@ def when(condition: Any) -> Callable[[Callable[[], Any]], None]:
         cond(holds, taken, lambda: ())
 
     return decorate
+
+
+def when_all(tests: Iterable[Any], function: Callable[[], Any]) -> None:
+    """Run a function in the cells where all tests hold: in every cell, if there are none."""
+    each = iter(tests)
+    when(functools.reduce(and_p.bind, each, next(each, True)))(function)
 
 
 _HINTS = ("cache_modifier", "eviction_policy", "volatile")

@@ -11,7 +11,7 @@ import numpy as np
 
 from ..core.caches import cached
 from ..core.ir import Literal, Program, Var
-from ..core.primitives.compare import and_p, eq_p
+from ..core.primitives.compare import eq_p
 from ..core.primitives.ref import swap_p
 from ..core.primitives.refview import read, view, write
 from ..core.primitives.shape import broadcast_in_dim_p
@@ -19,7 +19,7 @@ from ..core.trace import eval_program
 from .analysis import analyse
 from .build import blank, grid_block, prune, remap, trace_kernel
 from .kernel import Block, Kernel
-from .ops import when
+from .ops import when_all
 from .phases import Phases
 from .plain import plain
 
@@ -97,17 +97,12 @@ def _partial(
     local = [p for p in range(first_scratch, end) if p not in added]
 
     def body(ids: Any, whole: Any, valid: Any, prefetch: Any, ins: Any, outs: Any, scratch: Any) -> None:
-        first = None
-        for a in phases.carry:
-            here = eq_p.bind(ids[a], np.int32(0))
-            first = here if first is None else and_p.bind(first, here)
-        assert first is not None
-        when(first)(lambda: [blank(o) for o in outs] and None)
+        when_all((eq_p.bind(ids[a], np.int32(0)) for a in phases.carry), lambda: blank(*outs))
         held = dict(zip(added, outs, strict=True)) | dict(zip(local, scratch, strict=True))
         unused = iter(outs)  # an output that main does not touch: any Ref stands for it
         refs = [held[p] if p in held else next(unused, outs[0]) for p in range(first_out, end)]
         main = functools.partial(eval_program, phases.main, *whole, *prefetch, *ins, *refs)
-        main() if valid is None else when(valid)(lambda: main() and None)
+        when_all([] if valid is None else [valid], main)
 
     kept = [kernel.scratch[p - first_scratch] for p in local]
     name = f"{kernel.name}_part"

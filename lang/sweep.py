@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from ..core.primitives.compare import and_p, eq_p, ne_p, or_p
+from ..core.primitives.compare import eq_p, ne_p, or_p
 from ..core.primitives.elementwise import sub_p
 from ..core.primitives.reduce import reduce_sum_p
 from ..core.primitives.refview import view, write
@@ -30,7 +30,7 @@ from .analysis import analyse
 from .build import backwards, blank, grid_block, prune, remap, trace_kernel
 from .flatten import flatten_control
 from .kernel import Block, Kernel, edged, ragged_axes, trace_map
-from .ops import when
+from .ops import when_all
 from .stores import reads
 from .window import scatter_blocks
 
@@ -264,17 +264,9 @@ class Sweeper:
 
     def clear(self, ids: Sequence[Any], axes: Sequence[int], refs: Sequence[Any]) -> None:
         """Zero Refs in the cells that come first along some axes: the last ones of carry axes."""
-
-        def act() -> None:
-            for ref in refs:
-                blank(ref)
-
-        here = None
-        for a in axes:
-            one = eq_p.bind(ids[a], np.int32(self.kernel.grid[a] - 1 if a in self.carry else 0))
-            here = one if here is None else and_p.bind(here, one)
+        first = (eq_p.bind(ids[a], np.int32(self.kernel.grid[a] - 1 if a in self.carry else 0)) for a in axes)
         if refs:
-            act() if here is None else when(here)(act)
+            when_all(first, lambda: blank(*refs))
 
     def build(self) -> Sweep:
         self.operands()
@@ -308,7 +300,7 @@ class Sweeper:
 
             found = [ne_p.bind(ids[a], np.int32(0)) for a in axes]
             tests = self.saves(ids) + ([functools.reduce(or_p.bind, found)] if found else [])
-            when(functools.reduce(and_p.bind, tests))(act) if tests else act()
+            when_all(tests, act)
 
     def saving(self, saved: Axes) -> Kernel:
         """The kernel that also gives some states on entry to every cell."""

@@ -16,6 +16,7 @@ from ...core.ir import Eqn, Program, Var
 from ...core.primitives.cond import cond_p
 from ...core.types import RefType
 from ..affine import dependencies, slice_of
+from ..analysis import analyse
 from ..carries import taken
 from ..kernel import Kernel
 from ..normalize import rename
@@ -101,10 +102,7 @@ def _level(kernel: Kernel, carry: tuple[int, ...], eqn: Eqn, last: bool) -> int 
     if table is None or eqn.params["branches"][0].eqns:
         return None
     for level in range(len(carry)):
-        expected = np.ones((1,) * len(kernel.grid), bool)
-        for axis in carry[level:]:
-            here = np.arange(kernel.grid[axis]) == (kernel.grid[axis] - 1 if last else 0)
-            expected = expected & here.reshape([-1 if a == axis else 1 for a in range(len(kernel.grid))])
+        expected = analyse(kernel).ends(carry[level:], last)
         if np.broadcast_shapes(table.shape, expected.shape) == expected.shape and (table == expected).all():
             return level
     return None

@@ -23,7 +23,7 @@ from ...core.primitives.loops import while_p
 from ...core.primitives.ref import Index, addupdate_p, get_p, swap_p
 from ...core.primitives.scan import scan_p
 from ...core.types import FAR, RefType
-from ..affine import Fact, dependencies
+from ..affine import Fact, needs_of
 from ..analysis import analyse
 from ..atomics import across_cells, atomic_cas_p, atomic_rmw_p
 from ..extent import static
@@ -63,10 +63,6 @@ class Access:
     @property
     def dynamic(self) -> bool:
         return bool(self.index.dynamic)
-
-    @property
-    def takes(self) -> bool:
-        return self.index.takes
 
 
 def accesses(program: Program) -> dict[Var, list[Access]]:
@@ -177,7 +173,7 @@ def _size(shape: tuple[int, ...]) -> int:
 
 def _fits(found: list[Access], shape: tuple[int, ...], limit: int = MAX_ELEMENTS) -> bool:
     """Whether accesses can be to a register."""
-    taken = any(a.takes and a.writes or a.primitive in (atomic_rmw_p, atomic_cas_p) for a in found)
+    taken = any(a.index.takes and a.writes or a.primitive in (atomic_rmw_p, atomic_cas_p) for a in found)
     dynamic = any(a.dynamic for a in found)
     return not taken and _size(shape) <= (min(SMALL, limit) if dynamic else limit)
 
@@ -235,8 +231,7 @@ def _ahead(kernel: Kernel, number: int, used: dict[Var, list[Access]], carry: tu
         return None
     if block.index_map is None:
         return 0
-    needs = dependencies(block.index_map, len(kernel.grid))
-    wanted = frozenset().union(*(needs[a] for a in block.index_map.outputs if type(a) is Var))
+    wanted = needs_of(block.index_map, len(kernel.grid))
     if "data" in wanted:
         return None
     level = max((k for k, axis in enumerate(carry) if axis in wanted), default=-1) + 1
@@ -256,11 +251,7 @@ def _copied(kernel: Kernel, used: dict[Var, list[Access]], homes: tuple[int | No
         if not reads:
             continue
         far = kernel.inputs[i].space in FAR or kernel.outputs[o].space in FAR
-        late = homes[o] is None and any(_after(r, w) for r in reads for w in writes)
-        if far or late:
+        late = any(r.number > w.number or r.loop is not None and r.loop == w.loop for r in reads for w in writes)
+        if far or homes[o] is None and late:
             found.append(i)
     return tuple(found)
-
-
-def _after(read: Access, write: Access) -> bool:
-    return read.number > write.number or (read.loop is not None and read.loop == write.loop)

@@ -80,10 +80,8 @@ class Backend:
         """What becomes of a primitive: it is "printed", "rewritten" or "refused"."""
         if primitive in self.rules:
             return "printed"
-        return "refused" if primitive in self.refused or not self._rewritten(primitive) else "rewritten"
-
-    def _rewritten(self, primitive: Primitive) -> bool:
-        return primitive in REWRITES or primitive in GONE or primitive.expand is not None
+        rewritten = primitive in REWRITES or primitive in GONE or primitive.expand is not None
+        return "rewritten" if rewritten and primitive not in self.refused else "refused"
 
     def rewrite(self, eqn: Eqn, numbers: Mapping[Var, Any], target: Target | None = None) -> Rewrite | None:
         """What an equation is rewritten by, where some variables are known numbers; None: it stays."""
