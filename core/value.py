@@ -8,7 +8,7 @@ import numpy as np
 
 from .errors import ArgumentError, NonArrayArgumentError
 from .opaque import OpaqueType, opaque_types
-from .types import ArrayType, RefType, TokenType, Type, canonical_dtype, is_known, scalar_type
+from .types import ArrayType, RefType, TokenType, Type, as_dtype, canonical_dtype, is_known, scalar_type
 
 Scalar = (bool, int, float, complex)
 
@@ -52,7 +52,7 @@ def typeof(x: Any) -> Type:
 
 
 def _type_of_numpy(x: Any) -> Type:
-    dtype = canonical_dtype(x.dtype)
+    dtype = as_dtype(x.dtype) if x.dtype.names else canonical_dtype(x.dtype)  # the evaluator's keys are records
     if not is_known(dtype):
         what = f"{_shown(x)} of type {type(x).__name__} and dtype {x.dtype} is not an array of numbers"
         raise NonArrayArgumentError(what, "convert it to numbers or booleans")

@@ -9,6 +9,8 @@ import tilewright as tw
 from tests.support.paths import DATA
 from tilewright import random
 from tilewright.core import errors
+from tilewright.core.evaluate import NUMPY
+from tilewright.core.trace import under
 
 ROWS = json.loads((DATA / "random.json").read_text())
 # Samplers whose value is a bit pattern, a comparison or a place; the others go through transcendental functions.
@@ -29,6 +31,11 @@ def call(row):
         return random.key_data(getattr(random, row["name"])(key, *made) if made else key)
     kwargs = {k: argument(v) for k, v in row["kwargs"].items()}
     return getattr(random, row["name"])(key, *map(argument, row["args"]), **kwargs)
+
+
+def test_keys_of_the_evaluator_by_numpy():
+    draw = lambda: random.uniform(random.split(random.key(7))[0], (3,))  # noqa: E731
+    np.testing.assert_array_equal(under(NUMPY, draw), draw())
 
 
 NAMES = sorted({row["name"] for row in ROWS})
