@@ -106,6 +106,8 @@ def cast(x: Any, dtype: Any, weak: bool = False) -> Any:
     if type(x) in Scalar:
         if weak and is_inexact(dtype):
             return builtins.complex(x) if is_complex(dtype) else float(x)
+        if weak and typeof(int(x)).dtype == dtype:
+            return int(x)
         return like(np.zeros((), dtype), x)
     return convert_element_type(x, dtype, weak)
 

@@ -90,21 +90,22 @@ def broadcast_to_rank(x: Any, rank: int) -> Any:
 
 
 @public
-def broadcast_shapes(*shapes: Sequence[int]) -> Shape:
-    """The shape that arrays of the given shapes broadcast to by NumPy's rule.
+def broadcast_shapes(*shapes: Sequence[int] | int) -> Shape:
+    """The shape that arrays of the given shapes broadcast to by NumPy's rule; a number is the shape of a vector.
 
     >>> broadcast_shapes((3, 1), (4,))
     (3, 4)
     """
-    rank = max((len(s) for s in shapes), default=0)
+    full = [(s,) if isinstance(s, int | np.integer) else s for s in shapes]
+    rank = max((len(s) for s in full), default=0)
     out = [1] * rank
-    for shape in shapes:
+    for shape in full:
         for i, d in enumerate(shape, rank - len(shape)):
             if out[i] != d and d != 1:
                 if out[i] != 1:
-                    shown = ", ".join(str(tuple(s)) for s in shapes)
+                    shown = ", ".join(str(tuple(s)) for s in full)
                     remedy = "sizes must be equal or 1"
-                    if len(set(map(len, shapes))) > 1:
+                    if len(set(map(len, full))) > 1:
                         remedy += (", counted from the last axis: an axis that is summed over stays with "
                                    "`keepdims=True`, `x[:, None]` adds one")  # fmt: skip
                     raise ShapeError(f"Incompatible shapes for broadcasting: {shown}", remedy)

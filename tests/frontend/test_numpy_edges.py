@@ -32,6 +32,10 @@ def test_sums_and_products_of_truth_values(name):
     np.testing.assert_array_equal(got, getattr(np, name)(x, dtype=bool))
 
 
+def test_a_number_is_the_shape_of_a_vector():
+    assert jnp.broadcast_shapes(2, (3, 1)) == np.broadcast_shapes(2, (3, 1))
+
+
 def test_a_sum_begins_with_a_truth_value():
     assert bool(jnp.sum(jnp.zeros(3), dtype=bool, initial=True)) is True
 

@@ -56,6 +56,8 @@ VALUES = [
     ("sin on the imaginary axis", lambda: jnp.sin(jnp.array([complex(0, INF)])), [complex(0, INF)], "complex64"),
     ("cos on the imaginary axis", lambda: jnp.cos(jnp.array([complex(0, INF)])), [complex(INF, 0)], "complex64"),
     ("0 to complex powers", lambda: jnp.power(0, np.complex64([1 + 1j, 2, 0])), [0, 0, 1], "complex64"),
+    ("ldexp by unsigned", lambda: jnp.ldexp(X, np.uint32([5, 2**32 - 1, 3])), [0, INF, 16], "float32"),
+    ("a shape that is an array", lambda: jnp.zeros(np.array(2)), [0, 0], "float32"),
     ("gcd of the least int8", lambda: jnp.gcd(jnp.int8(-128), jnp.int8(127)), 1, "int8"),
     ("array of float16 and int", lambda: jnp.array([np.float16(1), 2]), [1, 2], "float16"),
     ("array of int8 and int", lambda: jnp.array([np.int8(1), 2]), [1, 2], "int8"),
@@ -184,6 +186,10 @@ def test_comparisons_of_numbers_are_weak(call):
     assert not call(jnp.ones(1), 2.0).weak_type and not jnp.all(call(1.0, 2.0)).weak_type
 
 
+def test_results_of_numbers_of_any_kind_are_weak():
+    assert all(found.weak_type for found in (jnp.add(True, 1), jnp.divmod(7, True)[1], jnp.reciprocal(1j)))
+
+
 @pytest.mark.parametrize("call", [lambda i: jnp.sum(SQUARE, i), lambda i: jnp.delete(X, i[None])])
 def test_traced_axes_and_positions_are_errors_of_one_class(call):
     with pytest.raises(tw.errors.ConcretizationTypeError):
@@ -207,6 +213,8 @@ def test_rules_of_several_kinds_on_one_function():
 WEAK_OF_INTS = ("celu", "relu6", "hard_sigmoid", "hard_silu", "sparse_plus", "sparse_sigmoid")
 WEAK = {
     "full": lambda: jnp.full(2, 3.0),
+    "copysign of int": lambda: jnp.copysign(INT8, 2.0),
+    "angle of a complex number": lambda: jnp.angle(1j),
     "ones_like": lambda: jnp.ones_like(2.0),
     "full_like": lambda: jnp.full_like(2.0, 3),
     "zeros_like of a weak array": lambda: jnp.zeros_like(jnp.asarray(2.0)),

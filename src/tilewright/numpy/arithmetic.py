@@ -217,10 +217,9 @@ def copysign(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     >>> float(jnp.copysign(1.0, -0.0))
     -1.0
     """
-    given = x1, x2
     x1, x2 = promote_inexact(x1, x2)
     size = lax.abs(real_operand("copysign", x1))
-    return as_weak_as(where3(signbit(x2), -size, size), *given)
+    return as_weak_as(where3(signbit(x2), -size, size), x1, x2)
 
 
 @composite()
@@ -272,13 +271,21 @@ def ldexp(x1: ArrayLike, x2: ArrayLike, /) -> Array:
         raise DtypeError(f"ldexp takes an integer exponent, got {dtype_of(x2)}", "cast it with `astype`")
     (x,) = promote_inexact(x1)
     dtype = dtype_of(x)
-    x, n = broadcast([_wide(x), astype(x2, np.dtype(np.int32))])
+    x, n = broadcast([_wide(x), astype(_within_int32(x2), np.dtype(np.int32))])
     limit = _layout(dtype_of(x))[2] - 1
     # Three factors reach from the largest float to the smallest subnormal; a first factor alone overflows.
     for _ in range(3):
         part = minimum(maximum(n, -limit), limit)
         x, n = x * _power_of_two(part, dtype_of(x)), n - part
     return astype(x, dtype)
+
+
+def _within_int32(n: Any) -> Any:
+    """Integers, those far from 0 brought nearer to it where their dtype has more than int32."""
+    if dtype_of(n).itemsize <= 4 - is_unsigned(dtype_of(n)):
+        return n
+    n = minimum(n, 2**30)
+    return n if is_unsigned(dtype_of(n)) else maximum(n, -(2**30))
 
 
 @custom_jvp

@@ -243,7 +243,7 @@ def reciprocal(x: ArrayLike, /) -> Array:
     0.5
     """
     (x,) = promote_dtypes_inexact(x)
-    return lax.div(1, x) if typeof(x).shape or not isinstance(x, float) else 1 / value(x)
+    return lax.div(1, x) if typeof(x).shape or not isinstance(x, float | complex) else 1 / value(x)
 
 
 def _scaled(name: str, doc: str, factor: float, at: float, gives: float) -> Ufunc:
@@ -354,7 +354,7 @@ def angle(z: ArrayLike, deg: bool = False) -> Array:
     >>> float(jnp.angle(1.0))
     0.0
     """
-    strongly = not (is_inexact(dtype_of(z)) and shape_of(z))
+    strongly = not (is_complex(dtype_of(z)) or is_inexact(dtype_of(z)) and shape_of(z))
     (z,) = promote_dtypes_inexact(z)
     result = lax.atan2(imag(z), real(z))
     result = strong(result) if strongly else result
