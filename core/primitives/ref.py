@@ -188,30 +188,38 @@ def _addupdate_typing(ref: Any, value: Any, *rest: Any, index: Index, masked: bo
 def numpy_index(index: Index, dynamic: Sequence[Any], shape: Shape, clip: bool, name: str) -> tuple[Any, ...]:
     """An access as NumPy's own index: slices where nothing is clipped, else broadcastable position arrays."""
     given = iter(dynamic)
+    starts = [next(given) if type(e) is Take or e.start is None else e.start for e in index]
+    axes = [*enumerate(zip(index, starts, shape, strict=True))]
+    if not (clip or index.takes):
+        return tuple(_place(entry, int(start), size, (name, axis, shape)) for axis, (entry, start, size) in axes)
     positions: list[Any] = []
-    for axis, (entry, size) in enumerate(zip(index, shape, strict=True)):
-        start = next(given) if type(entry) is Take or entry.start is None else entry.start
+    for axis, (entry, start, size) in axes:
         found = np.asarray(start)
         if type(entry) is Span:
             found = int(found) + np.arange(entry.size) * entry.stride
-        outside = (
-            found[(found < 0) | (found >= size)] if found.ndim else found.reshape(1)[(found < 0) | (found >= size)]
-        )
+        outside = np.atleast_1d(found)[np.atleast_1d((found < 0) | (found >= size))]
         if outside.size and not clip:
-            raise OutOfBoundsError(
-                f"{name}: index {int(outside.flat[0])} along axis {axis} of a Ref of shape {shape}",
-                "mask the access, or keep it within the block")  # fmt: skip
+            raise _outside(int(outside[0]), name, axis, shape)
         positions.append(np.clip(found, 0, max(size - 1, 0)))
-    if index.takes or clip:
-        return _open(index, positions)
-    return tuple(
-        slice(int(p[0]), int(p[-1]) + 1, e.stride)
-        if type(e) is Span and e.size
-        else slice(0, 0)
-        if type(e) is Span
-        else int(p)
-        for e, p in zip(index, positions, strict=True)
-    )
+    return _open(index, positions)
+
+
+def _place(entry: Point | Span, start: int, size: int, where: tuple[str, int, Shape]) -> slice | int:
+    """An entry from `start` on as NumPy's own, within an axis of some size."""
+    count, stride = (entry.size, entry.stride) if type(entry) is Span else (1, 1)
+    last = start + (count - 1) * stride
+    if count and (start < 0 or last >= size):
+        skipped = 0 if start < 0 else max(0, -((start - size) // stride))
+        raise _outside(start + skipped * stride, *where)
+    if type(entry) is Point:
+        return start
+    return slice(start, last + 1, stride) if count else slice(0, 0)
+
+
+def _outside(place: int, name: str, axis: int, shape: Shape) -> OutOfBoundsError:
+    return OutOfBoundsError(
+        f"{name}: index {place} along axis {axis} of a Ref of shape {shape}",
+        "mask the access, or keep it within the block")  # fmt: skip
 
 
 def _open(index: Index, positions: Sequence[Any]) -> tuple[Any, ...]:

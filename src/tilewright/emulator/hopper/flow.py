@@ -24,12 +24,15 @@ Step = tuple[Callable[..., Walk] | str, Any, list[int], list[int]]
 def run(g: Group, steps: Sequence[Step]) -> Walk:
     frame = g.frame
     for function, given, inputs, outputs in steps:
-        if function == END:
-            return [frame[i] for i in inputs]
-        if function == COMPUTE:
+        if function is COMPUTE:
             found = given(*[plain(frame[i]) for i in inputs])
-            frame.update(zip(outputs, (found,) if len(outputs) == 1 else found or ()))
+            if len(outputs) == 1:
+                frame[outputs[0]] = found
+            else:
+                frame.update(zip(outputs, found or ()))
             continue
+        if function is END:
+            return [frame[i] for i in inputs]
         assert callable(function)
         found = yield from function(g, given, *[frame[i] for i in inputs])
         frame.update(zip(outputs, found or ()))

@@ -33,12 +33,13 @@ class Group:
         self.loading: list[Loaded] = []
 
     def lanes(self, x: Any) -> Any:
-        return np.broadcast_to(plain(x), LANES)
+        found = np.asarray(plain(x))
+        return found if found.shape == (LANES,) else np.broadcast_to(found, LANES)
 
     def same(self, x: Any) -> int:
         """A number that all lanes at hand have in common."""
-        found = np.unique(self.lanes(x)[self.mask])
-        if found.size != 1:
+        found = self.lanes(x)[self.mask]
+        if not found.size or (found != found[0]).any():
             raise EmulationError("a value that is to be the same in all threads is not")
         return int(found[0])
 

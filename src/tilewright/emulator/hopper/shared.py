@@ -26,16 +26,22 @@ class Shared:
         self.bytes = np.full(size, 0xFF, np.uint8)  # NaN in every float type
         n = size // GRAIN + 1
         self.writer, self.written = np.zeros(n, np.int64), np.zeros(n, np.int64)
-        self.reads = np.zeros((n, agents), np.int32)
+        # Of each block's agents only warps, products and stores read or update: those before the copies.
+        self.readers = np.flatnonzero(np.arange(agents) % AGENTS < COPIES)
+        self.reads = np.zeros((n, self.readers.size), np.int32)
         self.generic = np.zeros(n, np.int64)  # the warp + 1 that wrote, and has not fenced since
         self.plain = np.zeros(n, bool)  # what the copy engine has copied there without a swizzle
         self.updates: Any = None  # the last atomic update of each agent since a write, once there is one
 
     def grains(self, at: Any, size: int) -> Any:
-        if np.any(at < 0) or np.any(at + size > self.bytes.size):
-            raise EmulationError(f"shared memory of {self.bytes.size} bytes is accessed at {int(np.max(at))}")
-        found = at[..., None] + np.arange(0, size, GRAIN)
-        return np.unique(found // GRAIN)
+        low, high = int(at.min()), int(at.max())
+        if low < 0 or high + size > self.bytes.size:
+            raise EmulationError(f"shared memory of {self.bytes.size} bytes is accessed at {high}")
+        first = low // GRAIN
+        touched = np.zeros((high + size - 1) // GRAIN - first + 1, bool)
+        for step in range(0, size, GRAIN):
+            touched[(at + step) // GRAIN - first] = True
+        return np.flatnonzero(touched) + first
 
     def reading(self, grains: Any, clock: Any, agent: int, time: int, engine: bool, what: str) -> None:
         wrong = (self.written[grains] > clock[self.writer[grains]]) | self._updated(grains, clock)
@@ -44,13 +50,14 @@ class Shared:
                             "what writes it")  # fmt: skip
         if engine and self.generic[grains].any():
             raise EmulationError(f"{what} reads what threads wrote, without fence.proxy.async")
-        self.reads[grains, agent] = np.maximum(self.reads[grains, agent], time)
+        column = _column(agent)
+        self.reads[grains, column] = np.maximum(self.reads[grains, column], time)
 
     def writing(self, grains: Any, clock: Any, agent: int, time: int, engine: bool, what: str,
                 more: bool = False) -> None:  # fmt: skip
         """`more`: it is added in the order of the agent to what it wrote itself."""
         late = self.written[grains] > clock[self.writer[grains]]
-        wrong = late & ~(more & (self.writer[grains] == agent)) | (self.reads[grains] > clock).any(-1)
+        wrong = late & ~(more & (self.writer[grains] == agent)) | self._unknown(self.reads, grains, clock)
         wrong |= self._updated(grains, clock)
         if wrong.any():
             raise RaceError(f"race: {what} writes {self.name} at {GRAIN * int(grains[wrong][0])}, which others may "
@@ -71,17 +78,21 @@ class Shared:
 
     def _updated(self, grains: Any, clock: Any) -> Any:
         """Whether there were atomic updates that a clock does not know of."""
-        return np.zeros(len(grains), bool) if self.updates is None else (self.updates[grains] > clock).any(-1)
+        return np.zeros(len(grains), bool) if self.updates is None else self._unknown(self.updates, grains, clock)
+
+    def _unknown(self, times: Any, grains: Any, clock: Any) -> Any:
+        """Whether something has happened at a time that a clock does not know of."""
+        return (times[grains] > clock[self.readers]).any(-1)
 
     def updating(self, grains: Any, clock: Any, agent: int, time: int) -> None:
         """An atomic update, in any order with others."""
         if self.updates is None:
             self.updates = np.zeros_like(self.reads)
-        wrong = (self.written[grains] > clock[self.writer[grains]]) | (self.reads[grains] > clock).any(-1)
+        wrong = (self.written[grains] > clock[self.writer[grains]]) | self._unknown(self.reads, grains, clock)
         if wrong.any():
             at = GRAIN * int(grains[wrong][0])
             raise RaceError(f"race: an atomic update of {self.name} at {at}, which others may still use")
-        self.updates[grains, agent], self.generic[grains] = time, agent + 1
+        self.updates[grains, _column(agent)], self.generic[grains] = time, agent + 1
 
     def fence(self, warp: int) -> None:
         self.generic[self.generic == warp + 1] = 0
@@ -95,3 +106,8 @@ class Shared:
     def put(self, at: Any, values: Any) -> None:
         values = np.ascontiguousarray(values)
         self.bytes[at[..., None] + np.arange(values.itemsize)] = values[..., None].view(np.uint8)
+
+
+def _column(agent: int) -> int:
+    """Where the times of an agent that reads are kept."""
+    return agent // AGENTS * COPIES + agent % AGENTS
