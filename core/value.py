@@ -47,6 +47,8 @@ def typeof(x: Any) -> Type:
         f"{_shown(x)} of type {kind.__name__} is not an array, a number or a pytree of them",
         "convert it with `numpy.asarray`, or pass its elements"
         if isinstance(x, (list, tuple))
+        else "convert it with `todense()`, or make the function one of sparse arrays with `sparsify`"
+        if hasattr(x, "todense")
         else "pass an array, or name the argument in `static_argnums` of `jit`",
     )
 

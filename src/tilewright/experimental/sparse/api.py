@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from ... import numpy as jnp
+from ...core.arguments import public
 from ...core.errors import ArgumentError, ArgumentTypeError
 from ...core.primitives.checkpoint import name_p
 from ...core.trace import Tracer
@@ -26,6 +27,7 @@ def _format(name: str, formats: Sequence[str]) -> Any:
     return FORMATS[name]
 
 
+@public
 def todense(arr: JAXSparse | Array) -> Array:
     """A sparse array as a dense one; a dense one as it is. Both work within `sparsify`.
 
@@ -38,6 +40,7 @@ def todense(arr: JAXSparse | Array) -> Array:
     return name_p.bind(arr, name=TODENSE) if isinstance(arr, Tracer) else jnp.asarray(arr)
 
 
+@public
 def empty(
     shape: Sequence[int], dtype: Any = None, index_dtype: Any = "int32", sparse_format: str = "bcoo", **kwds: Any
 ) -> Any:
@@ -50,6 +53,7 @@ def empty(
     return made._empty(tuple(shape), dtype=dtype, index_dtype=index_dtype, **kwds)
 
 
+@public
 def eye(
     N: int, M: int | None = None, k: int = 0, dtype: Any = None, index_dtype: Any = "int32",
     sparse_format: str = "bcoo", **kwds: Any,
@@ -65,6 +69,7 @@ def eye(
     return made._eye(n, m, diagonal, dtype=dtype, index_dtype=index_dtype, **kwds)
 
 
+@public
 def save(file: Any, mat: JAXSparse) -> None:
     """Write a sparse array of any format to a file of NumPy's format `npz`.
 
@@ -87,6 +92,7 @@ def save(file: Any, mat: JAXSparse) -> None:
     np.savez(file, **(entries | buffers))
 
 
+@public
 def load(file: Any) -> Any:
     """A sparse array from a file that `save` wrote.
 

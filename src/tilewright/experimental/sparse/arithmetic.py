@@ -12,6 +12,7 @@ import numpy as np
 from ... import lax
 from ... import numpy as jnp
 from ...core.api import eval_shape
+from ...core.arguments import public
 from ...core.errors import ArgumentError, ArgumentTypeError, UnsupportedError
 from ...core.primitives.sparse import coo_matmul, sampled
 from ...core.trace import dtype_of, shape_of
@@ -61,6 +62,7 @@ def _others(ndim: int, *axes: Axes) -> list[int]:
 # ------------------------------------------------------------------------------------------- products
 
 
+@public
 def bcoo_dot_general(
     lhs: BCOO | Array, rhs: BCOO | Array, *, dimension_numbers: Any, precision: Any = None,
     preferred_element_type: Any = None, out_sharding: Any = None,
@@ -194,6 +196,7 @@ def _sparse_sparse(lhs: BCOO, rhs: BCOO, dims: _Dims, preferred: Any) -> BCOO:
     return bcoo_sum_duplicates(found, most) if found.nse > most else found
 
 
+@public
 def bcoo_dot_general_sampled(A: Array, B: Array, indices: Array, *, dimension_numbers: Any) -> Array:
     """The elements of a product of dense arrays at BCOO indices: shape batch axes + (nse,) + dense axes.
 
@@ -221,6 +224,7 @@ def bcoo_dot_general_sampled(A: Array, B: Array, indices: Array, *, dimension_nu
 # ------------------------------------------------------------------------------------------- sums
 
 
+@public
 def bcoo_reduce_sum(mat: BCOO, *, axes: Sequence[int]) -> BCOO:
     """The sums over some axes, as a sparse array of as many elements.
 
@@ -255,6 +259,7 @@ def bcoo_reduce_sum(mat: BCOO, *, axes: Sequence[int]) -> BCOO:
 # ------------------------------------------------------------------------------------------- elementwise products
 
 
+@public
 def bcoo_multiply_dense(sp_mat: BCOO, v: Array) -> Array:
     """The data of the elementwise product with a dense array, which is repeated to the sparse array's shape.
 
@@ -289,6 +294,7 @@ def at_places(mat: BCOO, v: Array, outside: int) -> Array:
     return batched(found, mat.n_batch)(mat.indices, jnp.reshape(v, (1,) * (mat.ndim - v.ndim) + v.shape))
 
 
+@public
 def bcoo_multiply_sparse(lhs: BCOO, rhs: BCOO) -> BCOO:
     """The elementwise product of two sparse arrays of one number of axes.
 
@@ -332,6 +338,7 @@ def bcoo_multiply_sparse(lhs: BCOO, rhs: BCOO) -> BCOO:
 # ------------------------------------------------------------------------------------------- convolutions
 
 
+@public
 def bcoo_conv_general_dilated(
     lhs: BCOO | Array, rhs: BCOO | Array, *, window_strides: Any, padding: Any, lhs_dilation: Any = None,
     rhs_dilation: Any = None, dimension_numbers: Any = None, feature_group_count: int = 1, batch_group_count: int = 1,

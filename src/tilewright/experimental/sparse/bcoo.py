@@ -15,7 +15,9 @@ import numpy as np
 
 from ... import lax
 from ... import numpy as jnp
+from ...core.arguments import public
 from ...core.errors import ArgumentError, ArgumentTypeError, ConcretizationError, ShapeError, UnsupportedError
+from ...core.integers import as_shape
 from ...core.trace import Value, dtype_of, shape_of
 from ...core.types import is_bool
 from .base import Array, JAXSparse, Shape, SparseInfo, batched, check_integers, permutation, register
@@ -48,6 +50,7 @@ def layout_of(data: Array, indices: Array, shape: Sequence[int]) -> BCOOProperti
 
 
 @register
+@public
 class BCOO(JAXSparse):
     """A sparse array by coordinates, with batch axes before the sparse axes and dense axes after them.
 
@@ -76,7 +79,7 @@ class BCOO(JAXSparse):
         unique_indices: bool = False,
     ):  # fmt: skip
         self.data, self.indices = (x if isinstance(x, Value) else jnp.asarray(x) for x in args)
-        self.shape = tuple(operator.index(n) for n in shape)
+        self.shape = as_shape(shape, "BCOO")
         self.indices_sorted, self.unique_indices = indices_sorted, unique_indices
         layout_of(self.data, self.indices, self.shape)
 
@@ -159,7 +162,8 @@ class BCOO(JAXSparse):
         cls, shape: Sequence[int], *, dtype: Any = None, index_dtype: Any = "int32", n_dense: int = 0,
         n_batch: int = 0, nse: int = 0,
     ) -> BCOO:  # fmt: skip
-        shape, n_sparse = tuple(shape), len(shape) - n_dense - n_batch
+        shape = as_shape(shape, "a sparse array")
+        n_sparse = len(shape) - n_dense - n_batch
         if min(n_sparse, n_dense, n_batch, nse) < 0:
             raise ArgumentError(f"empty of shape {shape} with n_batch={n_batch}, n_dense={n_dense}, nse={nse}",
                                 "none is negative, and they leave 0 or more sparse axes")  # fmt: skip
@@ -230,6 +234,7 @@ def wrapped(indices: Array, sizes: Shape) -> Array:
 # ------------------------------------------------------------------------------------------- dense and sparse
 
 
+@public
 def bcoo_todense(mat: BCOO) -> Array:
     """The dense array that a sparse one means.
 
@@ -267,6 +272,7 @@ def concrete_nse(nse: Any, what: str) -> int:
         raise ConcretizationError(f"{what} of an unknown number of elements", "give `nse`, a Python integer") from None
 
 
+@public
 def bcoo_fromdense(
     mat: Array, *, nse: int | None = None, n_batch: int = 0, n_dense: int = 0, index_dtype: Any = np.int32
 ) -> BCOO:
@@ -316,6 +322,7 @@ def _extract(indices: Array, mat: Array) -> Array:
     return mat.at[columns(indices)].get(mode="fill", fill_value=0)
 
 
+@public
 def bcoo_extract(sparr: BCOO, arr: Array, *, assume_unique: bool | None = None) -> BCOO:
     """The values of a dense array at the places that a sparse array stores.
 
@@ -369,6 +376,7 @@ def _first_of_each(indices: Array, sizes: Shape) -> Array:
     return jnp.zeros(shape_of(order), bool).at[order].set(_new_places(ordered))
 
 
+@public
 def bcoo_sort_indices(mat: BCOO) -> BCOO:
     """The same array with indices in lexicographic order.
 
@@ -385,6 +393,7 @@ def bcoo_sort_indices(mat: BCOO) -> BCOO:
     return BCOO((data, indices), shape=mat.shape, indices_sorted=True, unique_indices=mat.unique_indices)
 
 
+@public
 def bcoo_sum_duplicates(mat: BCOO, nse: int | None = None) -> BCOO:
     """The same array with sorted indices and elements of one place added up.
 
@@ -422,6 +431,7 @@ def bcoo_sum_duplicates(mat: BCOO, nse: int | None = None) -> BCOO:
     return BCOO((data, indices), shape=mat.shape, indices_sorted=True, unique_indices=True)
 
 
+@public
 def bcoo_eliminate_zeros(mat: BCOO, nse: int | None = None) -> BCOO:
     """`bcoo_sum_duplicates` that leaves out elements which are 0.
 
@@ -439,6 +449,7 @@ def bcoo_eliminate_zeros(mat: BCOO, nse: int | None = None) -> BCOO:
     return bcoo_sum_duplicates(BCOO((mat.data, indices), shape=mat.shape), nse)
 
 
+@public
 def bcoo_transpose(mat: BCOO, *, permutation: Sequence[int]) -> BCOO:  # noqa: F811
     """The array with its axes in another order; batch, sparse and dense axes stay what they are.
 

@@ -8,7 +8,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ... import numpy as jnp
+from ...core.arguments import public
 from ...core.errors import ArgumentError, ShapeError, UnsupportedError
+from ...core.integers import as_shape
 from ...core.trace import Value, dtype_of, shape_of
 from .arithmetic import bcoo_dot_general
 from .base import Array, JAXSparse, SparseInfo, batched, check_integers, register
@@ -25,6 +27,7 @@ class BCSRProperties(NamedTuple):
 
 
 @register
+@public
 class BCSR(JAXSparse):
     """A sparse array by rows: two sparse axes, with batch axes before and dense axes after them.
 
@@ -52,7 +55,7 @@ class BCSR(JAXSparse):
         unique_indices: bool = False,
     ):  # fmt: skip
         self.data, self.indices, self.indptr = (x if isinstance(x, Value) else jnp.asarray(x) for x in args)
-        self.shape, self.indices_sorted, self.unique_indices = tuple(shape), indices_sorted, unique_indices
+        self.shape, self.indices_sorted, self.unique_indices = as_shape(shape, "BCSR"), indices_sorted, unique_indices
         check_integers(self.indices, "BCSR indices")
         check_integers(self.indptr, "BCSR indptr")
         b, given = self.n_batch, [shape_of(x) for x in (self.data, self.indices, self.indptr)]
@@ -179,6 +182,7 @@ class BCSR(JAXSparse):
         raise UnsupportedError("BCSR has no transpose", "use `to_bcoo().transpose()`, and `BCSR.from_bcoo` of that")
 
 
+@public
 def bcsr_fromdense(
     mat: Array, *, nse: int | None = None, n_batch: int = 0, n_dense: int = 0, index_dtype: Any = np.int32
 ) -> BCSR:
@@ -195,6 +199,7 @@ def bcsr_fromdense(
     return BCSR.from_bcoo(bcoo_fromdense(mat, nse=nse, n_batch=n_batch, n_dense=n_dense, index_dtype=index_dtype))
 
 
+@public
 def bcsr_todense(mat: BCSR) -> Array:
     """The dense array that a sparse one means.
 
@@ -206,6 +211,7 @@ def bcsr_todense(mat: BCSR) -> Array:
     return bcoo_todense(mat.to_bcoo())
 
 
+@public
 def bcsr_extract(indices: Array, indptr: Array, mat: Array) -> Array:
     """The values of a dense array at the places of BCSR indices.
 
@@ -220,6 +226,7 @@ def bcsr_extract(indices: Array, indptr: Array, mat: Array) -> Array:
     return bcoo_extract(places, mat, assume_unique=True).data
 
 
+@public
 def bcsr_dot_general(
     lhs: BCSR | Array, rhs: Array, *, dimension_numbers: Any, precision: Any = None, preferred_element_type: Any = None,
     out_sharding: Any = None,
@@ -237,6 +244,7 @@ def bcsr_dot_general(
     return bcoo_dot_general(*sides, dimension_numbers=dimension_numbers, preferred_element_type=preferred_element_type)
 
 
+@public
 def bcsr_sum_duplicates(mat: BCSR, nse: int | None = None) -> BCSR:
     """The same array with sorted indices and elements of one place added up; within `jit` give `nse`.
 
@@ -249,6 +257,7 @@ def bcsr_sum_duplicates(mat: BCSR, nse: int | None = None) -> BCSR:
     return BCSR.from_bcoo(bcoo_sum_duplicates(mat.to_bcoo(), nse))
 
 
+@public
 def bcsr_eliminate_zeros(mat: BCSR, nse: int | None = None) -> BCSR:
     """`bcsr_sum_duplicates` that leaves out elements which are 0.
 
@@ -261,6 +270,7 @@ def bcsr_eliminate_zeros(mat: BCSR, nse: int | None = None) -> BCSR:
     return BCSR.from_bcoo(bcoo_eliminate_zeros(mat.to_bcoo(), nse))
 
 
+@public
 def bcsr_broadcast_in_dim(
     mat: BCSR, *, shape: Sequence[int], broadcast_dimensions: Sequence[int], sharding: Any = None
 ) -> BCSR:
@@ -276,6 +286,7 @@ def bcsr_broadcast_in_dim(
     return BCSR.from_bcoo(found)
 
 
+@public
 def bcsr_concatenate(operands: Sequence[BCSR], *, dimension: int) -> BCSR:
     """Sparse arrays of one layout joined along a batch or sparse axis.
 

@@ -13,6 +13,7 @@ import numpy as np
 from ... import lax
 from ... import numpy as jnp
 from ...core.api import vmap
+from ...core.arguments import public
 from ...core.errors import ArgumentError, ArgumentTypeError, AxisError, ShapeError, UnsupportedError
 from ...core.primitives.positions import GatherScatterMode
 from ...core.trace import dtype_of, shape_of
@@ -28,6 +29,7 @@ def _grid(sizes: Sequence[int], dtype: Any) -> np.ndarray:
 # ------------------------------------------------------------------------------------------ what kind an axis is
 
 
+@public
 def bcoo_update_layout(
     mat: BCOO, *, n_batch: int | None = None, n_dense: int | None = None, on_inefficient: str | None = "error"
 ) -> BCOO:
@@ -121,6 +123,7 @@ def _sparse_to_batch(mat: BCOO, count: int) -> BCOO:
 # ------------------------------------------------------------------------------------------- shapes
 
 
+@public
 def bcoo_broadcast_in_dim(
     mat: BCOO, *, shape: Sequence[int], broadcast_dimensions: Sequence[int], sharding: Any = None
 ) -> BCOO:
@@ -161,6 +164,7 @@ def bcoo_broadcast_in_dim(
     return BCOO((data, indices), shape=shape)
 
 
+@public
 def bcoo_concatenate(operands: Sequence[BCOO], *, dimension: int) -> BCOO:
     """Sparse arrays of one layout joined along a batch or sparse axis.
 
@@ -224,6 +228,7 @@ def _padded(mat: BCOO, data: Array, indices: Array, nse: int) -> tuple[Array, Ar
     return jnp.concatenate([data, zeros], b), jnp.concatenate([indices, filler], b)
 
 
+@public
 def bcoo_reshape(
     mat: BCOO, *, new_sizes: Sequence[int], dimensions: Sequence[int] | None = None, sharding: Any = None
 ) -> BCOO:
@@ -280,6 +285,7 @@ def flattened(indices: Array, sizes: Shape) -> Array:
     return jnp.where(valid(indices, sizes), place, total)
 
 
+@public
 def bcoo_rev(operand: BCOO, dimensions: Sequence[int]) -> BCOO:
     """The array with the order of elements along some axes reversed.
 
@@ -303,6 +309,7 @@ def bcoo_rev(operand: BCOO, dimensions: Sequence[int]) -> BCOO:
     return BCOO((data, found), shape=operand.shape, unique_indices=operand.unique_indices)
 
 
+@public
 def bcoo_squeeze(arr: BCOO, *, dimensions: Sequence[int]) -> BCOO:
     """The array without some axes of size 1.
 
@@ -333,6 +340,7 @@ def bcoo_squeeze(arr: BCOO, *, dimensions: Sequence[int]) -> BCOO:
 # ------------------------------------------------------------------------------------------- slices
 
 
+@public
 def bcoo_slice(
     mat: BCOO, *, start_indices: Sequence[int], limit_indices: Sequence[int], strides: Sequence[int] | None = None
 ) -> BCOO:
@@ -377,6 +385,7 @@ def _kept(mat: BCOO, data: Array, indices: Array, keep: Array, shape: Shape) -> 
     return bcoo_sum_duplicates(found, math.prod(sizes)) if mat.nse > math.prod(sizes) else found
 
 
+@public
 def bcoo_dynamic_slice(mat: BCOO, start_indices: Sequence[Any], slice_sizes: Sequence[int]) -> BCOO:
     """The part of `slice_sizes` that begins at `start_indices`, which may be traced and are moved inside.
 
@@ -409,6 +418,7 @@ def bcoo_dynamic_slice(mat: BCOO, start_indices: Sequence[Any], slice_sizes: Seq
     return _kept(mat, data, found - first, keep, sizes)
 
 
+@public
 def bcoo_gather(
     operand: BCOO, start_indices: Array, dimension_numbers: Any, slice_sizes: Sequence[int], *,
     unique_indices: bool = False, indices_are_sorted: bool = False, mode: Any = None, fill_value: Any = None,

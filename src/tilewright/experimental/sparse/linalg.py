@@ -11,6 +11,7 @@ from scipy.sparse.linalg import spsolve as solve_on_host
 
 from ... import lax
 from ... import numpy as jnp
+from ...core.arguments import public
 from ...core.errors import ArgumentError, DtypeError, ShapeError
 from ...core.jit import jit
 from ...core.primitives.callback import pure_callback
@@ -21,6 +22,7 @@ from .base import Array
 from .bcsr import BCSR
 
 
+@public
 def spsolve(data: Array, indices: Array, indptr: Array, b: Array, tol: float = 1e-6, reorder: int = 1) -> Array:
     """The solution of a linear system with a sparse matrix by rows: (nse,), (nse,), (n + 1,) and (n,) give (n,).
 
@@ -43,6 +45,8 @@ def spsolve(data: Array, indices: Array, indptr: Array, b: Array, tol: float = 1
                          "data and indices (nse,), indptr (n + 1,), b (n,)")  # fmt: skip
     if data.dtype != b.dtype or not is_inexact(b.dtype):
         raise DtypeError(f"spsolve of {data.dtype} and {b.dtype}", "cast both to one dtype of floats")
+    if reorder not in (0, 1, 2, 3):
+        raise ArgumentError(f"spsolve: reorder={reorder!r}", "0, 1, 2 or 3")
     matrix = BCSR((data, indices, indptr), shape=(n, n))
 
     def solver(transposed: bool) -> Callable[..., Array]:
@@ -57,6 +61,7 @@ def spsolve(data: Array, indices: Array, indptr: Array, b: Array, tol: float = 1
     return custom_linear_solve(lambda x: matrix @ x, b, solver(False), solver(True))
 
 
+@public
 def lobpcg_standard(
     A: Array | Callable[[Array], Array], X: Array, m: int = 100, tol: Any = None
 ) -> tuple[Array, Array, Array]:

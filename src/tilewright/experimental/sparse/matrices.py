@@ -8,7 +8,9 @@ from typing import Any
 import numpy as np
 
 from ... import numpy as jnp
+from ...core.arguments import public
 from ...core.errors import ArgumentError, ShapeError, UnsupportedError
+from ...core.integers import as_shape
 from ...core.trace import Value, shape_of
 from .arithmetic import bcoo_dot_general
 from .base import Array, JAXSparse, check_integers, register
@@ -21,13 +23,17 @@ class _Matrix(JAXSparse):
 
     _names: tuple[str, str, str]
     _flags: tuple[str, ...] = ()
+    _along: int | None = None  # the axis for which the third buffer tells where each row or column begins
 
     def __init__(self, args: tuple[Array, Array, Array], *, shape: Sequence[int], **flags: bool):
         for name, x in zip(self._names, args, strict=True):
             setattr(self, name, x if isinstance(x, Value) else jnp.asarray(x))
-        self.shape = tuple(shape)
-        if len(self.shape) != 2 or any(len(shape_of(getattr(self, n))) != 1 for n in self._names):
-            raise ShapeError(f"{type(self).__name__} of shape {self.shape}", "it has two axes and its buffers one each")
+        self.shape = as_shape(shape, type(self).__name__)
+        given = [shape_of(getattr(self, n)) for n in self._names]
+        places = (self.nse,) if self._along is None else (self.shape[self._along] + 1,)
+        if len(self.shape) != 2 or given != [(self.nse,), (self.nse,), places]:
+            raise ShapeError(f"{type(self).__name__} of shape {self.shape} with buffers of {given}",
+                             "two axes; a place for each element, and where each row or column begins")  # fmt: skip
         for name in self._names[1:]:
             check_integers(getattr(self, name), f"{type(self).__name__} {name}")
         unknown = flags.keys() - {*self._flags}
@@ -104,6 +110,7 @@ def _product(mat: _Matrix, other: Array, transpose: bool) -> Array:
 
 
 @register
+@public
 class COO(_Matrix):
     """A sparse matrix by rows and columns of its elements: `COO((data, row, col), shape=...)`.
 
@@ -136,6 +143,7 @@ class COO(_Matrix):
 
 
 @register
+@public
 class CSR(_Matrix):
     """A sparse matrix row by row: `CSR((data, indices, indptr), shape=...)`.
 
@@ -147,7 +155,7 @@ class CSR(_Matrix):
 
     indices: Array
     indptr: Array
-    _names = ("data", "indices", "indptr")
+    _names, _along = ("data", "indices", "indptr"), 0
 
     def to_bcoo(self) -> BCOO:
         """The matrix as BCOO."""
@@ -166,6 +174,7 @@ class CSR(_Matrix):
 
 
 @register
+@public
 class CSC(_Matrix):
     """A sparse matrix column by column: `CSC((data, indices, indptr), shape=...)`.
 
@@ -177,7 +186,7 @@ class CSC(_Matrix):
 
     indices: Array
     indptr: Array
-    _names = ("data", "indices", "indptr")
+    _names, _along = ("data", "indices", "indptr"), 1
 
     def to_bcoo(self) -> BCOO:
         """The matrix as BCOO."""
@@ -197,6 +206,7 @@ class CSC(_Matrix):
 # ------------------------------------------------------------------------------------------- functions
 
 
+@public
 def coo_fromdense(mat: Array, *, nse: int | None = None, index_dtype: Any = np.int32) -> COO:
     """The COO matrix of a dense one; within `jit` give `nse`.
 
@@ -208,6 +218,7 @@ def coo_fromdense(mat: Array, *, nse: int | None = None, index_dtype: Any = np.i
     return COO.fromdense(mat, nse=nse, index_dtype=index_dtype)
 
 
+@public
 def coo_todense(mat: COO) -> Array:
     """The dense matrix of a COO matrix.
 
@@ -219,6 +230,7 @@ def coo_todense(mat: COO) -> Array:
     return mat.todense()
 
 
+@public
 def coo_matvec(mat: COO, v: Array, transpose: bool = False) -> Array:
     """The product of a COO matrix, or its transpose, with a vector.
 
@@ -231,6 +243,7 @@ def coo_matvec(mat: COO, v: Array, transpose: bool = False) -> Array:
     return _product(mat, jnp.asarray(v), transpose)
 
 
+@public
 def coo_matmat(mat: COO, B: Array, *, transpose: bool = False) -> Array:
     """The product of a COO matrix, or its transpose, with a dense matrix.
 
@@ -243,6 +256,7 @@ def coo_matmat(mat: COO, B: Array, *, transpose: bool = False) -> Array:
     return _product(mat, jnp.asarray(B), transpose)
 
 
+@public
 def csr_fromdense(mat: Array, *, nse: int | None = None, index_dtype: Any = np.int32) -> CSR:
     """The CSR matrix of a dense one; within `jit` give `nse`.
 
@@ -254,6 +268,7 @@ def csr_fromdense(mat: Array, *, nse: int | None = None, index_dtype: Any = np.i
     return CSR.fromdense(mat, nse=nse, index_dtype=index_dtype)
 
 
+@public
 def csr_todense(mat: CSR) -> Array:
     """The dense matrix of a CSR matrix.
 
@@ -265,6 +280,7 @@ def csr_todense(mat: CSR) -> Array:
     return mat.todense()
 
 
+@public
 def csr_matvec(mat: CSR, v: Array, transpose: bool = False) -> Array:
     """The product of a CSR matrix, or its transpose, with a vector.
 
@@ -277,6 +293,7 @@ def csr_matvec(mat: CSR, v: Array, transpose: bool = False) -> Array:
     return _product(mat, jnp.asarray(v), transpose)
 
 
+@public
 def csr_matmat(mat: CSR, B: Array, *, transpose: bool = False) -> Array:
     """The product of a CSR matrix, or its transpose, with a dense matrix.
 

@@ -12,11 +12,13 @@ import numpy as np
 from ... import numpy as jnp
 from ... import random
 from ...core.api import vmap
+from ...core.arguments import public
 from ...core.errors import ArgumentError
 from .base import Array
 from .bcoo import BCOO
 
 
+@public
 def random_bcoo(
     key: Array, shape: Sequence[int], *, dtype: Any = float, indices_dtype: Any = None, nse: float | int = 0.2,
     n_batch: int = 0, n_dense: int = 0, unique_indices: bool = True, sorted_indices: bool = False,
