@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from ..core.linear import moved
 from ..core.primitive import AxisInfo
 from ..core.primitives.compare import and_p, ge_p, lt_p, not_p
 from ..core.primitives.elementwise import add_p
 from ..core.primitives.shape import iota_p, slice_p
-from ..core.trace import eval_program, shape_of, trace_program
+from ..core.trace import eval_program, shape_of
 from ..core.types import INT32
 from ..core.vmap import batch_program
 from .generate.loops import Cut, both
@@ -20,12 +20,12 @@ from .generate.loops import Cut, both
 
 def within(shape: Sequence[int], bounds: Sequence[tuple[int, Any, int, int]]) -> Any:
     """A mask of a block: where, for each (axis, start, low, high), `start` + place is at least low and below high."""
-    mask = None
-    for axis, start, low, high in bounds:
+
+    def inside(axis: int, start: Any, low: int, high: int) -> Any:
         place = add_p.bind(iota_p.bind(dtype=INT32, shape=tuple(shape), dimension=axis), start)
-        inside = and_p.bind(ge_p.bind(place, np.int32(low)), lt_p.bind(place, np.int32(high)))
-        mask = inside if mask is None else and_p.bind(mask, inside)
-    return mask
+        return and_p.bind(ge_p.bind(place, np.int32(low)), lt_p.bind(place, np.int32(high)))
+
+    return functools.reduce(and_p.bind, (inside(*bound) for bound in bounds))
 
 
 def ends(cut: Cut, lengths: Sequence[tuple[int, int, int]]) -> list[tuple[Any, tuple[int, ...]]]:
@@ -55,6 +55,11 @@ def cropped(x: Any, sizes: Sequence[int]) -> Any:
     return slice_p.bind(x, start_indices=(0,) * len(sizes), limit_indices=tuple(sizes), strides=None)
 
 
+def copied(x: Any, o: Any) -> None:
+    """A body that moves its block."""
+    o[...] = x[...]
+
+
 def store(refs: Sequence[Any], values: Sequence[Any]) -> None:
     for ref, value in zip(refs, values, strict=True):
         ref[...] = value
@@ -64,16 +69,5 @@ def on_elements(computation: Any, values: Sequence[Any]) -> list[Any]:
     """A scalar computation on the elements of arrays of one shape."""
     program = computation
     for size in reversed(shape_of(values[0])):  # the innermost axis first, each in front of those before
-        program, dims = batch_program(program, AxisInfo(size), (0,) * len(values))
-        program = _in_front(program, dims, size)
+        program, _ = batch_program(program, AxisInfo(size), (0,) * len(values), True)
     return eval_program(program, *values)
-
-
-def _in_front(program: Any, dims: Sequence[int | None], size: int) -> Any:
-    if all(d == 0 for d in dims):
-        return program
-
-    def fun(*xs: Any) -> list[Any]:
-        return [moved(AxisInfo(size), x, d, 0) for x, d in zip(eval_program(program, *xs), dims, strict=True)]
-
-    return trace_program(fun, program.in_types, program.name)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -112,8 +111,3 @@ def bytes_moved(kernel: Kernel) -> int:
     if far:
         total += min(kernel.cells * reached_bytes(kernel.body), sum(b.array.nbytes for b in far))
     return total
-
-
-def resident_bytes(shapes: Sequence[tuple[Sequence[int], int]]) -> int:
-    """The bytes that blocks of some shapes and item sizes take in fast memory."""
-    return sum(math.prod(shape) * itemsize for shape, itemsize in shapes)

@@ -21,7 +21,7 @@ from ..core.trace import typeof
 from ..core.types import INT32, ArrayType, MemorySpace
 from ..lang.block import BlockSpec, Element
 from ..lang.ops import addupdate, ds, when
-from .bodies import cropped, loop_ends, on_elements, within
+from .bodies import copied, cropped, loop_ends, on_elements, within
 from .generate.loops import Cut, Loops, both
 from .generate.sums import full
 from .template import Params, Parts, Template, Types, own
@@ -39,10 +39,6 @@ def _clamped(value: Any, most: int) -> Any:
 # ---------------------------------------------------------------------------- dynamic slices
 
 
-def _slice_loops(types: Types, params: Params) -> Loops:
-    return Loops(tuple(params["slice_sizes"]))
-
-
 def _dynamic_slice(types: Types, outs: Types, params: Params, cut: Cut) -> Parts:
     (x, *_), (out,) = types, outs
     sizes, rank = params["slice_sizes"], x.ndim
@@ -57,15 +53,8 @@ def _dynamic_slice(types: Types, outs: Types, params: Params, cut: Cut) -> Parts
     room = [cut.counts[d] * cut.tiles[d] - sizes[d] for d in range(rank)]
     source = BlockSpec([Element(t, (0, extra)) for t, extra in zip(cut.tiles, room, strict=True)], index_map)
 
-    def body(*refs: Any) -> None:
-        x, o = refs[rank:]
-        o[...] = x[...]
-
-    return Parts(body, [source], [cut.spec(range(rank), out.shape)], args=(*range(1, rank + 1), 0), prefetch=rank)
-
-
-def _update_loops(types: Types, params: Params) -> Loops:
-    return Loops(types[0].shape)
+    result = cut.spec(range(rank), out.shape)
+    return Parts(lambda *refs: copied(*refs[rank:]), [source], [result], args=(*range(1, rank + 1), 0), prefetch=rank)
 
 
 def _dynamic_update(types: Types, outs: Types, params: Params, cut: Cut) -> Parts:
@@ -93,11 +82,7 @@ def _dynamic_update(types: Types, outs: Types, params: Params, cut: Cut) -> Part
         o[...] = select_n_p.bind(within(cut.tiles, bounds), x[...], update_ref[...])
 
     if 0 in update.shape:  # nothing is written
-
-        def same(x: Any, o: Any) -> None:
-            o[...] = x[...]
-
-        return Parts(same, [cut.spec(range(rank), x.shape)], [cut.spec(range(rank), x.shape)], args=(0,))
+        return Parts(copied, [plain], [plain], args=(0,))
     return Parts(body, [plain, source], [plain], args=(*range(2, rank + 2), 0, 1), prefetch=rank)
 
 
@@ -263,7 +248,7 @@ def scatter(primitive: Primitive) -> Template:
         steps = _steps(cut, updates, batch)
         return Parts(body, [far, steps], [far], args=(1, 0, 2), prefetch=1, aliases={1: 0})
 
-    return Template("index", primitive, own(primitive, _scatter_loops, parts))
+    return _indexed(primitive, _scatter_loops, parts)
 
 
 def _indexed(primitive: Primitive, loops: Any, parts: Any) -> Template:
@@ -271,8 +256,8 @@ def _indexed(primitive: Primitive, loops: Any, parts: Any) -> Template:
 
 
 TEMPLATES = {
-    sl.dynamic_slice_p: _indexed(sl.dynamic_slice_p, _slice_loops, _dynamic_slice),
-    sl.dynamic_update_slice_p: _indexed(sl.dynamic_update_slice_p, _update_loops, _dynamic_update),
+    sl.dynamic_slice_p: _indexed(sl.dynamic_slice_p, lambda _, p: Loops(tuple(p["slice_sizes"])), _dynamic_slice),
+    sl.dynamic_update_slice_p: _indexed(sl.dynamic_update_slice_p, lambda t, _: Loops(t[0].shape), _dynamic_update),
     indexed.gather_p: _indexed(indexed.gather_p, _gather_loops, _gather),
     **{p: scatter(p) for p in (*COMBINES, indexed.scatter_apply_p)},
 }

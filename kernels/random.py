@@ -121,10 +121,6 @@ def _fold_cut(types: Types, outs: Types, params: Params, cut: Cut) -> Parts:
     return Parts(body, [spec(keys), spec(data)], [_words(cut, outs[0])])
 
 
-def _seed_loops(types: Types, params: Params) -> Loops:
-    return Loops(types[0].shape)
-
-
 def _keyed(primitive: Primitive, loops: Callable[..., Loops], parts: Callable[..., Parts]) -> Template:
     return Template("random", primitive, own(primitive, loops, parts, words=True))
 
@@ -133,6 +129,6 @@ TEMPLATES = {
     r.threefry2x32_p: Template("random", r.threefry2x32_p, grouped(r.threefry2x32_p)),
     r.random_bits_p: _keyed(r.random_bits_p, _counted_loops, _counted(_bits)),
     r.random_split_p: _keyed(r.random_split_p, _counted_loops, _counted(lambda p, _: _joined(p))),
-    r.random_seed_p: _keyed(r.random_seed_p, _seed_loops, _seed_cut),
+    r.random_seed_p: _keyed(r.random_seed_p, lambda types, _: Loops(types[0].shape), _seed_cut),
     r.random_fold_in_p: _keyed(r.random_fold_in_p, _fold_loops, _fold_cut),
 }

@@ -19,7 +19,7 @@ from ..core.relation import Whole
 from ..core.types import ArrayType
 from ..lang.block import BlockSpec
 from ..lang.ops import cdiv
-from .bodies import within
+from .bodies import copied, within
 from .generate.loops import Cut, Loops, Window, windows
 from .spans import Reach, Span, inside, spread_out
 from .template import Params, Parts, Template, Types, filled, own
@@ -64,11 +64,7 @@ def _reshape(primitive: Primitive) -> Template:
     def parts(types: Types, outs: Types, params: Params, cut: Cut) -> Parts:
         shape = cut.loops.sizes
         spec = cut.spec(range(len(shape)), shape)
-
-        def body(x: Any, o: Any) -> None:
-            o[...] = x[...]
-
-        return Parts(body, [spec], [spec], views={0: shape}, outs=[ArrayType(shape, outs[0].dtype)])
+        return Parts(copied, [spec], [spec], views={0: shape}, outs=[ArrayType(shape, outs[0].dtype)])
 
     return mover(primitive, parts, loops)
 

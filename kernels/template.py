@@ -10,6 +10,7 @@ whole-array tiles it is that and nothing else.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
@@ -29,7 +30,7 @@ from ..lang.kernel import Kernel
 from ..lang.primitive import kernel_call_p
 from ..lang.target import CPU, Target, target_of
 from .bodies import store
-from .cost import Cost, bytes_moved, resident_bytes
+from .cost import Cost, bytes_moved
 from .generate.group import monoid_of
 from .generate.loops import Cut, Loops, Tiles
 from .generate.one import Alone
@@ -96,8 +97,8 @@ class Own:
         arrays = [*(_viewed(self.types[i], parts.views.get(i)) for i in order[parts.prefetch :]),
                   *(raw_type(t) for t in parts.outs or self.outs)]  # fmt: skip
         specs = (*parts.in_specs, *parts.out_specs)
-        shapes = [(_sizes(s, a), a.dtype.itemsize) for s, a in zip(specs, arrays, strict=True)]
-        return 2 * resident_bytes(shapes) + resident_bytes([(s.shape, s.dtype.itemsize) for s in parts.scratch])
+        blocks = sum(math.prod(_sizes(s, a)) * a.dtype.itemsize for s, a in zip(specs, arrays, strict=True))
+        return 2 * blocks + sum(s.array.nbytes for s in parts.scratch)
 
     def _parts(self, cut: Cut) -> Parts:
         if all(0 in t.shape for t in self.outs):

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ...core.ir import Atom, Eqn, Program, Var
-from ...core.primitives.compare import and_p, eq_p
+from ...core.primitives.compare import eq_p
 from ...core.primitives.ref import get_p
 from ...core.primitives.shape import reshape_p, transpose_p
 from ...core.types import INT32, ArrayType, MemorySpace
@@ -224,7 +224,8 @@ def _finished(work: _Attacher, again: Sequence[int], outputs: Sequence[Var], dro
 
     new = {v: Var(work.cut(v, "").ref_type) for v in outputs}
     if again:
-        body.when(_last(body, kernel, work.ids, again), finish)
+        ends = (body.add(eq_p, [work.ids[a], scalar(kernel.grid[a] - 1, INT32)]) for a in again)
+        body.when(body.all_of(ends), finish)
     else:
         finish(body)
     stay = [k for k, v in enumerate(call.outputs) if v not in dropped]
@@ -240,12 +241,3 @@ def _finished(work: _Attacher, again: Sequence[int], outputs: Sequence[Var], dro
         return "the kernel writes its block piece by piece"
     writes = (*(call.outputs[k] for k in stay), *outputs)
     return Attached(made, (*call.inputs, *work.more), writes)  # type: ignore[arg-type]
-
-
-def _last(body: Body, kernel: Kernel, ids: Sequence[Var], axes: Sequence[int]) -> Var:
-    found: Var | None = None
-    for axis in axes:
-        here = body.add(eq_p, [ids[axis], scalar(kernel.grid[axis] - 1, INT32)])
-        found = here if found is None else body.add(and_p, [found, here])
-    assert found is not None
-    return found

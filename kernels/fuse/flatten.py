@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 from ...core.ir import Eqn, Program
 from ...core.primitives.checkpoint import checkpoint_p
 from ...core.primitives.control import PRIMITIVES as CONTROL
 from ...core.primitives.custom_calls import custom_jvp_call_p, custom_vjp_call_p
 from ...core.primitives.jit import jit_p
+from ...core.rewrite import within
 from ...lang.normalize import inline_calls
 
 # By the time of the pass derivatives have been taken: a function with rules of its own is its Program.
@@ -25,12 +25,4 @@ def flat(program: Program) -> Program:
 
 def map_bodies(eqn: Eqn, change: Callable[[Program], Program]) -> Eqn:
     """An equation of control flow with each of its Programs changed; any other as it is."""
-    if eqn.primitive not in BODIES:
-        return eqn
-
-    def changed(value: Any) -> Any:
-        if isinstance(value, Program):
-            return change(value)
-        return tuple(changed(v) for v in value) if type(value) is tuple else value
-
-    return eqn.replace(params={name: changed(value) for name, value in eqn.params.items()})
+    return within(eqn, change) if eqn.primitive in BODIES else eqn

@@ -22,7 +22,7 @@ from ..generate.build import Builder
 from ..generate.group import nbytes
 from ..generate.loops import Loops, Tiles
 from ..generate.tiles import Choose, Tiling
-from .flatten import BODIES, flat, map_bodies
+from .flatten import flat, map_bodies
 from .names import name_of
 from .picked import pick_by_comparison
 from .plan import Declined, Planner, Unit
@@ -194,7 +194,7 @@ class _Fuser:
         eqns = []
         for eqn in program.eqns:
             known = len(inner)
-            eqns.append(map_bodies(eqn, fused) if eqn.primitive in BODIES else eqn)
+            eqns.append(map_bodies(eqn, fused))
             within.append(inner[known:])
         planner = Planner(program.replace(eqns=eqns), self.target, self.choose, self.explained, self.declined,
                           parts=self.parts).run()  # fmt: skip

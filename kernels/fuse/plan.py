@@ -24,7 +24,7 @@ from ...lang.primitive import kernel_call_p
 from ...lang.target import Target
 from ..cost import bytes_moved
 from ..generate.group import ELEMENTWISE, Factors, Group, join, nbytes, single, why_not
-from ..generate.nest import nest_of
+from ..generate.nest import Nest, nest_of
 from ..generate.tiles import Choose, Tiling, rough_tiling, tile_nest
 from .attach import Attached
 from .standing import APART, STANDING, Standing, Step, called, standing
@@ -185,19 +185,20 @@ class Planner:
             assert unit.group is not None
             nest = nest_of(unit.group, self.eqns, unit.writes)
             if nest.matrix:
-                unit.tiling = tile_nest(unit.group, nest, self.eqns, self.factors.sizes, self.target, self.choose,
-                                        parts=self.parts)  # fmt: skip
+                unit.tiling = self._tile_nest(unit.group, nest)
             else:
                 unit.tiling = rough_tiling(unit.group, nest, self.eqns, self.factors.sizes, self.target)
         return unit.tiling
+
+    def _tile_nest(self, group: Group, nest: Nest) -> Tiling:
+        return tile_nest(group, nest, self.eqns, self.factors.sizes, self.target, self.choose, parts=self.parts)
 
     def _settle(self) -> None:
         for unit in self.units:
             if unit.group is None or (unit.tiling is not None and unit.tiling.nest.matrix):
                 continue
             nest = nest_of(unit.group, self.eqns, unit.writes) if unit.tiling is None else unit.tiling.nest
-            unit.tiling = tile_nest(unit.group, nest, self.eqns, self.factors.sizes, self.target, self.choose,
-                                        parts=self.parts)  # fmt: skip
+            unit.tiling = self._tile_nest(unit.group, nest)
             unit.bytes = _bytes(unit.group, unit.tiling)
 
     def _add(self, unit: Unit) -> None:
@@ -345,18 +346,15 @@ class Planner:
         return min(found, key=lambda f: f[:2])[2] if found else None
 
     def _join_siblings(self) -> None:
+        """Join readers of one value; those that contract gain little from sharing a read, and lose their tiles."""
         for v in list(self.consumers):
-            readers = [u for u in dict.fromkeys(self.consumers[v]) if u.group is not None]
+            readers = [u for u in dict.fromkeys(self.consumers[v]) if u.group is not None and not self._contracts(u)]
             for i, one in enumerate(readers):
                 for other in readers[i + 1 :]:
-                    if one in self.units and other in self.units and self._bound_by_memory(one, other):
+                    if one in self.units and other in self.units:
                         joined = self._try(*sorted((one, other), key=lambda u: u.first), between=False)
                         if joined is not None:
                             one = joined
-
-    def _bound_by_memory(self, *units: Unit) -> bool:
-        """Whether units have no contraction: those that do gain little from sharing a read, and lose their tiles."""
-        return not any(map(self._contracts, units))
 
     def _contracts(self, unit: Unit) -> bool:
         assert unit.group is not None
@@ -501,10 +499,10 @@ class Planner:
         if unit.reason is not None:
             return unit.reason
         assert unit.tiling is not None
-        if unit.tiling.refused is not None:
-            return unit.tiling.refused
-        return "it only moves elements, or is a constant" if any(
-            v.type.shape for v in unit.writes) else "scalars alone make no block"  # fmt: skip
+        moves = any(v.type.shape for v in unit.writes)
+        return unit.tiling.refused or (
+            "it only moves elements, or is a constant" if moves else "scalars alone make no block"
+        )
 
 
 def _bytes(group: Group, tiling: Tiling) -> int:

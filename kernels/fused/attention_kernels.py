@@ -19,7 +19,7 @@ from ...lang.block import VMEM, BlockSpec
 from ...lang.call import kernel_call
 from ...lang.ops import cdiv, ds, num_programs, program_id, when
 from ...lang.target import Target
-from .operation import gpu_family, like, product, work_dtype
+from .operation import gpu_family, like, product, work_dtype, zeros_first
 
 SCORES_BYTES = 2**26  # of scores in float32 that cells run side by side make
 LOW = -0.7 * 3.4028235e38  # the score of a key that does not count: a row of nothing else must not become nan
@@ -328,10 +328,7 @@ def backward_of_queries(
         dq, *scores, acc = rest[len(names) :]
         first, column = program_id(3) * form.rows, program_id(4) * form.columns
         own = q[...], sums[...], delta[...], ct[...]
-
-        @when(program_id(4) == 0)
-        def _() -> None:
-            acc[...] = jnp.zeros(acc.shape, work)
+        zeros_first(4, acc)
 
         def run() -> None:
             given = {name: ref[...] for name, ref in zip(names, rest, strict=False)}

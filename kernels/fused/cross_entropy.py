@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import functools
 import math
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from tilewright import lax
@@ -37,6 +38,7 @@ from .operation import (
     row_tile,
     vector_spec,
     work_dtype,
+    zeros_first,
 )
 
 LOGITS_BYTES = 2**26  # of logits in float32 that one cell of the one-pass form makes
@@ -89,10 +91,12 @@ def _meet(logits: Any, labels: Any, first: Any, size: int, top: Any, total: Any,
     chosen[...] += jnp.where(hit, logits, 0).sum(-1)
 
 
-def _blocks_body(logits: Any, labels: Any, loss: Any, sums: Any, *state: Any, size: int) -> None:
-    """A row by blocks of its columns."""
+def _by_columns(
+    block: Callable[[], Any], labels: Any, columns: int, size: int, loss: Any, sums: Any, state: Sequence[Any]
+) -> None:
+    """A row by blocks of so many of its columns: each against the running maximum, sum and chosen logit."""
     when(program_id(1) == 0)(lambda: _reset(*state))
-    _meet(logits[...].astype(sums.dtype), labels[...], program_id(1) * shape_of(logits)[1], size, *state)
+    _meet(block(), labels[...], program_id(1) * columns, size, *state)
 
     @when(program_id(1) == num_programs(1) - 1)
     def _() -> None:
@@ -100,6 +104,11 @@ def _blocks_body(logits: Any, labels: Any, loss: Any, sums: Any, *state: Any, si
         lse = top[...] + jnp.log(total[...])
         loss[...] = lse - chosen[...]
         sums[...] = lse
+
+
+def _blocks_body(logits: Any, labels: Any, loss: Any, sums: Any, *state: Any, size: int) -> None:
+    columns = shape_of(logits)[1]
+    _by_columns(lambda: logits[...].astype(sums.dtype), labels, columns, size, loss, sums, state)
 
 
 def _forward(logits: Any, labels: Any, loss: Any, sums: Any) -> None:
@@ -197,19 +206,10 @@ def cross_entropy_cost(logits: Any, labels: Any) -> Cost:
 # ------------------------------------------------------------------------------------ of a linear layer
 
 
-def _value_body(
-    x: Any, labels: Any, w: Any, loss: Any, sums: Any, top: Any, total: Any, chosen: Any, *, size: int
-) -> None:
-    """A block of logits against the running maximum, sum and chosen logit of its rows."""
-    j, columns = program_id(1), shape_of(w)[1]
-    when(j == 0)(lambda: _reset(top, total, chosen))
-    _meet(product(x[...], w[...], 1, 0, top.dtype), labels[...], j * columns, size, top, total, chosen)
-
-    @when(j == num_programs(1) - 1)
-    def _() -> None:
-        lse = top[...] + jnp.log(total[...])
-        loss[...] = lse - chosen[...]
-        sums[...] = lse
+def _value_body(x: Any, labels: Any, w: Any, loss: Any, sums: Any, *state: Any, size: int) -> None:
+    _by_columns(
+        lambda: product(x[...], w[...], 1, 0, sums.dtype), labels, shape_of(w)[1], size, loss, sums, state
+    )
 
 
 def _by_chunks(step: Any, init: Any, rows: int, *arrays: Any) -> Any:
@@ -292,11 +292,7 @@ def _delta(x: Any, labels: Any, weights: Any, sums: Any, w: Any, j: Any) -> Any:
 
 def _dx_body(x: Any, labels: Any, weights: Any, sums: Any, w: Any, dx: Any, total: Any) -> None:
     j = program_id(1)
-
-    @when(j == 0)
-    def _() -> None:
-        total[...] = jnp.zeros(total.shape, total.dtype)
-
+    zeros_first(1, total)
     total[...] += product(_delta(x, labels, weights, sums, w, j), w[...], 1, 1, total.dtype)
 
     @when(j == num_programs(1) - 1)
@@ -305,10 +301,7 @@ def _dx_body(x: Any, labels: Any, weights: Any, sums: Any, w: Any, dx: Any, tota
 
 
 def _dw_body(x: Any, labels: Any, weights: Any, sums: Any, w: Any, dw: Any) -> None:
-    @when(program_id(1) == 0)
-    def _() -> None:
-        dw[...] = jnp.zeros(dw.shape, dw.dtype)
-
+    zeros_first(1, dw)
     dw[...] += product(x[...], _delta(x, labels, weights, sums, w, program_id(0)), 0, 0, dw.dtype)
 
 

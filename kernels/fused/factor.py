@@ -10,7 +10,6 @@ Householder's reflections (5.2.1). Derivatives are those of the primitives of li
 
 from __future__ import annotations
 
-import functools
 import math
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -57,8 +56,8 @@ def _column(x: Any, here: Any) -> Any:
 
 
 def _flipped(x: Any) -> Any:
-    """Columns (matrices, n, 1) as rows (matrices, 1, n)."""
-    return x.reshape(x.shape[0], 1, x.shape[1])
+    """Columns (matrices, n, 1) as rows (matrices, 1, n), or rows as columns."""
+    return x.reshape(x.shape[0], x.shape[2], x.shape[1])
 
 
 def _cholesky(a: Any) -> list[Any]:
@@ -86,7 +85,7 @@ def _substituted(a: Any, b: Any, lower: bool, transposed: bool, unit: bool) -> A
     def turn(step: Any, state: Any) -> Any:
         left, x = state
         j = step if downwards else n - 1 - step
-        taken = _flipped_row(_row(a, rows == j)) if transposed else _column(a, columns == j)
+        taken = _flipped(_row(a, rows == j)) if transposed else _column(a, columns == j)
         places = rows[:, :, :1]
         found = _row(left, out_rows == j)
         if not unit:
@@ -95,11 +94,6 @@ def _substituted(a: Any, b: Any, lower: bool, transposed: bool, unit: bool) -> A
         return left - later * found, jnp.where(out_rows == j, found, x)
 
     return lax.fori_loop(0, n, turn, (b, jnp.zeros_like(b)))[1]
-
-
-def _flipped_row(x: Any) -> Any:
-    """Rows (matrices, 1, n) as columns (matrices, n, 1)."""
-    return x.reshape(x.shape[0], x.shape[2], 1)
 
 
 def _inverse(a: Any) -> list[Any]:
@@ -313,16 +307,14 @@ def small_solve_triangular(
         raise ShapeError(f"small_solve_triangular of systems {shape_of(a)} and right-hand sides {shape_of(b)}",
                          "pass (..., n, n) and (..., n, k)")  # fmt: skip
     flat = [x.reshape(-1, *shape_of(x)[-2:]) for x in (a, b)]
-    formula = functools.partial(_substituted, lower=lower, transposed=transpose, unit=unit_diagonal)
-
-    def plain(a: Any, b: Any) -> list[Any]:
-        how = {"lower": lower, "transpose_a": transpose, "unit_diagonal": unit_diagonal}
-        return [triangular_solve(a, b, left_side=True, **how)]
+    how = lower, transpose, unit_diagonal
 
     def kernel(*xs: Any) -> list[Any]:
-        return _on_matrices(lambda *x: [formula(*x)], [like(flat[1])], "small_solve_triangular", target, *xs)
+        return _on_matrices(
+            lambda *x: [_substituted(*x, *how)], [like(flat[1])], "small_solve_triangular", target, *xs
+        )
 
-    return _chosen(kernel, plain, target)(*flat)[0].reshape(shape_of(b))
+    return _chosen(kernel, lambda *xs: [_plain_solve(*xs, *how)], target)(*flat)[0].reshape(shape_of(b))
 
 
 def _count(share: float) -> Callable[..., Cost]:

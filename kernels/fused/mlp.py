@@ -22,7 +22,18 @@ from ...lang.call import kernel_call
 from ...lang.ops import cdiv, num_programs, program_id, when
 from ...lang.target import Target, current_target
 from ..cost import Cost
-from .operation import Operation, as_rows, dtype_of, gpu_family, like, nbytes, product, row_tile, work_dtype
+from .operation import (
+    Operation,
+    as_rows,
+    dtype_of,
+    gpu_family,
+    like,
+    nbytes,
+    product,
+    row_tile,
+    work_dtype,
+    zeros_first,
+)
 
 # Rows, columns, depth, warps and stages of a cell with two products of 2-byte elements.
 GPU_BLOCKS = {
@@ -85,11 +96,7 @@ def _gated(finish: Callable[..., Sequence[Any]], name: str, results: int, target
             store(product(x[...], gate[...], 1, 0, work), product(x[...], up[...], 1, 0, work))
             return
 
-        @when(program_id(2) == 0)
-        def _() -> None:
-            for total in sums:
-                total[...] = jnp.zeros(total.shape, work)
-
+        zeros_first(2, *sums)
         left = x[...]
         sums[0][...] += product(left, gate[...], 1, 0, work)
         sums[1][...] += product(left, up[...], 1, 0, work)

@@ -10,12 +10,14 @@ from typing import Any
 import numpy as np
 
 from tilewright import lax
+from tilewright import numpy as jnp
 
 from ...core.errors import ShapeError
 from ...core.trace import shape_of, typeof
 from ...core.types import ArrayType
 from ...lang.block import BlockSpec
 from ...lang.call import kernel_call
+from ...lang.ops import program_id, when
 from ...lang.target import Target, current_target
 from ..cost import Cost
 
@@ -97,6 +99,15 @@ def row_spec(rows: int, width: int, **options: Any) -> BlockSpec:
 def vector_spec(rows: int, **options: Any) -> BlockSpec:
     """One number for each row of a cell."""
     return BlockSpec((rows,), lambda i, *_: (i,), **options)
+
+
+def zeros_first(axis: int, *totals: Any) -> None:
+    """In a body: sums are zeros in the first cell along an axis of the grid."""
+
+    @when(program_id(axis) == 0)
+    def _() -> None:
+        for total in totals:
+            total[...] = jnp.zeros(total.shape, total.dtype)
 
 
 def by_blocks(formula: Callable[..., Sequence[Any]], given: Sequence[tuple[Any, BlockSpec]], outs: Sequence[ArrayType],

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ import numpy as np
 from ...core.caches import cached
 from ...core.ir import NO_EFFECTS, Atom, Effect, Effects, Eqn, Literal, Program, Var
 from ...core.primitive import Primitive
+from ...core.primitives.compare import and_p
 from ...core.primitives.cond import cond_p
 from ...core.primitives.convert import convert_element_type_p
 from ...core.primitives.elementwise import add_p, min_p, mul_p
@@ -120,6 +122,10 @@ class Body:
         if value.type.dtype == dtype:
             return value
         return self.add(convert_element_type_p, [value], new_dtype=np.dtype(dtype), weak_type=False)
+
+    def all_of(self, conditions: Iterable[Var]) -> Var:
+        """Whether all of some conditions hold."""
+        return functools.reduce(lambda a, b: self.add(and_p, [a, b]), conditions)
 
     def when(self, condition: Var, inner: Callable[[Body], None]) -> None:
         """Equations for the cells where a condition holds."""

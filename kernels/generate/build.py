@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ...core.ir import Atom, Eqn, Program, Var
-from ...core.primitives.compare import and_p, eq_p, lt_p, select_n_p
+from ...core.primitives.compare import eq_p, lt_p, select_n_p
 from ...core.primitives.contract import dot_general_p
 from ...core.primitives.elementwise import add_p, mul_p
 from ...core.primitives.reduce import SUM
@@ -146,14 +146,10 @@ class Builder:
 
     def _at(self, body: Body, last: bool) -> Var:
         """Whether a cell is the first, or the last, of its run along the loops that carry."""
-        found: Var | None = None
-        for var, x in zip(self.ids, self.tiling.grid, strict=True):
-            if x in self.tiling.carry:
-                end = scalar(self.tiling.cells(x) - 1 if last else 0, INT32)
-                here = body.add(eq_p, [var, end])
-                found = here if found is None else body.add(and_p, [found, here])
-        assert found is not None
-        return found
+        tiling = self.tiling
+        carried = [(var, x) for var, x in zip(self.ids, tiling.grid, strict=True) if x in tiling.carry]
+        ends = ((var, scalar(tiling.cells(x) - 1 if last else 0, INT32)) for var, x in carried)
+        return body.all_of(body.add(eq_p, pair) for pair in ends)
 
     def _busy(self, body: Body) -> Var:
         """Whether a cell of a run has a step to do."""
@@ -219,14 +215,15 @@ class Builder:
         if type(atom) is not Var or atom in self.fills:
             return value
         axes, shape = self.group.axes[atom], value.type.shape
-        mask: Var | None = None
-        for x in self.ragged(number):
-            if x in axes:
-                place = self._positions(body, axes, axes.index(x), INT32)
-                here = body.add(lt_p, [place, body.filled(scalar(self.tiling.sizes[x], INT32), shape)])
-                mask = here if mask is None else body.add(and_p, [mask, here])
-        if mask is None:
+
+        def inside(x: int) -> Var:
+            place = self._positions(body, axes, axes.index(x), INT32)
+            return body.add(lt_p, [place, body.filled(scalar(self.tiling.sizes[x], INT32), shape)])
+
+        ragged = [x for x in self.ragged(number) if x in axes]
+        if not ragged:
             return value
+        mask = body.all_of(map(inside, ragged))
         neutral = scalar(self.monoids[number].neutral(value.type.dtype), value.type.dtype)
         return body.add(select_n_p, [mask, body.filled(neutral, shape), value])
 

@@ -168,10 +168,6 @@ class Group:
     inputs: tuple[Var, ...]
 
     @property
-    def first(self) -> int:
-        return min(self.owned)
-
-    @property
     def last(self) -> int:
         return max(self.owned)
 

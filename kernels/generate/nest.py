@@ -28,10 +28,6 @@ class Nest:
     matrix: tuple[int, ...]
     outputs: tuple[Var, ...]
 
-    @property
-    def parallel(self) -> tuple[int, ...]:
-        return tuple(x for x in self.order if x not in self.carry and x not in self.whole)
-
 
 def after_sums(group: Group, eqns: Sequence[Eqn], carried: Sequence[int]) -> dict[Var, int]:
     """The values that are computed from reductions, each with those: bit k is the k-th of `carried`."""
