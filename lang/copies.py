@@ -24,13 +24,12 @@ from ..core.errors import ArgumentTypeError, DtypeError, KernelBodyError, ShapeE
 from ..core.ir import Effect, Effects
 from ..core.primitive import Primitive
 from ..core.primitives import refview as refs
-from ..core.primitives.convert import convert_element_type
 from ..core.primitives.ref import Index, access_shape, numpy_index
 from ..core.relation import EFFECT, FREE
 from ..core.rules import no_tangent
 from ..core.types import INT32, ArrayType, MemorySpace, RefType
 from .modes import address, running
-from .runtime_parts import each_copy
+from .runtime_parts import each_copy, int32_of
 
 
 class SemaphoreType(enum.Enum):
@@ -216,7 +215,7 @@ def semaphore_wait(sem: Any, value: Any = 1, *, decrement: bool = True) -> None:
     """Wait until a semaphore holds `value`, then take that much off it."""
     target = refs.view(sem)
     index, operands = target.index()
-    semaphore_wait_p.bind(target.ref, count_of(value), *operands, index=index, decrement=decrement)
+    semaphore_wait_p.bind(target.ref, int32_of(value), *operands, index=index, decrement=decrement)
 
 
 @public
@@ -225,10 +224,6 @@ def semaphore_read(sem: Any) -> Any:
     target = refs.view(sem)
     index, operands = target.index()
     return semaphore_read_p.bind(target.ref, *operands, index=index)
-
-
-def count_of(value: Any) -> Any:
-    return np.int32(value) if isinstance(value, int) else convert_element_type(value, INT32)
 
 
 # ---------------------------------------------------------------------------- copies

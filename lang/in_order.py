@@ -32,7 +32,7 @@ def meeting(kernel: Kernel, fact: Fact) -> Meeting | None:
     pair = shared_block(fact, [a in parallel for a in fact.axes])
     if pair is None:
         return None
-    first, second = (cell_at(kernel, fact, place) for place in pair)
+    first, second = (cell_at(kernel, fact.axes, place) for place in pair)
     axes = tuple(a for a in parallel if first[a] != second[a])
     return Meeting((first, second), tuple(fact.table[pair[0]].tolist()), axes)
 

@@ -20,10 +20,10 @@ def map_of(kernel: Kernel, block: Block) -> Fact | None:
     return facts(block.index_map, kernel.grid)
 
 
-def cell_at(kernel: Kernel, fact: Fact, position: Sequence[int]) -> tuple[int, ...]:
-    """The cell of a position in the table of a map, with 0 along axes that the map ignores."""
+def cell_at(kernel: Kernel, axes: Sequence[int], position: Sequence[int]) -> tuple[int, ...]:
+    """The cell of a position in a table over some grid axes, with 0 along the others."""
     ids = [0] * len(kernel.grid)
-    for axis, i in zip(fact.axes, position, strict=True):
+    for axis, i in zip(axes, position, strict=True):
         ids[axis] = int(i)
     return tuple(ids)
 
@@ -106,10 +106,7 @@ def runs_again(kernel: Kernel, fact: Fact) -> tuple[int, ...] | None:
     seen: set[int] = set()
     for at in starts:
         if int(numbers[at]) in seen:
-            ids = [0] * len(kernel.grid)
-            for axis, i in zip(axes, np.unravel_index(at, grid), strict=True):
-                ids[axis] = int(i)
-            return tuple(ids)
+            return cell_at(kernel, axes, np.unravel_index(at, grid))
         seen.add(int(numbers[at]))
     return None
 

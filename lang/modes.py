@@ -158,18 +158,6 @@ class Run:
             f"semaphore_wait waits for {value}, but the semaphore holds {int(sem[place])}, and nothing can signal it",
             "signal it first: cells run one after the other")  # fmt: skip
 
-    def send(self, source: Any, target: Any, sent: Any, received: Any, device: int) -> None:
-        """Start a copy between devices: a Ref and a place of each, and of both semaphores."""
-        raise NotImplementedError
-
-    def settle(self, semaphore: tuple[np.ndarray, Any], nbytes: int, sent: bool) -> None:
-        """Wait for bytes that were read here (`sent`), or that arrive."""
-        raise NotImplementedError
-
-    def signal(self, semaphore: tuple[np.ndarray, Any], value: int, device: int) -> None:
-        """Add to a semaphore of another device."""
-        raise NotImplementedError
-
     def finish(self, semaphores: Mapping[str, np.ndarray]) -> None:
         """Every copy that was started has been waited for, and every semaphore is back at zero.
 

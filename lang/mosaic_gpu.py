@@ -110,11 +110,6 @@ class CompilerParams(Params):
     reduction_scratch_bytes: int = 2048
     lowering_semantics: Any = None
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.dimension_semantics is not None:
-            object.__setattr__(self, "dimension_semantics", tuple(self.dimension_semantics))
-
 
 __all__ = [
     "ACC", "Barrier", "BlockSpec", "ClusterBarrier", "CompilerParams", "CopyPartition", "GMEM",

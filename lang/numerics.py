@@ -233,11 +233,9 @@ def dot_scaled(
         left, right = (convert_element_type(x, bfloat16) for x in (left, right))
     found = dot(left, right, preferred_element_type=FLOAT32)
     found = found if acc is None else found + acc
-    return convert_element_type(found, as_dtype(out_dtype)) if is_float(as_dtype(out_dtype)) else _no_float(out_dtype)
-
-
-def _no_float(dtype: Any) -> Any:
-    raise DtypeError(f"dot_scaled: out_dtype is {dtype}", "give a float")
+    if not is_float(as_dtype(out_dtype)):
+        raise DtypeError(f"dot_scaled: out_dtype is {out_dtype}", "give a float")
+    return convert_element_type(found, as_dtype(out_dtype))
 
 
 # ---------------------------------------------------------------------------- counts

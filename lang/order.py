@@ -51,9 +51,3 @@ class Memory:
 
     def place(self, element: int) -> tuple[int, ...]:
         return tuple(int(i) for i in np.unravel_index(element, self.array.shape))
-
-
-def first_common(a: np.ndarray, b: np.ndarray) -> int | None:
-    """An element that is in both, if there is one."""
-    found = np.intersect1d(a, b)
-    return int(found[0]) if found.size else None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import fields
 from typing import Any
 
@@ -21,11 +22,13 @@ class Params:
     backward: Any = None
 
     def __post_init__(self) -> None:
-        """Raise an `ArgumentTypeError` for a number that is none, or one for what is true or false."""
+        """Make lists hashable, as part of a Kernel; raise an `ArgumentTypeError` for a number or truth that is none."""
         for field in fields(self):  # type: ignore[arg-type]
             value, kinds = getattr(self, field.name), _KINDS.get(str(field.type).removesuffix(" | None"))
             if value is not None and kinds and not isinstance(value, kinds[0]):
                 raise ArgumentTypeError(f"CompilerParams: {field.name} is {value!r}", f"give {kinds[1]}")
+            if isinstance(value, Sequence) and not isinstance(value, str):
+                object.__setattr__(self, field.name, tuple(value))
 
 
 _KINDS: dict[str, tuple[Any, str]] = {"int": ((int, np.integer), "an int"), "bool": ((bool, np.bool_), "True or False")}

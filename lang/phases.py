@@ -140,20 +140,14 @@ class _Splitter:
 
     def last_wins(self, eqn: Eqn, ref: Any) -> bool:
         """Whether every cell overwrites a state that none reads, so that the last cell's store is what stays."""
-        return not self.used(eqn.outputs) and overwrites(eqn, ref) and not reads(self.kernel.body, ref)
-
-    def used(self, outputs: Sequence[Var]) -> bool:
-        wanted = set(outputs)
-        return any(a in wanted for e in self.kernel.body.eqns for a in e.inputs)
+        body = self.kernel.body
+        return not _uses(body, eqn.outputs) and overwrites(eqn, ref) and not reads(body, ref)
 
     def emit(self, eqn: Eqn, homes: set[str]) -> None:
         """An access to an output block that this cell alone sees."""
-        if not self.carry:
-            self.put(eqn, "main")
-        elif homes <= {"main"}:
-            self.put(eqn, "main")
-        else:
+        if self.carry and not homes <= {"main"}:
             raise _NotAdditive
+        self.put(eqn, "main")
 
     def branch(self, eqn: Eqn, taken: int, program: Program, cells: np.ndarray) -> None:
         """The branch of a `when` taken in the given cells."""

@@ -20,7 +20,6 @@ from ..core.arguments import public
 from ..core.errors import ArgumentError, BlockRankError, UnsupportedError
 from ..core.primitives import refview as refs
 from ..core.primitives.compare import and_p, eq_p, ge_p, lt_p, ne_p, or_p
-from ..core.primitives.convert import convert_element_type
 from ..core.primitives.elementwise import add_p, div_p, max_p, mul_p, rem_p, sub_p
 from ..core.primitives.loops import fori_loop
 from ..core.primitives.refindex import Slice, dslice
@@ -30,6 +29,7 @@ from .asm import staged
 from .block import BlockSpec, BoundedSlice, Buffered, Element, Squeezed, block_index, no_block_spec
 from .copies import AsyncCopyDescriptor, SemaphoreType, sync_copy
 from .ops import Cell, current_cell, in_cell, unravel, when
+from .runtime_parts import int32_of
 from .scoped import allocate, undefine_p
 
 
@@ -80,7 +80,7 @@ class _Operand:
     def index(self, ids: Sequence[Any]) -> list[Any]:
         """Which block a step sees: an index, or along an axis of BoundedSlice a slice."""
         found = block_index(self.spec, ids, len(self.sizes), self.where)
-        return [i if isinstance(i, Slice) else _int32(i) for i in found]
+        return [i if isinstance(i, Slice) else int32_of(i) for i in found]
 
     def part(self, index: Sequence[Any]) -> tuple[Any, Any]:
         """The block as part of the Ref, and the mask of what lies within it (None: all)."""
@@ -135,10 +135,6 @@ class _Operand:
             return
         part, mask = self.part(index)
         refs.write(part, refs.read(refs.view(self.block)), mask)
-
-
-def _int32(i: Any) -> Any:
-    return np.int32(i) if isinstance(i, (int, np.integer)) else convert_element_type(i, INT32)
 
 
 def _ids(step: Any, grid: Sequence[Any]) -> list[Any]:
@@ -199,9 +195,9 @@ class _Pipeline:
     ):  # fmt: skip
         self.body, self.cell, self.sizes, self.scratches = body, cell, tuple(sizes), scratches
         self.inputs, self.outputs, self.structure = inputs, outputs, structure
-        self.counts = [_int32(n) for n in sizes]
+        self.counts = [int32_of(n) for n in sizes]
         total: Any = functools.reduce(operator.mul, sizes, 1)
-        self.total = total if isinstance(total, int) else _int32(total)
+        self.total = total if isinstance(total, int) else int32_of(total)
 
     def run(self) -> None:
         self.cell.made.setdefault("ids", self.cell.ids)
@@ -212,7 +208,7 @@ class _Pipeline:
         """The blocks of a step are on their way, if there is such a step."""
         for operand in self.inputs:
             if operand.ahead:
-                when(lt_p.bind(number, _int32(self.total)))(operand.copy_start(number, self.counts))
+                when(lt_p.bind(number, int32_of(self.total)))(operand.copy_start(number, self.counts))
 
     def step(self, number: Any, carried: Any) -> Any:
         ids = _ids(number, self.counts)
@@ -239,7 +235,7 @@ def _enter(operand: _Operand, number: Any, index: Sequence[Any], before: Sequenc
     """An output block that was not in reach in the step before is undefined."""
     new = eq_p.bind(number, np.int32(0))
     for i, j in zip(index, before, strict=True):
-        new = or_p.bind(new, ne_p.bind(*(_int32(x.start if isinstance(x, Slice) else x) for x in (i, j))))
+        new = or_p.bind(new, ne_p.bind(*(int32_of(x.start if isinstance(x, Slice) else x) for x in (i, j))))
     when(new)(lambda: undefine_p.bind(operand.block, zero=False) and None)
 
 
@@ -252,8 +248,8 @@ def loop(
     With `init_carry` the function takes and gives the carry too, and the decorated name is its last value. `num_stages`
     is how many turns of this loop the Triton compiler has in flight, where the bounds are static; it changes no result.
     """
-    stride = _int32(step)
-    low, high = _int32(lower), _int32(upper)
+    stride = int32_of(step)
+    low, high = int32_of(lower), int32_of(upper)
     if all(isinstance(x, (int, np.integer)) for x in (lower, upper, step)):
         count: Any = max(-(-(int(upper) - int(lower)) // int(step)), 0)
     else:
@@ -261,7 +257,7 @@ def loop(
 
     def decorate(function: Callable[..., Any]) -> Any:
         def one(i: Any, carry: Any) -> Any:
-            at = staged(add_p.bind(low, mul_p.bind(_int32(i), stride)), num_stages)
+            at = staged(add_p.bind(low, mul_p.bind(int32_of(i), stride)), num_stages)
             if init_carry is None:
                 function(at)
                 return carry

@@ -28,7 +28,6 @@ from .copies import (
     SemaphoreType,
     check_copy,
     check_semaphore,
-    count_of,
     effects_on,
     operands_of,
     operation,
@@ -36,8 +35,9 @@ from .copies import (
     split_parts,
 )
 from .devices import Axes, DeviceIdType, device_effects, logical_id, mesh_here
-from .modes import Run, running
+from .modes import running
 from .ops import current_cell
+from .runtime_parts import int32_of
 
 
 def _start_typing(*types: Any, src: Index, dst: Index, send: Index, recv: Index, mesh: Axes, axes: Any) -> list[Any]:
@@ -63,8 +63,8 @@ def _wait_effects(*types: Any, sent: bool, **params: Any) -> Effects:
     return _effects(**touched, sem=BOTH)(**params)
 
 
-def _together(what: str) -> Run:
-    """The run of one device among several that are interpreted together."""
+def _together(what: str) -> Any:
+    """The run of one device among several that are interpreted together: a `Device` of `lang/together.py`."""
     run = running()
     if run is None or not run.together:
         raise KernelBodyError(f"{what} in a kernel that is interpreted on one device alone",
@@ -127,11 +127,11 @@ def semaphore_signal(
     target = refs.view(sem)
     index, operands = target.index()
     if device_id is None:
-        semaphore_signal_p.bind(target.ref, count_of(inc), *operands, index=index)
+        semaphore_signal_p.bind(target.ref, int32_of(inc), *operands, index=index)
         return
     device, axes = logical_id("semaphore_signal", device_id, device_id_type)
     mesh = mesh_here("semaphore_signal")
-    remote_signal_p.bind(target.ref, count_of(inc), *operands, device, index=index, mesh=mesh, axes=axes)
+    remote_signal_p.bind(target.ref, int32_of(inc), *operands, device, index=index, mesh=mesh, axes=axes)
 
 
 @public

@@ -81,7 +81,7 @@ def each_copy(parts: Sequence[Any], run: Callable[..., None]) -> None:
     for place, part in enumerate(views):
         if isinstance(part, Selected):
             last = np.int32(len(part.choices) - 1)
-            chosen = max_p.bind(min_p.bind(_int32(part.number), last), np.int32(0))
+            chosen = max_p.bind(min_p.bind(int32_of(part.number), last), np.int32(0))
             for number, choice in enumerate(part.choices):
                 rest = [*views[:place], choice, *views[place + 1 :]]
                 when(eq_p.bind(chosen, np.int32(number)))(lambda rest=rest: each_copy(rest, run))
@@ -97,7 +97,8 @@ def each_copy(parts: Sequence[Any], run: Callable[..., None]) -> None:
     _by_powers(views, source[0], target[0], run)
 
 
-def _int32(i: Any) -> Any:
+def int32_of(i: Any) -> Any:
+    """An integer, traced or not, as an int32 scalar."""
     return np.int32(i) if is_static(i) else convert_element_type(i, INT32)
 
 
@@ -108,7 +109,7 @@ def _traced(part: Any) -> list[int]:
 
 
 def _by_powers(views: Sequence[Any], source: int, target: int, run: Callable[..., None]) -> None:
-    size = _int32(views[0].entries[source].size)
+    size = int32_of(views[0].entries[source].size)
     most = min(views[0].ref.aval.shape[source], views[1].ref.aval.shape[target])
     for bit in reversed(range(most.bit_length())):
         power = 1 << bit
@@ -124,5 +125,5 @@ def _by_powers(views: Sequence[Any], source: int, target: int, run: Callable[...
 def _cut(part: Any, axis: int, before: Any, power: int) -> Any:
     entries = list(part.entries)
     entry: Resolved = entries[axis]
-    entries[axis] = replace(entry, start=add_p.bind(_int32(entry.start), before), size=power)
+    entries[axis] = replace(entry, start=add_p.bind(int32_of(entry.start), before), size=power)
     return refs.RefView(part.ref, entries)

@@ -9,7 +9,7 @@ copy to memory whose last use there the sender cannot know of. So is a wait that
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -22,7 +22,7 @@ from .devices import device_count, mesh_of, place_of
 from .interpret import Machine
 from .kernel import Kernel
 from .modes import DEFAULT, InterpretParams, address
-from .order import Flight, Memory, first_common
+from .order import Flight, Memory
 from .races import accesses
 from .threads import Group, Member
 
@@ -122,24 +122,26 @@ class Device(Member):
                 memory = self.memory[position]
                 self.touch(memory, pick(memory.elements), "reads" if kind == "reads" else "writes")
 
+    def meeting(self, flights: Iterable[Flight], end: str, memory: Memory, elements: np.ndarray
+                ) -> Iterator[tuple[Flight, int]]:  # fmt: skip
+        """The copies whose `source` or `target` is among some elements of a Ref, each with the first such element."""
+        for flight in flights:
+            position, places = getattr(flight, end)
+            common = np.intersect1d(places, elements) if self.memory[position] is memory else elements[:0]
+            if common.size:
+                yield flight, int(common[0])
+
     def touch(self, memory: Memory, elements: np.ndarray, kind: str) -> None:
-        for flight in self.arriving:
-            if self.memory[flight.target[0]] is memory:
-                common = first_common(flight.target[1], elements)
-                if common is not None:
-                    raise self.race(
-                        f"{kind} element {memory.place(common)} of {memory.name}, to which a copy from "
-                        f"{self.world.name(flight.sender)}, started at {flight.line}, may still be under way",
-                        "wait for the copy (`wait_recv`) first")  # fmt: skip
-        if kind == "writes":
-            for flight in self.leaving:
-                if self.memory[flight.source[0]] is memory:
-                    common = first_common(flight.source[1], elements)
-                    if common is not None:
-                        raise self.race(
-                            f"writes element {memory.place(common)} of {memory.name}, which a copy to "
-                            f"{self.world.name(flight.receiver)}, started at {flight.line}, may still be sending",
-                            "wait until it is sent (`wait_send`) first")  # fmt: skip
+        for flight, common in self.meeting(self.arriving, "target", memory, elements):
+            raise self.race(
+                f"{kind} element {memory.place(common)} of {memory.name}, to which a copy from "
+                f"{self.world.name(flight.sender)}, started at {flight.line}, may still be under way",
+                "wait for the copy (`wait_recv`) first")  # fmt: skip
+        for flight, common in self.meeting(self.leaving if kind == "writes" else (), "source", memory, elements):
+            raise self.race(
+                f"writes element {memory.place(common)} of {memory.name}, which a copy to "
+                f"{self.world.name(flight.receiver)}, started at {flight.line}, may still be sending",
+                "wait until it is sent (`wait_send`) first")  # fmt: skip
         memory.seen[kind][elements] = self.clock[self.device]
 
     # ------------------------------------------------------------ what the body asks for
@@ -154,7 +156,7 @@ class Device(Member):
         return device
 
     def send(self, source: Place, target: Place, sent: Place, received: Place, device: int) -> None:
-        """Start a copy."""
+        """Start a copy between devices: a Ref and a place of each, and of both semaphores."""
         what = "a copy"
         peer, line = self.peer(device, what), self.source
         a, b = self.position(source[0], what), self.position(target[0], what)
@@ -185,20 +187,15 @@ class Device(Member):
         """A copy may write here if the sender knows of all that was done with the memory."""
         known = sender.clock[self.device]
         target = f"copies to element {{}} of {memory.name} of {self.world.name(self.device)}, "
-        for flight in self.arriving:
-            common = first_common(flight.target[1], elements) if self.memory[flight.target[0]] is memory else None
-            if common is not None:
-                raise sender.race(target.format(memory.place(common)) + "to which a copy from "
-                                  f"{self.world.name(flight.sender)}, started at {flight.line}, may still be under way",
-                                  "let the receiver signal that it has received the one before")  # fmt: skip
-        for flight in (*self.leaving, *self.past):
-            if self.memory[flight.source[0]] is not memory or 0 < flight.sent_at <= known:
-                continue
-            common = first_common(flight.source[1], elements)
-            if common is not None:
-                raise sender.race(target.format(memory.place(common)) + "which may still be sent from there, by the "
-                                  f"copy started at {flight.line}",
-                                  "let that device signal, after `wait_send`, that it may be written")  # fmt: skip
+        for flight, common in self.meeting(self.arriving, "target", memory, elements):
+            raise sender.race(target.format(memory.place(common)) + "to which a copy from "
+                              f"{self.world.name(flight.sender)}, started at {flight.line}, may still be under way",
+                              "let the receiver signal that it has received the one before")  # fmt: skip
+        unknown = [f for f in (*self.leaving, *self.past) if not 0 < f.sent_at <= known]
+        for flight, common in self.meeting(unknown, "source", memory, elements):
+            raise sender.race(target.format(memory.place(common)) + "which may still be sent from there, by the "
+                              f"copy started at {flight.line}",
+                              "let that device signal, after `wait_send`, that it may be written")  # fmt: skip
         for kind, seen in memory.seen.items():
             late = elements[seen[elements] > known]
             if late.size:
@@ -246,6 +243,7 @@ class Device(Member):
             self.clock = np.maximum(self.clock, flight.clock)
 
     def signal(self, semaphore: Place, value: int, device: int) -> None:
+        """Add to a semaphore of another device."""
         peer = self.peer(device, "a signal")
         held = peer.memory[self.position(semaphore[0], "a semaphore")].array
         held[semaphore[1]] += value
@@ -272,9 +270,6 @@ class Device(Member):
     def finish(self, semaphores: Any) -> None:
         """Nothing: other devices may still signal. See `check_end`."""
 
-    def semaphores(self) -> Mapping[str, np.ndarray]:
-        return self.machine.semaphores()
-
     def check_end(self) -> None:
         for flight, name in [*((f, "wait_send") for f in self.leaving), *((f, "wait_recv") for f in self.arriving)]:
             self.source = flight.line
@@ -284,7 +279,7 @@ class Device(Member):
                 f"kernel {self.kernel}, {self.world.name(self.device)}: ends while {what} is under way that nothing "
                 f"waited for", f"call `.{name}()` on what `make_async_remote_copy` gave", self.source)  # fmt: skip
         try:
-            super().finish(self.semaphores())
+            super().finish(self.machine.semaphores())
         except SemaphoreError as error:
             raise SemaphoreError(f"{self.world.name(self.device)}: {error.what}", error.remedy, error.source) from None
 

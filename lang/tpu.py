@@ -103,10 +103,6 @@ class CompilerParams(Params):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        # Part of a Kernel, so every field is made hashable.
-        for name in ("dimension_semantics", "allow_input_fusion"):
-            value = getattr(self, name)
-            object.__setattr__(self, name, None if value is None else tuple(value))
         if self.flags is not None:
             object.__setattr__(self, "flags", tuple(sorted(self.flags.items())))
 

@@ -149,7 +149,7 @@ def _bounds_of(kernel: Kernel, block: Block) -> Finding:
             wrong = (start < -low) | (start + size > n + high)
         if wrong.any():
             position = np.argwhere(wrong)[0]
-            _out_of_bounds(kernel, block, cell_at(kernel, fact, position), fact.table[tuple(position)], d)
+            _out_of_bounds(kernel, block, cell_at(kernel, fact.axes, position), fact.table[tuple(position)], d)
     return Finding("in bounds", block.name, "proved")
 
 

@@ -15,24 +15,15 @@ from typing import Any
 from ...core.errors import ArgumentError
 from ...core.primitives import refview as refs
 from ..copies import BOTH, operands_of, operation
-from .parts import acting, check_one, condition, ordered_on, thread_cell
+from .parts import acting, at_barrier, condition, ordered_on, thread_cell
 from .specs import Barrier, ClusterBarrier
-
-
-def _one(what: str) -> Any:
-    def typing(*types: Any, bar: Any, **_: Any) -> list[Any]:
-        check_one(what, types[0], bar)
-        return []
-
-    return typing
-
 
 _CHANGED = ordered_on(bar=BOTH)
 barrier_init_p = operation("barrier_init", lambda bar, **_: [], _CHANGED, acting("define"))
 barrier_arrive_p = operation(
-    "barrier_arrive", _one("barrier_arrive"), _CHANGED, acting("arrive", "bar", predicated=True)
+    "barrier_arrive", at_barrier("barrier_arrive"), _CHANGED, acting("arrive", "bar", predicated=True)
 )
-barrier_wait_p = operation("barrier_wait", _one("barrier_wait"), _CHANGED, acting("await_phase", "bar"))
+barrier_wait_p = operation("barrier_wait", at_barrier("barrier_wait"), _CHANGED, acting("await_phase", "bar"))
 set_max_registers_p = operation(
     "set_max_registers", lambda *, n, action: [], ordered_on(), lambda *, n, action: []
 )

@@ -53,6 +53,16 @@ def check_one(what: str, type: Any, index: Index) -> None:
         raise ShapeError(f"{what} is given {access_shape(index)} barriers", "give one: `barrier.at[i]`")
 
 
+def at_barrier(what: str) -> Callable[..., list[Any]]:
+    """The types of the results of what acts on one barrier alone: none."""
+
+    def typing(*types: Any, bar: Any, **_: Any) -> list[Any]:
+        check_one(what, types[0], bar)
+        return []
+
+    return typing
+
+
 def condition(what: str, given: Any) -> list[Any]:
     """The operand that a predicate is; none for None."""
     if given is None:

@@ -27,7 +27,7 @@ from ...core.types import BOOL, FLOAT32, ArrayType, MemorySpace, RefType
 from ..copies import BOTH, operands_of, operation
 from ..modes import running
 from .barriers import spec_of
-from .parts import acting, check_index, check_one, check_space, ordered_on, split, thread_cell
+from .parts import acting, at_barrier, check_index, check_space, ordered_on, split, thread_cell
 from .transfers import count_of, said
 
 # Elements that one instruction sums over, by dtype of the operands.
@@ -175,11 +175,6 @@ def _check_inside(a: ArrayType, turned: bool, joint: bool) -> None:
                               "put it into SMEM, or let each block start its own product")  # fmt: skip
 
 
-def _commit_typing(*types: Any, bar: Any, joint: bool) -> list[Any]:
-    check_one("tcgen05_commit_arrive", types[0], bar)
-    return []
-
-
 def _load_typing(*types: Any, ref: Any) -> Any:
     check_space("async_load_tmem", "the source", types[0], MemorySpace.TMEM)
     check_index("async_load_tmem", "the source", ref)
@@ -200,7 +195,7 @@ tcgen05_mma_p = operation(
     acting("multiply_there", "acc", "a", "b"),
 )  # fmt: skip
 tcgen05_commit_p = operation(
-    "tcgen05_commit", _commit_typing, ordered_on(bar=BOTH), acting("arrive_after_products", "bar")
+    "tcgen05_commit", at_barrier("tcgen05_commit_arrive"), ordered_on(bar=BOTH), acting("arrive_after_products", "bar")
 )
 load_tmem_p = operation(
     "load_tmem", _load_typing, ordered_on(ref=("read",)), acting("load_there", "ref"), multiple=False
