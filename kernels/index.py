@@ -29,11 +29,14 @@ from .template import Params, Parts, Template, Types, own
 
 def _clamped(value: Any, most: int) -> Any:
     """A position of any integer dtype as an int32 from 0 to `most`."""
-    dtype = typeof(value).dtype
-    if dtype.itemsize < 4:
-        value, dtype = convert_element_type(value, INT32), INT32
-    value = max_p.bind(min_p.bind(value, dtype.type(most)), dtype.type(0))
-    return convert_element_type(value, INT32)
+    value, number = _wide(value)
+    return convert_element_type(max_p.bind(min_p.bind(value, number(most)), number(0)), INT32)
+
+
+def _wide(value: Any) -> tuple[Any, Any]:
+    """A position in a dtype that has the sizes of arrays, and what makes numbers of that dtype."""
+    value = convert_element_type(value, INT32) if typeof(value).dtype.itemsize < 4 else value
+    return value, typeof(value).dtype.type
 
 
 # ---------------------------------------------------------------------------- dynamic slices
@@ -99,10 +102,12 @@ def _gather_loops(types: Types, params: Params) -> Loops:
 
 
 class _Places:
-    """Where the window of a cell lies, from the prefetched positions."""
+    """Where the window of a cell lies, from the prefetched positions; `loop_of`: the loops along the operand's axes."""
 
-    def __init__(self, cut: Cut, d: Any, shape: Sequence[int], sizes: Sequence[int], batch: Sequence[int]):
-        self.cut, self.d, self.shape, self.sizes, self.batch = cut, d, shape, sizes, batch
+    def __init__(self, d: Any, shape: Sequence[int], sizes: Sequence[int]):
+        self.d, self.shape, self.sizes = d, shape, sizes
+        gone = (*d.collapsed_slice_dims, *d.operand_batching_dims)
+        self.loop_of = dict(zip([a for a in range(len(shape)) if a not in gone], d.offset_dims, strict=True))
 
     def raw(self, indices: Any, ids: Sequence[Any], axis: int) -> Any:
         return indices[(*ids, self.d.start_index_map.index(axis))]
@@ -118,12 +123,9 @@ class _Places:
     def inside(self, indices: Any, ids: Sequence[Any]) -> Any:
         found: Any = None
         for axis in self.d.start_index_map:
-            raw = self.raw(indices, ids, axis)
-            dtype = typeof(raw).dtype
-            if dtype.itemsize < 4:
-                raw, dtype = convert_element_type(raw, INT32), INT32
-            most = dtype.type(self.shape[axis] - self.sizes[axis])
-            here = and_p.bind(ge_p.bind(raw, dtype.type(0)), le_p.bind(raw, most))
+            raw, number = _wide(self.raw(indices, ids, axis))
+            most = number(self.shape[axis] - self.sizes[axis])
+            here = and_p.bind(ge_p.bind(raw, number(0)), le_p.bind(raw, most))
             found = here if found is None else and_p.bind(found, here)
         return found
 
@@ -137,10 +139,7 @@ def _steps(cut: Cut, array: ArrayType, batch: Sequence[int]) -> BlockSpec:
 def _gather(types: Types, outs: Types, params: Params, cut: Cut) -> Parts:
     (x, _), (out,), d = types, outs, params["dimension_numbers"]
     sizes = params["slice_sizes"]
-    gone = (*d.collapsed_slice_dims, *d.operand_batching_dims)
-    batch = _batch_axes(out.ndim, d.offset_dims)
-    places = _Places(cut, d, x.shape, sizes, batch)
-    loop_of = dict(zip([a for a in range(x.ndim) if a not in gone], d.offset_dims, strict=True))
+    batch, places = _batch_axes(out.ndim, d.offset_dims), _Places(d, x.shape, sizes)
 
     def index_map(*args: Any) -> tuple[Any, ...]:
         ids, indices = args[:-1], args[-1]
@@ -148,13 +147,13 @@ def _gather(types: Types, outs: Types, params: Params, cut: Cut) -> Parts:
         found = []
         for axis in range(x.ndim):
             start = places.start(indices, at, axis)
-            loop = loop_of.get(axis)
+            loop = places.loop_of.get(axis)
             found.append(start if loop is None else start + cut.at(loop, ids) * np.int32(cut.tiles[loop]))
         return tuple(found)
 
     entries: list[Any] = []
     for axis in range(x.ndim):
-        loop = loop_of.get(axis)
+        loop = places.loop_of.get(axis)
         if loop is None:
             entries.append(None)
         else:
@@ -218,15 +217,12 @@ def scatter(primitive: Primitive) -> Template:
         x, _, updates = types
         write = _applied(params["update"]) if primitive is indexed.scatter_apply_p else COMBINES[primitive]
         d = params["dimension_numbers"].as_gather()
-        gone = (*d.collapsed_slice_dims, *d.operand_batching_dims)
         batch = _batch_axes(updates.ndim, d.offset_dims)
         sizes = positions.window_sizes(x.shape, updates.shape, params["dimension_numbers"])
-        places = _Places(cut, d, x.shape, sizes, batch)
-
-        loop_of = dict(zip([a for a in range(x.ndim) if a not in gone], d.offset_dims, strict=True))
+        places = _Places(d, x.shape, sizes)
 
         def place(starts: Sequence[Any], axis: int, found: Sequence[int]) -> Any:
-            loop = loop_of.get(axis)
+            loop = places.loop_of.get(axis)
             if loop is None:
                 return starts[axis]
             start = starts[axis] + cut.id(loop) * np.int32(cut.tiles[loop]) if cut.split(loop) else starts[axis]

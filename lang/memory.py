@@ -143,7 +143,7 @@ class Memory:
         self.ids: Ids | None = None
         self.body = Follower(kernel, self.input_level, unwritten, asks, RULES)
         self.states: dict[Any, State] = {}
-        self.memo: dict[Any, list[tuple[tuple[int, ...], dict[Ids, State]]]] = {}
+        self.memo: dict[Any, dict[tuple[int, ...], dict[Ids, State]]] = {}  # by class; by the ids that were asked for
 
     # ------------------------------------------------------------ what a cell finds
 
@@ -295,12 +295,11 @@ class Memory:
 
     def fresh(self, ids: Ids, last: Ids | None) -> tuple[int, ...]:
         """The outputs whose block in a cell is another than in the cell before."""
-        out = []
-        for o in self.moving:
+        def moves(o: int) -> bool:
             index = self.index(o, ids)
-            if last is None or index is None or index != self.index(o, last):
-                out.append(o)
-        return tuple(out)
+            return last is None or index is None or index != self.index(o, last)
+
+        return tuple(filter(moves, self.moving))
 
     def class_of(self, prefix: Ids) -> int:
         return int(self.classes[len(prefix)][self.run_of(prefix, len(prefix))])
@@ -317,8 +316,8 @@ class Memory:
         first = (*prefix, *[0] * (len(grid) - depth))
         fresh = self.fresh(first, last)
         key = (depth, self.class_of(prefix), state, fresh)
-        entries = self.memo.setdefault(key, [])
-        for axes, known in entries:
+        entries = self.memo.setdefault(key, {})
+        for axes, known in entries.items():
             found = known.get(tuple(prefix[a] for a in axes))
             if found is not None:
                 return found, frozenset(axes)
@@ -330,13 +329,7 @@ class Memory:
             after, used = self.along(prefix, last, state)
         used = frozenset(a for a in used if a < depth)
         axes = tuple(sorted(used))
-        place = tuple(prefix[a] for a in axes)
-        for have, known in entries:
-            if have == axes:
-                known[place] = after
-                break
-        else:
-            entries.append((axes, {place: after}))
+        entries.setdefault(axes, {})[tuple(prefix[a] for a in axes)] = after
         return after, used
 
     def along(self, prefix: Ids, last: Ids | None, state: State) -> tuple[State, frozenset[int]]:

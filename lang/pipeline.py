@@ -58,7 +58,7 @@ class _Operand:
         parts = zip(self.squeezed, padded, self.element, shape, self.sizes, strict=True)
         self.ragged = [not gone and (p or (not e and n % size != 0)) for gone, p, e, n, size in parts]
         self._check_bounded()
-        kept = tuple(n for n, gone in zip(self.sizes, self.squeezed, strict=True) if not gone)
+        self.kept = kept = tuple(n for n, gone in zip(self.sizes, self.squeezed, strict=True) if not gone)
         self.block = ref
         held = refs.view(ref).ref
         self.ahead = (self.moves and written is not None and not any((*self.ragged, *self.bounded))
@@ -92,11 +92,10 @@ class _Operand:
             start if gone else dslice(start, n)
             for start, gone, n in zip(starts, self.squeezed, self.sizes, strict=True)
         )
-        shape = tuple(n for n, gone in zip(self.sizes, self.squeezed, strict=True) if not gone)
         mask, seen = None, 0
         for axis, (start, n) in enumerate(zip(starts, self.array.shape, strict=True)):
             if self.ragged[axis]:
-                place = add_p.bind(iota_p.bind(dtype=INT32, shape=shape, dimension=seen), start)
+                place = add_p.bind(iota_p.bind(dtype=INT32, shape=self.kept, dimension=seen), start)
                 inside = and_p.bind(ge_p.bind(place, np.int32(0)), lt_p.bind(place, np.int32(n)))
                 mask = inside if mask is None else and_p.bind(mask, inside)
             seen += not self.squeezed[axis]

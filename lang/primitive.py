@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from ..core.errors import DifferentiationError, ShapeError, UnsupportedError
-from ..core.ir import Effect, Effects, Eqn
+from ..core.ir import Effect, Effects
 from ..core.jvp import jvp_flat
 from ..core.linear import moved
 from ..core.linearize import linearize_flat
@@ -41,10 +41,6 @@ def _call_typing(*types: Any, kernel: Kernel) -> list[Any]:
         given, needed = (", ".join(t.show() for t in ts) for ts in (types, wanted))
         raise ShapeError(f"kernel {kernel.name} takes ({needed}), got ({given})")
     return kernel.out_types
-
-
-def _call_numpy(*arrays: Any, kernel: Kernel) -> list[Any]:
-    return interpret(kernel, *arrays)
 
 
 def of_floats(types: Sequence[Any], given: Sequence[Any]) -> list[Any]:
@@ -125,13 +121,11 @@ def _call_batch(axis: AxisInfo, args: Sequence[Any], dims: Sequence[int | None],
     return outs, [0] * len(outs)
 
 
-def _call_checked(walk: Any, eqn: Eqn, values: Sequence[Any]) -> Any:
-    return checked_call(walk, eqn, values, call)
-
-
 kernel_call_p = Primitive(
-    "kernel_call", _call_typing, jvp=_call_jvp, linearize=_call_linearize, batch=_call_batch, numpy=_call_numpy,
-    checked=_call_checked, multiple=True, runs=lambda types, *, kernel: kernel.cells, effects=_effects, varies=_varies,
+    "kernel_call", _call_typing, jvp=_call_jvp, linearize=_call_linearize, batch=_call_batch, multiple=True,
+    numpy=lambda *arrays, kernel: interpret(kernel, *arrays), effects=_effects, varies=_varies,
+    checked=lambda walk, eqn, values: checked_call(walk, eqn, values, call),
+    runs=lambda types, *, kernel: kernel.cells,
 )  # fmt: skip
 
 # ---------------------------------------------------------------------------- the linear map

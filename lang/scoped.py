@@ -22,10 +22,6 @@ from .modes import poison
 from .ops import current_cell
 
 
-def _typing(ref: Any, *, zero: bool) -> list[Any]:
-    return []
-
-
 def _numpy(ref: Any, *, zero: bool) -> list[Any]:
     ref[...] = 0 if zero else poison(ref.shape, ref.dtype)
     return []
@@ -40,8 +36,8 @@ def _jvp(primals: Any, tangents: Any, **params: Any) -> Any:
 
 _EFFECTS = frozenset({writes(0)})
 undefine_p = Primitive(
-    "undefine", _typing, jvp=_jvp, effects=lambda *types, **params: _EFFECTS, numpy=_numpy, multiple=True,
-    work=FREE, kind=EFFECT,
+    "undefine", lambda ref, *, zero: [], jvp=_jvp, effects=lambda *types, **params: _EFFECTS, numpy=_numpy,
+    multiple=True, work=FREE, kind=EFFECT,
 )  # fmt: skip
 PRIMITIVES = (undefine_p,)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import html
 import itertools
 import json
+from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -85,10 +86,7 @@ class _Panel:
         inner = self.rows // max(int(np.prod(self.lead, dtype=np.int64)), 1)
         runs: list[list[int]] = []
         for at in itertools.product(*(range(a, h) for a, h in zip(low[:-2], high[:-2], strict=True))):
-            first = 0
-            for i, n in zip(at, self.lead, strict=True):
-                first = first * n + i
-            first = first * inner + low[-2]
+            first = (int(np.ravel_multi_index(at, self.lead)) if at else 0) * inner + low[-2]
             if runs and runs[-1][1] == first:
                 runs[-1][1] = first + high[-2] - low[-2]
             else:
@@ -99,10 +97,9 @@ class _Panel:
     def svg(self, x: float, number: int, cells: int) -> str:
         """The panel at horizontal position `x`: one rectangle a block, numbered by the cell that first sees it."""
         first: dict[tuple[int, ...], int] = {}
-        visits: dict[tuple[int, ...], int] = {}
         for t, index in enumerate(self.seen):
             first.setdefault(index, t)
-            visits[index] = visits.get(index, 0) + 1
+        visits = Counter(self.seen)
         parts = [f'<g transform="translate({x:.1f},{_TOP})" data-operand="{number}">']
         role = html.escape(f"{self.block.name}: {self.block.array.show()}")
         sizes = "x".join(map(str, self.block.sizes))
