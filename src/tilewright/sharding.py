@@ -34,7 +34,7 @@ from .core.shard_map import shard_map
 from .core.smap import smap
 from .core.trace import typeof
 from .core.tree import leaves
-from .core.types import ArrayType, canonical_dtype
+from .core.types import ArrayType, canonical_dtype, is_key
 from .runtime import devices
 from .xla_backend.array import Array, as_array
 from .xla_backend.client import Device, SingleDeviceSharding, set_num_cpu_devices
@@ -147,7 +147,12 @@ def reshard(xs: Any, out_shardings: Any) -> Any:
 
 
 def _dtype_of(parts: Sequence[Any], dtype: Any) -> Any:
-    return canonical_dtype(dtype if dtype is not None else np.asarray(parts[0]).dtype)
+    return canonical_dtype(typeof(parts[0]).dtype if dtype is None else dtype)
+
+
+def _values(x: Any) -> Any:
+    """Data on the host; random keys as they are."""
+    return x if isinstance(x, Array) and is_key(x.dtype) else np.asarray(x)
 
 
 def make_array_from_callback(
@@ -165,7 +170,7 @@ def make_array_from_callback(
     for device, index in sharding.addressable_devices_indices_map(shape).items():
         key = tuple((i.start, i.stop) for i in index)
         if key not in known:
-            known[key] = np.asarray(data_callback(index))
+            known[key] = _values(data_callback(index))
         parts.append((device, index, known[key]))
     type = ArrayType(shape, _dtype_of([p for _, _, p in parts], dtype))
     for _, index, part in parts:
@@ -173,7 +178,8 @@ def make_array_from_callback(
         if part.shape != wanted:
             raise ShapeError(f"data_callback gave a part of shape {part.shape} for {index} of {type.show()}",
                              f"return an array of shape {wanted}")  # fmt: skip
-    return assemble(type, sharding, [as_array(p.astype(type.dtype, copy=False)).to_device(d) for d, _, p in parts])
+    parts = [(d, p if p.dtype == type.dtype else p.astype(type.dtype)) for d, _, p in parts]
+    return assemble(type, sharding, [as_array(p).to_device(d) for d, p in parts])
 
 
 def make_array_from_single_device_arrays(
@@ -224,11 +230,12 @@ def make_array_from_process_local_data(
     >>> make_array_from_process_local_data(NamedSharding(mesh, P("x")), np.arange(2.0)).shape
     (2,)
     """
-    sharding, local = _placed(sharding), np.asarray(local_data)
+    sharding, local = _placed(sharding), _values(local_data)
     known = (None,) * local.ndim if global_shape is None else tuple(global_shape)
     if len(known) != local.ndim:
         raise ShapeError(f"global_shape={known} for local_data of shape {local.shape}", "the same number of dimensions")
-    inferred = _global_shape(sharding, local.shape)
+    alone = isinstance(sharding, SingleDeviceSharding)
+    inferred = local.shape if alone else _global_shape(sharding, local.shape)
     shape = tuple(i if n is None else n for i, n in zip(inferred, known, strict=True))
     held = _held(sharding, shape)
     sizes = tuple(sum(b - a for a, b in spans) for spans in held)

@@ -279,6 +279,9 @@ def test_sqrtm_of_singular_matrices():
 def test_eigh_tridiagonal():
     rng = np.random.default_rng(1)
     d, e = rng.standard_normal(30), rng.standard_normal(29)
+    turned = e * np.exp(1j * e)  # above the diagonal
+    w, v = map(np.asarray, spl.eigh_tridiagonal(d.astype(complex), turned))
+    np.testing.assert_allclose((v * w) @ H(v), np.diag(d) + np.diag(turned, 1) + np.diag(turned.conj(), -1), atol=1e-10)
     w, v = map(np.asarray, spl.eigh_tridiagonal(d, e))
     expected = scipy.linalg.eigh_tridiagonal(d, e)[0]
     np.testing.assert_allclose(w, expected, atol=1e-10)
@@ -626,3 +629,18 @@ def test_ranks_have_the_default_integer_type(x):
     for wide, dtype in ((True, np.int64), (False, np.int32)):
         with tw.config(enable_x64=wide):
             assert jnp.linalg.matrix_rank(x).dtype == dtype
+
+
+@pytest.mark.parametrize("shape", [(100_000, 2), (2, 100_000)])
+def test_the_derivative_of_a_long_pseudo_inverse_has_no_large_square(shape):
+    x = np.random.default_rng(0).standard_normal(shape).astype(np.float32)
+    slope = tw.jit(lambda x: tw.jvp(jnp.linalg.pinv, (x,), (x,))[1])(x)  # (c A)^+ is A^+ / c
+    np.testing.assert_allclose(slope, -np.linalg.pinv(x), atol=1e-6)
+
+
+def test_equations_of_matrices_under_strict_promotion():
+    a = np.diag([1.0, 2.0]).astype(np.float32)
+    with tw.numpy_dtype_promotion("strict"):
+        for method in ("schur", "eigen"):
+            x = np.asarray(spl.solve_sylvester(a, a, a, method=method))
+            np.testing.assert_allclose(a @ x + x @ a, a, atol=1e-6)

@@ -196,3 +196,15 @@ def test_minima_of_half_precision_are_those_of_float32_rounded(method):
     found, wide = (minimize(f, jnp.asarray([0.3, -1.0, 2.0], d), method=method) for d in ("float16", "float32"))
     assert found.x.dtype == found.fun.dtype == np.float16 and found.success == wide.success
     np.testing.assert_allclose(found.x, wide.x, rtol=2e-3)
+
+
+def test_minima_of_complex_vectors():
+    """By L-BFGS; the gradient is that of JAX, the conjugate of the direction of ascent."""
+    wanted, method = np.array([1 + 2j, -3j], np.complex64), "l-bfgs-experimental-do-not-rely-on-this"
+
+    def loss(z):
+        return jnp.sum(jnp.abs(z - wanted) ** 2 * np.array([1, 3], np.float32))
+
+    found = minimize(loss, jnp.zeros(2, jnp.complex64), method=method)
+    np.testing.assert_allclose(found.x, wanted, atol=1e-3)
+    np.testing.assert_allclose(found.jac, tw.grad(loss)(found.x), atol=1e-5)

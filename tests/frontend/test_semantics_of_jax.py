@@ -264,3 +264,33 @@ def test_loops_of_a_batch_without_jit():
 def test_the_residual_of_attention_has_the_dtype_of_its_operands():
     q = jnp.ones((1, 2, 1, 4), jnp.bfloat16)
     assert [x.dtype for x in tw.nn.dot_product_attention(q, q, q, return_residual=True)] == [jnp.bfloat16] * 2
+
+
+@pytest.mark.parametrize("number", [-1, 300, 2**32 - 1])
+@pytest.mark.parametrize("dtype", ["uint8", "uint32", "float32"])
+def test_integers_fill_arrays_of_a_dtype_wrapped_round(number, dtype):
+    for fill in (lambda: jnp.full(2, number, dtype), tw.jit(lambda: jnp.full_like(jnp.ones(2), number, dtype))):
+        np.testing.assert_array_equal(fill(), np.full(2, np.asarray(number).astype(dtype)))
+
+
+def test_arrays_are_made_of_parts_that_are_keys():
+    rows = tw.NamedSharding(tw.make_mesh((1,), ("x",)), tw.P("x"))
+    keys = random.split(random.key(0), 2)
+    for made in (
+        tw.make_array_from_callback((2,), rows, lambda index: keys[index]),
+        tw.make_array_from_single_device_arrays((2,), rows, [keys]),
+        tw.make_array_from_process_local_data(rows, keys),
+        tw.make_array_from_process_local_data(tw.sharding.SingleDeviceSharding(tw.devices()[0]), keys),
+    ):
+        assert jnp.array_equal(made, keys)
+
+
+def test_what_is_not_finite_on_one_device_of_a_mesh_is_told():
+    rows = tw.P("x")
+    f = tw.shard_map(lambda x: 0 / x, mesh=tw.make_mesh((1,), ("x",)), in_specs=rows, out_specs=rows)
+    with tw.debug_nans(), pytest.raises(tw.errors.NonFiniteError, match=r"f32\[1\]\{V:x\}"):
+        f(jnp.zeros(1))
+
+
+def test_gradients_are_checked_for_complex_results_of_real_numbers():
+    tw.test_util.check_grads(lambda x: jnp.exp(1j * x) * x, (1.5,), 2, ("rev",))

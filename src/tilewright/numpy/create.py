@@ -260,6 +260,8 @@ def full(
     if out_sharding is not None:
         return runtime.asked(out_sharding, full, shape, fill_value, dtype, device=device)
     shape, dtype = shape_argument(shape), dtype_argument(dtype)
+    if type(fill_value) is int and dtype is not None:
+        return put(_filled(shape, np.asarray(fill_value).astype(dtype)[()], dtype), device)  # which wraps round
     fill = _from_object(fill_value, None)
     weak = dtype is None and typeof(fill).weak_type
     dtype = dtype_of(fill) if dtype is None else dtype

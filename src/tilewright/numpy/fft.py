@@ -213,6 +213,8 @@ def _frequencies(name: str) -> Any:
     def frequencies(n: int, d: ArrayLike = 1.0, *, dtype: DTypeLike = None, device: Any = None) -> Array:
         if integer(n, "n", name) < 1:
             raise ArgumentError(f"{name} of a transform of length {n}", "n is at least 1")
+        if isinstance(d, (list, tuple)) or shape_of(d):
+            raise ArgumentError(f"{name} of samples {d} apart", "the distance is one number")
         kind = dtype_argument(dtype) or default_float()
         return put(asarray(getattr(np.fft, name)(n, 1.0).astype(kind)) / d, device)
 

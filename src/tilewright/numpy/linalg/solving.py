@@ -132,14 +132,19 @@ def _pinv(hermitian: bool, a: Array, rtol: Array) -> Array:
     def rule(primals: Any, tangents: Any) -> Any:
         (a, rtol), (da, _) = primals, tangents
         p = inverse(a, rtol)
-        pa, ap = product(p, a), product(a, p)
         ph, dh = adjoint(p), adjoint(da)
-        first = -product(p, da, p)
-        second = product(p, ph, dh - product(dh, ap))
-        third = product(dh - product(pa, dh), ph, p)
+        first = -_through_small(p, da, p)
+        second = _through_small(p, ph, dh - _through_small(dh, a, p))
+        third = _through_small(dh - _through_small(p, a, dh), ph, p)
         return p, first + second + third
 
     return inverse(a, rtol)
+
+
+def _through_small(a: Array, b: Array, c: Array) -> Array:
+    """The product of three matrices, those without a square one of the larger size in between."""
+    rows, columns = shape_of(a)[-2:]
+    return product(product(a, b), c) if rows <= columns else product(a, product(b, c))
 
 
 def lstsq(

@@ -295,7 +295,7 @@ def eigh_tridiagonal(
 ) -> Any:  # fmt: skip
     """The eigenvalues and vectors of Hermitian tridiagonal matrices: `(w, v)`, or `w` alone.
 
-    `d` (..., n) is the diagonal and `e` (..., n - 1) the one beside. `select` 'a' gives all values, 'i' those of the
+    `d` (..., n) is the diagonal and `e` (..., n - 1) the one above. `select` 'a' gives all values, 'i' those of the
     indices `select_range`, both ends included. Values alone are found by bisection, within `tol`; `key` is not needed.
 
     >>> from tilewright import numpy as jnp
@@ -319,7 +319,7 @@ def eigh_tridiagonal(
     if eigvals_only:
         real = lax.real(d) if is_complex(dtype_of(d)) else d
         return _values_by_bisection(real, lax.abs(e), first, last, tol)
-    values, vectors = numpy_linalg.eigh(_tridiagonal(d, e), "L", symmetrize_input=False)
+    values, vectors = numpy_linalg.eigh(_tridiagonal(d, conjugate(e)), "L", symmetrize_input=False)
     return (lax.slice_in_dim(values, first, last + 1, axis=len(shape_of(values)) - 1),
             lax.slice_in_dim(vectors, first, last + 1, axis=len(shape_of(vectors)) - 1))  # fmt: skip
 

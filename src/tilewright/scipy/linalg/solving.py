@@ -12,7 +12,6 @@ from ...core.errors import ArgumentError, ShapeError
 from ...core.primitives.linalg import lu as _lu
 from ...core.primitives.linalg.common import through_float32
 from ...core.primitives.linalg.matrices import adjoint, eye, from_triangle, product, transposed, triangle
-from ...core.promote import promote_types
 from ...numpy import linalg as numpy_linalg
 from ...numpy.linalg.factors import operand, square
 from ...numpy.select import where
@@ -21,11 +20,11 @@ from ...numpy.util import (
     ArrayLike,
     broadcast_to_shape,
     composite,
+    computation_dtype,
     dtype_of,
     is_complex,
     promote_dtypes_inexact,
     shape_of,
-    typeof,
     value,
 )
 
@@ -252,7 +251,7 @@ def solve_sylvester(A: ArrayLike, B: ArrayLike, C: ArrayLike, *, method: str = "
     if shape_of(c)[-2:] != (m, n):
         raise ShapeError(f"solve_sylvester: A {shape_of(a)}, B {shape_of(b)} and C {shape_of(c)}",
                          "C has as many rows as A and as many columns as B")  # fmt: skip
-    dtype, wide = dtype_of(c), promote_types([typeof(c), typeof(np.complex64(0))])[0]  # type: ignore[list-item]
+    dtype, wide = dtype_of(c), np.result_type(computation_dtype(dtype_of(c)), np.complex64)
     batch = lax.broadcast_shapes(*(shape_of(x)[:-2] for x in (a, b, c)))
     a, b, c = (broadcast_to_shape(x, (*batch, *shape_of(x)[-2:])).astype(wide) for x in (a, b, c))
     factor, apply = (lax.linalg.schur, by_schur) if method == "schur" else (numpy_linalg.eig, _by_eigen)

@@ -20,6 +20,7 @@ from ...numpy.reductions import sum as _sum
 from ...numpy.util import (
     Array,
     ArrayLike,
+    astype,
     composite,
     dtype_of,
     is_integer,
@@ -52,7 +53,7 @@ def _parts(x: Any, n: Any, p: Any) -> tuple[Any, Any, Any, Any, Any]:
         raise DtypeError(f"multinomial counts of dtype {dtype_of(x)}", "cast them with `astype(int)`")
     (p,) = promote_dtypes_inexact(value(p, "logpmf"))
     legal = (_sum(x, -1) == n) & _all(x >= 0, -1)
-    x, n, p = (strong(v) for v in promote_dtypes_inexact(where3(x < 0, 0, x), n, p))
+    x, n, p = (astype(strong(v), dtype_of(p)) for v in (where3(x < 0, 0, x), n, p))
     return _all((p >= 0) & (p <= 1), -1), legal, x, p, lax.lgamma(n + 1) - _sum(lax.lgamma(x + 1), -1)
 
 
