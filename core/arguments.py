@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import functools
 import inspect
+import os
 import reprlib
 from collections.abc import Callable
 from types import TracebackType
@@ -26,6 +27,7 @@ _KINDS: tuple[tuple[type[Exception], type[TilewrightError]], ...] = (
     (TypeError, ArgumentTypeError), (OverflowError, IntegerOverflowError), (ValueError, ArgumentError),
     (LookupError, ArgumentError), (AttributeError, ArgumentTypeError), (ArithmeticError, ArgumentError),
 )  # fmt: skip
+_PYTHON = os.path.dirname(os.__file__) + os.sep  # where Python's own modules lie
 _WITHOUT_REMEDY = (ShapeError, DtypeError, ArgumentError, ArgumentTypeError, AxisError)
 
 
@@ -92,7 +94,9 @@ def _of_catalogue(error: Any, function: Any, name: str, args: Any, named: dict[s
 def _is_ours(trace: TracebackType | None) -> bool:
     """Whether no line of the user's is among those of a traceback."""
     while trace is not None:
-        if not is_internal(trace.tb_frame.f_code):
+        code = trace.tb_frame.f_code
+        of_python = code.co_filename.startswith(_PYTHON) and "site-packages" not in code.co_filename
+        if not (of_python or is_internal(code)):
             return False
         trace = trace.tb_next
     return True

@@ -13,7 +13,7 @@ import numpy as np
 
 from .caches import cached
 from .config import current
-from .errors import DtypeError
+from .errors import ArgumentError, DtypeError
 from .types import (
     BOOL,
     RARE_FLOATS,
@@ -81,7 +81,9 @@ def _promote(types: tuple[tuple[Dtype, bool], ...], mode: str, x64: bool) -> tup
         if len({dtype for dtype, _ in types}) == 1:
             return types[0][0], False
         raise DtypeError("random keys do not mix with numbers", "use `random.key_data` to see a key's bits")
-    nodes = frozenset(_WEAK[kind(dtype)] if weak else dtype for dtype, weak in types)
+    if not types:
+        raise ArgumentError("a common dtype of no arrays", "pass one at least")
+    nodes = frozenset(_WEAK[k] if weak else dtype for (dtype, weak), k in zip(types, [kind(d) for d, _ in types]))
     strong = [n for n in nodes if not isinstance(n, str)]
     if mode == "strict" and len(set(strong)) > 1:
         names = ", ".join(sorted(map(str, strong)))

@@ -479,6 +479,7 @@ def _transposed_pads(kernel: int, stride: int, padding: str) -> tuple[int, int]:
     return (low, total - low)
 
 
+@public
 def conv_transpose(
     lhs: Any,
     rhs: Any,
@@ -556,6 +557,7 @@ def conv_general_dilated_patches(
     )  # fmt: skip
 
 
+@public
 def conv_general_dilated_local(
     lhs: Any,
     rhs: Any,

@@ -69,6 +69,11 @@ REFUSED = {  # name: the call, and the error
     "a mask of numbers": (
         lambda: nn.dot_product_attention(*[np.ones((1, 2, 1, 4), F)] * 3, mask=np.ones((2, 2), F)), errors.DtypeError),
     "no sharding": (lambda: nn.initializers.zeros(None, (2,), out_sharding="rows"), errors.ArgumentTypeError),
+    "no way of rounding": (lambda: lax.round(DATA, "up"), errors.ArgumentError),
+    "no axis of a choice": (lambda: random.choice(random.key(0), ONES, axis="rows"), errors.ArgumentTypeError),
+    "random numbers of objects": (lambda: random.rademacher(random.key(0), (2,), object), errors.DtypeError),
+    "a matrix of half a size": (lambda: slinalg.hilbert(2.5), errors.ArgumentTypeError),
+    "factors of a solver as one matrix": (lambda: slinalg.cho_solve(CUBE, DATA), errors.ArgumentError),
     "an integer of 81 bits": (lambda: tnp.add(DATA, 2**80), errors.IntegerOverflowError),
 }  # fmt: skip
 

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from .. import numpy as tnp
+from ..core.arguments import public
 from ..core.convert import as_array
 from ..core.errors import ArgumentError, DtypeError, ShapeError
 from ..core.jit import jit
@@ -322,6 +323,7 @@ def _shuffle(key: Any, x: Any, axis: int) -> Any:
     return x
 
 
+@public
 def choice(
     key: Any, a: Any, shape: Shape = (), replace: bool = True, p: Any = None, axis: int = 0, mode: str | None = None
 ) -> Any:
@@ -410,6 +412,7 @@ def draw_gumbel(key: Any, shape: Any, dtype: Any, mode: str) -> Any:
     return neg(log(neg(elementwise.log1p(neg(x)))))
 
 
+@public
 def categorical(
     key: Any,
     logits: Any,

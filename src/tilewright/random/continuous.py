@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from ..core.api import vmap
+from ..core.arguments import public
 from ..core.errors import ArgumentError, ShapeError, UnsupportedError
 from ..core.jit import jit
 from ..core.primitives import compare, elementwise, special
@@ -282,6 +283,7 @@ def _root(cov: Any, method: str) -> Any:
     return vectors * rows_of(sqrt(values), shape_of(cov)[-1])
 
 
+@public
 def orthogonal(
     key: Any, n: int, shape: Shape = (), dtype: Any = None, m: int | None = None, *, out_sharding: None = None
 ) -> Any:
@@ -525,6 +527,7 @@ def draw_generalized_normal(key: Any, p: Any, shape: Any, dtype: Any) -> Any:
     return _rademacher(for_sign, shape, canonical_dtype(dtype)) * size
 
 
+@public
 def ball(key: Any, d: int, p: float = 2, shape: Shape = (), dtype: Any = None, *, out_sharding: None = None) -> Any:
     """Points uniform in the unit ball of the p-norm in `d` dimensions (Barthe, Guedon, Mendelson and Naor, 2005).
 

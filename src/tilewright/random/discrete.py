@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from ..core.arguments import public
 from ..core.convert import as_array
 from ..core.errors import ShapeError, UnsupportedError
 from ..core.jit import jit
@@ -39,6 +40,7 @@ def _like(x: Any, value: Any) -> Any:
 # ---------------------------------------------------------------------------- geometric
 
 
+@public
 def geometric(key: Any, p: Any, shape: Shape | None = None, dtype: Any = None, *, out_sharding: None = None) -> Any:
     """The number of trials of probability `p` up to and with the first success.
 
@@ -261,6 +263,7 @@ def _binomial_by_rejection(key: Any, count: Any, prob: Any, most: Any) -> Any:
 # ---------------------------------------------------------------------------- multinomial
 
 
+@public
 def multinomial(
     key: Any, n: Any, p: Any, *, shape: Shape | None = None, dtype: Any = None, unroll: int | bool = 1
 ) -> Any:

@@ -13,6 +13,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
+from ..core.arguments import public
 from ..core.config import current
 from ..core.convert import as_array
 from ..core.errors import ArgumentError, ArgumentTypeError, DtypeError, IntegerOverflowError, ShapeError
@@ -202,6 +203,7 @@ def key_impl(keys: Any) -> str:
     return generator_name(typed_key("key_impl", keys, batched=True)[0])
 
 
+@public
 def split(key: Any, num: int | Sequence[int] = 2) -> Any:
     """`num` new keys (or an array of keys of shape `num`), independent of each other; do not use `key` again.
 

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from ... import lax
+from ...core.arguments import public
 from ...core.errors import ArgumentError, ShapeError
 from ...numpy.create import asarray
 from ...numpy.select import where
@@ -255,6 +256,7 @@ def _block_diagonal(given: list[Array]) -> Array:
 # ---------------------------------------------------------------------------- of a size
 
 
+@public
 def hilbert(n: int) -> Array:
     """The matrix with elements 1 / (i + j + 1).
 
@@ -266,6 +268,7 @@ def hilbert(n: int) -> Array:
     return asarray(1.0 / (places[:, None] + places[None, :] + 1), default_float())
 
 
+@public
 def invhilbert(n: int) -> Array:
     """The inverse of `hilbert(n)`, from integers.
 
@@ -289,6 +292,7 @@ def _pascal(n: int, kind: str, name: str, sign: int) -> np.ndarray:
     return (lower.T if kind == "upper" else lower).astype(np.float64)
 
 
+@public
 def pascal(n: int, kind: str | None = None) -> Array:
     """Pascal's matrix of binomial coefficients: `kind` 'symmetric' (by default), 'lower' or 'upper'.
 
@@ -299,6 +303,7 @@ def pascal(n: int, kind: str | None = None) -> Array:
     return asarray(_pascal(_size("pascal", n), kind or "symmetric", "pascal", 1), default_float())
 
 
+@public
 def invpascal(n: int, kind: str | None = None) -> Array:
     """The inverse of `pascal(n, kind)`.
 
@@ -309,6 +314,7 @@ def invpascal(n: int, kind: str | None = None) -> Array:
     return asarray(_pascal(_size("invpascal", n), kind or "symmetric", "invpascal", -1), default_float())
 
 
+@public
 def hadamard(n: int, dtype: DTypeLike = int) -> Array:
     """Sylvester's matrix of 1 and -1 with orthogonal rows; `n` is a power of 2.
 
@@ -325,6 +331,7 @@ def hadamard(n: int, dtype: DTypeLike = int) -> Array:
     return asarray(1 - 2 * odd.astype(np.int8), dtype_argument(dtype))
 
 
+@public
 def helmert(n: int, full: bool = False) -> Array:
     """Helmert's matrix of orthonormal contrasts, without its first row unless `full`.
 
@@ -340,6 +347,7 @@ def helmert(n: int, full: bool = False) -> Array:
     return asarray((found / scale[:, None])[0 if full else 1 :], default_float())
 
 
+@public
 def dft(n: int, scale: str | None = None, *, dtype: DTypeLike | None = None) -> Array:
     """The matrix of the discrete Fourier transform; `scale` None, 'sqrtn' or 'n' divides it.
 

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from ... import lax
+from ...core.arguments import public
 from ...core.errors import ArgumentError, ShapeError
 from ...core.primitives.linalg import lu as _lu
 from ...core.primitives.linalg.common import through_float32
@@ -68,6 +69,7 @@ def lu_factor(a: ArrayLike, overwrite_a: bool = False, check_finite: bool = True
     return factors, pivots
 
 
+@public
 def lu_solve(
     lu_and_piv: tuple[ArrayLike, ArrayLike], b: ArrayLike, trans: int = 0, overwrite_b: bool = False,
     check_finite: bool = True,
@@ -148,6 +150,7 @@ def cho_factor(
     return cholesky(a, lower=lower), lower
 
 
+@public
 def cho_solve(
     c_and_lower: tuple[ArrayLike, bool], b: ArrayLike, overwrite_b: bool = False, check_finite: bool = True
 ) -> Array:
