@@ -26,6 +26,7 @@ from ..core.errors import ArgumentError, ShapeError
 from ..core.primitives.compare import select
 from ..core.primitives.convert import convert_element_type
 from ..core.primitives.elementwise import add_p, max_p, min_p
+from ..core.primitives.reduce import highest, lowest
 from ..core.primitives.shape import broadcast_in_dim, iota_p
 from ..core.trace import Tracer, as_type, trace_program, typeof
 from ..core.types import INT32, ArrayType, MemorySpace, is_float
@@ -41,7 +42,12 @@ LAUNCH_WAVE = 1e-6  # a wave of a GPU's programs
 SIZES = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048)
 MOST = 120  # choices looked at
 Tiles = dict[str, int]
-_COMBINE = {"sum": (add_p, 0.0), "max": (max_p, -np.inf), "min": (min_p, np.inf)}
+_COMBINE = {"sum": (add_p, lambda dtype: 0), "max": (max_p, lowest), "min": (min_p, highest)}
+
+
+def _neutral(reduce: str, dtype: Any) -> Any:
+    """The element of a dtype that a reduction does not change by."""
+    return np.asarray(_COMBINE[reduce][1](dtype)).astype(dtype)[()]
 
 
 @dataclass(frozen=True)
@@ -312,7 +318,6 @@ class _Tiling:
         self.names, _ = auto.order(self.sizes, tiles, [t.dtype.itemsize for t in (*self.arrays, *self.outs)])
         self.grid = tuple(-(-self.sizes[a] // tiles.get(a, 1)) for a in self.names)
         self.at = {a: k for k, a in enumerate(self.names)}  # the number of an axis in the grid
-        self.neutral = _COMBINE[auto.reduce][1]
         kept = set(itertools.chain(*axes.outs))
         reduced = [*axes.reduced, *(b for b in axes.jagged.values() if b in self.names)]
         # Axes of the grid whose cells add up in one block of a result.
@@ -326,14 +331,14 @@ class _Tiling:
         scratch = [MemorySpace.VMEM(tuple(t.shape), "float32") for t, w in zip(self.outs, self.wide, strict=True) if w]
         call = kernel_call(
             self.body, result, grid_spec=PrefetchScalarGridSpec(
-                bool(axes.jagged), self.grid, [self.in_spec(one) for one in axes.ins],
+                bool(axes.jagged), self.grid, [*map(self.in_spec, axes.ins, self.arrays)],
                 [self.out_spec(one) for one in axes.outs], scratch),
             dimension_semantics=["arbitrary" if a in self.carried else "parallel" for a in self.names],
             interpret=interpret, name=getattr(auto.body, "__name__", "auto"), **auto.options,
         )  # fmt: skip
         return lambda *args: self.out_tree.unflatten(tree.leaves(call(*args)))
 
-    def in_spec(self, one: Sequence[str]) -> BlockSpec:
+    def in_spec(self, one: Sequence[str], array: ArrayType) -> BlockSpec:
         axes, tiles = self.axes, self.tiles
         block = [None if self.auto.lead(a, one) else BoundedSlice(tiles[a]) if a in axes.jagged else tiles[a]
                  for a in one]  # fmt: skip
@@ -341,7 +346,8 @@ class _Tiling:
         def index_map(*ids: Any) -> tuple[Any, ...]:
             return tuple(self.rows(ids, a, one) if a in axes.jagged else ids[self.at[a]] for a in one)
 
-        return BlockSpec(block, index_map, fill=self.neutral if any(a in axes.reduced for a in one) else None)
+        reduced = any(a in axes.reduced for a in one)
+        return BlockSpec(block, index_map, fill=_neutral(self.auto.reduce, array.dtype) if reduced else None)
 
     def out_spec(self, one: Sequence[str]) -> BlockSpec:
         block = [None if self.auto.lead(a, one) else self.tiles[a] for a in one]
@@ -361,33 +367,24 @@ class _Tiling:
         ins, held = rest[: len(self.arrays)], rest[len(self.arrays) :]
         starts = {a: program_id(self.at[a]) * self.tiles[a] if self.grid[self.at[a]] > 1 else 0 for a in axes.names}
         place = Place(starts, self.tiles)
-        values = [self.kept(r[...], one, table, place, self.neutral) for r, one in zip(ins, axes.ins, strict=True)]
+        values = [self.kept(r[...], one, table, place, self.auto.reduce) for r, one in zip(ins, axes.ins, strict=True)]
         found = tree.leaves(self.auto.run(values, place))
         if axes.jagged:
-            found = [self.kept(v, [a for a in one if not self.auto.lead(a, one)], table, place, 0)
+            found = [self.kept(v, [a for a in one if not self.auto.lead(a, one)], table, place, "sum")
                      for v, one in zip(found, axes.outs, strict=True)]  # fmt: skip
         scratch, turns = iter(held[len(self.outs) :]), [(self.at[a], self.grid[self.at[a]]) for a in self.carried]
         for ref, value, wide in zip(held, found, self.wide, strict=False):
             _put(ref, value, next(scratch) if wide else ref, turns, self.auto.reduce)
 
-    def kept(self, value: Any, one: Sequence[str], table: Any, place: Place, other: Any) -> Any:
-        """A tile with the rows past the end of its batch replaced."""
+    def kept(self, value: Any, one: Sequence[str], table: Any, place: Place, reduce: str) -> Any:
+        """A tile with the rows past the end of its batch replaced by what does not change a reduction."""
         for d, a in enumerate(one):
             if a in self.axes.jagged:
                 batch = program_id(self.at[self.axes.jagged[a]])
                 inside = place(a) < table[batch + 1] - table[batch]
-                shape = typeof(value).shape
-                inside = broadcast_in_dim(inside, shape, (d,))
-                value = select(inside, value, broadcast_in_dim(_least(other, typeof(value).dtype), shape, ()))
+                shape, other = typeof(value).shape, _neutral(reduce, typeof(value).dtype)
+                value = select(broadcast_in_dim(inside, shape, (d,)), value, broadcast_in_dim(other, shape, ()))
         return value
-
-
-def _least(value: Any, dtype: Any) -> Any:
-    """A neutral element as a number of a dtype."""
-    if np.isinf(value) and not is_float(dtype):
-        limits = np.iinfo(dtype)
-        value = limits.max if value > 0 else limits.min
-    return np.asarray(value).astype(dtype)[()]
 
 
 def _rest(count: Any, size: int) -> Any:
@@ -400,13 +397,13 @@ def _put(ref: Any, value: Any, into: Any, turns: Sequence[tuple[int, int]], redu
 
     `into` is where turns meet: the Ref itself, or scratch that the last turn stores.
     """
-    combine, neutral = _COMBINE[reduce]
+    combine, _ = _COMBINE[reduce]
     value = convert_element_type(value, into.dtype) if typeof(value).dtype != into.dtype else value
     if not turns:
         into[...] = value
         return
     first = [program_id(a) == 0 for a, _ in turns]
-    start = broadcast_in_dim(_least(neutral, into.dtype), into.shape, ())
+    start = broadcast_in_dim(_neutral(reduce, into.dtype), into.shape, ())
     when_all(first, lambda: into.__setitem__(..., start))
     into[...] = combine.bind(into[...], value)
     if into is not ref:

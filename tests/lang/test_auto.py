@@ -103,6 +103,15 @@ def test_derivatives_and_batches(name):
     close(batched[1], [-np.asarray(call(*args))])
 
 
+@pytest.mark.parametrize("dtype", ["int32", "uint8", "float32"])
+@pytest.mark.parametrize("reduce", ["min", "max", "sum"])
+def test_what_lies_past_the_end_changes_no_reduction(reduce, dtype):
+    """A last tile that is not whole is filled up with the neutral element of the dtype, whatever its kind."""
+    x = np.arange(100, 140).reshape(4, 10).astype(dtype) - np.dtype(dtype).type(0 if dtype == "uint8" else 120)
+    call = tl.auto("m n -> m", reduce=reduce)(lambda x: getattr(tnp, reduce)(x, axis=1).astype(x.dtype))
+    np.testing.assert_array_equal(call(x, tiles={"m": 4, "n": 4}), getattr(np, reduce)(x, axis=1).astype(dtype))
+
+
 def test_several_results_and_places():
     def reference(x):
         kept = np.where(np.arange(50)[None] <= np.arange(70)[:, None], x, 0)
