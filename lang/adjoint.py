@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..core.errors import DifferentiationError
-from ..core.ir import Eqn, Program, Var, run, subprograms
+from ..core.ir import Eqn, Program, Var, run
 from ..core.linear import add_tangents
 from ..core.linearize import Known, LinearizeTrace, LinearTracer
 from ..core.primitive import Linear, Primitive, Zero
@@ -23,6 +23,7 @@ from ..core.types import RefType, is_inexact
 from .choices import Choice
 from .stores import ACCESSES
 from .turns import Turns, loops_of, spaces
+from .visit import inner_programs
 
 turns_p = Primitive("turns", lambda *types, **params: [], multiple=True)  # a loop of a record; never bound
 
@@ -60,15 +61,12 @@ def _adds(eqn: Eqn, ref: Any) -> bool:
 def _only_adds(program: Program, number: int) -> bool:
     """Whether all that a Program does to a Ref that it takes is to add to it."""
     ref = program.inputs[number]
-    for eqn in (e for e in program.eqns if ref in e.inputs):
-        inner = [p for _, p in subprograms(eqn)]
-        if eqn.primitive in (scan_p, cond_p):
-            first = len(eqn.inputs) - len(inner[0].inputs)
-            if not all(_only_adds(p, i - first) for p in inner for i, a in enumerate(eqn.inputs) if a is ref):
-                return False
-        elif eqn.primitive is not addupdate_p:
-            return False
-    return True
+
+    def adds(eqn: Eqn) -> bool:
+        below = (_only_adds(p, i) for p, given in inner_programs(eqn) for i, a in enumerate(given) if a is ref)
+        return eqn.primitive is addupdate_p or eqn.primitive in (scan_p, cond_p) and all(below)
+
+    return all(adds(eqn) for eqn in program.eqns if ref in eqn.inputs)
 
 
 def is_active(type: Any) -> bool:

@@ -26,7 +26,7 @@ from ..core.errors import (
     UnsupportedError,
     user_source,
 )
-from ..core.ir import Program, subprograms
+from ..core.ir import Program, every_eqn, subprograms
 from ..core.primitives.ref import addupdate_p, get_p, swap_p
 from ..core.primitives.refview import view
 from ..core.primitives.varying import mesh_axes
@@ -463,7 +463,7 @@ class _Request:
 
     def _check_refs(self, program: Program) -> None:
         """Only operations with an effect on a Ref, loops, branches and calls take Refs."""
-        for eqn in program.eqns:
+        for eqn in every_eqn(program):
             if any(isinstance(getattr(v.type, "dtype", None), KeyDtype) for v in eqn.outputs):
                 raise KernelBodyError(
                     f"kernel {self.name}: {eqn.primitive} makes a random key in its body",
@@ -478,14 +478,12 @@ class _Request:
                 raise KernelBodyError(f"kernel {self.name}: its body calls the kernel {eqn.params['kernel'].name}",
                                       "call the other body as a function of Refs, or run it over parts of them by "
                                       "`emit_pipeline`", eqn.source)  # fmt: skip
-            inner = list(subprograms(eqn))
-            if not inner and touches_refs(eqn) and not any(isinstance(e.operand, int) for e in eqn.effects):
+            on_refs = any(isinstance(e.operand, int) for e in eqn.effects)
+            if touches_refs(eqn) and not on_refs and not any(subprograms(eqn)):
                 raise KernelBodyError(
                     f"kernel {self.name}: {eqn.primitive} was applied to a Ref itself",
                     "read it first: `ref[...]`",
                     eqn.source)  # fmt: skip
-            for _, one in inner:
-                self._check_refs(one)
 
 
 _ACCESSES = (get_p, swap_p, addupdate_p)

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from ..core.ir import Eqn, Literal, Program, Var, subprograms
+from ..core.ir import Eqn, Literal, Program, Var
 from ..core.primitives.compare import and_p, or_p
 from ..core.primitives.cond import cond_p
 from ..core.primitives.convert import convert_element_type_p
@@ -28,6 +28,7 @@ from .kernel import Kernel
 from .maps import map_of, shared_block
 from .normalize import normalize, rename
 from .reach import apart
+from .visit import inner_programs
 
 Axes = tuple[int, ...]
 
@@ -76,12 +77,8 @@ def writes(eqn: Eqn, ref: Var) -> bool:
 def changes(program: Program, ref: Var) -> Iterator[Eqn]:
     """The equations that may change what a Ref holds, those of branches and loops included."""
     for eqn in (e for e in program.eqns if writes(e, ref)):
-        inner = [p for _, p in subprograms(eqn)]
-        for one in inner:
-            if eqn.primitive not in (cond_p, scan_p):
-                yield eqn  # whose operands are passed on in another order
-                continue
-            given = eqn.inputs[len(eqn.inputs) - len(one.inputs) :]
+        inner = list(inner_programs(eqn)) if eqn.primitive in (cond_p, scan_p) else []
+        for one, given in inner:
             for v in (v for v, a in zip(one.inputs, given, strict=True) if a is ref):
                 yield from changes(one, v)
         if not inner:

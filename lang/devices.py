@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from ..core.errors import ArgumentTypeError, KernelBodyError, MeshAxisError
-from ..core.ir import Effect, Effects, Eqn, Program, subprograms
+from ..core.ir import Effect, Effects, Eqn, Program, every_eqn
 from ..core.primitive import OWN, Primitive
 from ..core.primitives.collective import axis_index_p
 from ..core.primitives.convert import convert_element_type
@@ -69,12 +69,8 @@ def mesh_of(program: Program) -> Axes:
     """The mesh whose devices a body speaks of; () for a body that knows of its own alone."""
     if not any(e.kind == "device" for e in program.effects):
         return ()
-    for eqn in program.eqns:
-        if any(e.kind == "device" for e in eqn.effects):
-            if "mesh" in eqn.params:
-                return eqn.params["mesh"]
-            return next(found for _, inner in subprograms(eqn) if (found := mesh_of(inner)))
-    return ()
+    speaks = (eqn for eqn in every_eqn(program) if any(e.kind == "device" for e in eqn.effects))
+    return next(eqn.params["mesh"] for eqn in speaks if "mesh" in eqn.params)
 
 
 def asked_of_devices(program: Program, mesh: Axes) -> Program:
