@@ -215,7 +215,7 @@ def idle(reasons: list[Difference], needed: set[Difference], options: argparse.N
     every = [f"{space}.{row[0]}" for table in (CALLS, MORE) for space, rows in table.items() for row in rows]
     made = [call for space in options.spaces for _, _, call in calls(space, ["as it is"], options.names)]
     done = {f"{call.space}.{call.name}" for call in made}
-    left = [d for d in reasons if d not in needed and d.how != "derivatives" and {*d.given} <= {*options.variants}]
+    left = [d for d in reasons if d not in needed and "derivative" not in d.how and {*d.given} <= {*options.variants}]
     return [d for d in left if done.issuperset(filter(d.is_of, every))]
 
 

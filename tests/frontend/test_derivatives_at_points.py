@@ -333,6 +333,7 @@ ENDS = {
     "norm.logpdf far away": (stats.norm.logpdf, INF, -INF, -1),
     "t.logpdf far away": (lambda x: stats.t.logpdf(x, 3.0), INF, 0, 0),
     "expon.sf far away, by its scale": (lambda s: stats.expon.sf(INF, 0.0, s), 2, 0, 0),
+    "expon.logcdf at -0": (stats.expon.logcdf, -0.0, INF, -INF),
     "cauchy.logcdf far away": (stats.cauchy.logcdf, -INF, 0, 0),
     "cauchy.ppf at 0": (stats.cauchy.ppf, 0, INF, -INF),
     "cauchy.isf at 1": (stats.cauchy.isf, 1, -INF, -INF),

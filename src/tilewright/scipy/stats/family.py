@@ -15,6 +15,7 @@ from types import FunctionType
 from typing import Any
 
 from ... import lax
+from ...core.primitives.custom import custom_jvp
 from ...numpy.elementwise import where3
 from ...numpy.util import Array, as_weak_as, composite, promote_inexact, strong, weak_of_numbers
 
@@ -185,11 +186,19 @@ def positive(*parameters: Any) -> Any:
     return both(*[lax.gt(p, 0) for p in parameters])
 
 
+@custom_jvp
+def _log_gap(x: Any) -> Any:
+    return lax.log(-lax.expm1(x))
+
+
+_log_gap.defjvps(lambda t, out, x: -t / abs(lax.expm1(-x)))  # at 0 of either sign that from below
+
+
 def log1mexp(x: Any) -> Any:
     """`log(1 - exp(x))` for `x` up to 0, exact near both ends."""
     near = lax.gt(x, -math.log(2))
     return where3(
         near,
-        lax.log(-lax.expm1(where3(near, x, -1.0))),
+        _log_gap(where3(near, x, -1.0)),
         lax.log1p(-lax.exp(where3(near, -1.0, x))),
     )
