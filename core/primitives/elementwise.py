@@ -475,7 +475,11 @@ def log2(x: Any, *, accuracy: Any = None) -> Any:
     Array([0., 3.], dtype=float32)
     """
     check_accuracy("log2", accuracy)
-    return div_p.bind(log_p.bind(x), like(x, math.log(2)))
+    found = log_p.bind(x)
+    if not is_complex(typeof(found).dtype):
+        return div_p.bind(found, like(x, math.log(2)))
+    parts = real(found), imag(found)  # each by itself: an infinite one leaves the other as it is
+    return make_complex(*(div_p.bind(part, like(part, math.log(2))) for part in parts))
 
 
 PRIMITIVES: tuple[Primitive, ...] = (

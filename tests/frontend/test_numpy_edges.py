@@ -32,6 +32,12 @@ def test_sums_and_products_of_truth_values(name):
     np.testing.assert_array_equal(got, getattr(np, name)(x, dtype=bool))
 
 
+def test_ramps_of_64_bits_are_computed_in_them():
+    x = np.array([2**53 - 2, 4], np.uint64)
+    with tw.enable_x64(True):
+        np.testing.assert_array_equal(jnp.pad(x, 3, mode="linear_ramp"), np.pad(x, 3, mode="linear_ramp"))
+
+
 def test_a_number_is_the_shape_of_a_vector():
     assert jnp.broadcast_shapes(2, (3, 1)) == np.broadcast_shapes(2, (3, 1))
 

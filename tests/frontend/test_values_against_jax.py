@@ -48,6 +48,7 @@ VALUES = [
     ("insert into bool", lambda: jnp.insert(BOOLS, 1, 1), [True, True, False], "bool"),
     ("log10 of complex 0", lambda: jnp.log10(np.zeros(1, np.complex64)), [complex(-INF, 0)], "complex64"),
     ("log2 of complex 0", lambda: jnp.log2(np.zeros(1, np.complex64)), [complex(-INF, 0)], "complex64"),
+    ("lax.log2 of complex numbers", lambda: lax.log2(np.complex64([0, INF])), [-INF, INF], "complex64"),
     ("repeat of a scalar", lambda: jnp.repeat(np.float32(1), 2, axis=0), [1, 1], "float32"),
     ("loggamma below 0", lambda: special.loggamma(jnp.array([-1.5, -2.0, 0.0, 1.0])), [NAN, NAN, NAN, 0], "float32"),
     ("logit' at 0", lambda: tw.vmap(tw.grad(special.logit))(jnp.array([0.0, 1.0, 0.5])), [INF, INF, 4], "float32"),

@@ -267,7 +267,7 @@ def log2(x: ArrayLike, /) -> Array:
     3.0
     """
     (x,) = promote_dtypes_inexact(x)
-    return _over(log(x), math.log(2)) if is_complex(dtype_of(x)) else lax.log2(x)
+    return lax.log2(x)
 
 
 @composite()

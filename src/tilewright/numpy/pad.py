@@ -27,6 +27,7 @@ from .util import (
     is_inexact,
     is_integer,
     shape_of,
+    to_inexact,
     typeof,
     value,
     values,
@@ -142,7 +143,7 @@ def _ramps(array: Array, axis: int, lo: int, hi: int, low: Any, high: Any) -> Ar
         if not width:
             continue
         edge = lax.slice_in_dim(array, 0 if front else dims[axis] - 1, 1 if front else dims[axis], axis=axis)
-        work = dtype if is_inexact(dtype) else np.dtype(np.float32)
+        work = to_inexact(dtype)
         steps = np.arange(width) if front else np.arange(width)[::-1]
         t = (steps / width).astype(work).reshape([-1 if d == axis else 1 for d in range(len(dims))])
         end, edge = astype(end, work), astype(edge, work)
