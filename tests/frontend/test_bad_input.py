@@ -74,6 +74,10 @@ REFUSED = {  # name: the call, and the error
     "random numbers of objects": (lambda: random.rademacher(random.key(0), (2,), object), errors.DtypeError),
     "a matrix of half a size": (lambda: slinalg.hilbert(2.5), errors.ArgumentTypeError),
     "factors of a solver as one matrix": (lambda: slinalg.cho_solve(CUBE, DATA), errors.ArgumentError),
+    "a ufunc of one argument too many": (lambda: tnp.add(DATA, DATA, DATA), errors.ArgumentTypeError),
+    "a key for a truth value": (lambda: tnp.logical_not(random.key(0)), errors.DtypeError),
+    "half a bin": (lambda: tnp.histogram(DATA, bins=2.5), errors.ArgumentTypeError),
+    "half a length": (lambda: tnp.bincount(IDS[3:], length=2.5), errors.ArgumentTypeError),
     "an integer of 81 bits": (lambda: tnp.add(DATA, 2**80), errors.IntegerOverflowError),
 }  # fmt: skip
 

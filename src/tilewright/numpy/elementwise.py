@@ -15,7 +15,7 @@ from .. import lax
 from ..core import operators
 from ..core.errors import DtypeError
 from ..core.trace import Scalar
-from ..core.types import FLOAT32
+from ..core.types import FLOAT32, is_key
 from .create import full, zeros_like
 from .dtypes import finfo
 from .util import (
@@ -415,8 +415,11 @@ invert = bitwise_invert = bitwise_not
 
 
 def as_boolean(x: ArrayLike) -> Array:
-    kind = typeof(x)
-    return x if is_bool(kind.dtype) else lax.ne(x, np.zeros((), kind.dtype)[()])
+    """Whether elements are not 0; of booleans these. DtypeError for random keys."""
+    dtype = typeof(x).dtype
+    if is_key(dtype):
+        raise DtypeError("a random key is neither true nor false", "use `random.key_data` to see its bits")
+    return x if is_bool(dtype) else lax.ne(x, np.zeros((), dtype)[()])
 
 
 def logical_not(x: ArrayLike, /) -> Array:
@@ -513,8 +516,7 @@ def iscomplex(x: ArrayLike) -> Array:
     >>> bool(jnp.iscomplex(1j))
     True
     """
-    part = imag(x)
-    return lax.ne(part, np.zeros((), dtype_of(part))[()])
+    return as_boolean(imag(x))
 
 
 @composite("copy")

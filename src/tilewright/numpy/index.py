@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from .. import lax
+from ..core.arguments import public
 from ..core.errors import ArgumentError, ArgumentTypeError, DtypeError, IndexingError, UnsupportedError
 from ..core.primitives.gather import take_along
 from ..core.runtime import runtime
@@ -507,6 +508,7 @@ def _bincount(x: Any, weights: Any, length: int) -> Array:
     return zeros((length,), dtype_of(weights)).at[places].add(weights, mode="drop")
 
 
+@public
 def bincount(
     x: ArrayLike, weights: ArrayLike | None = None, minlength: int = 0, *, length: int | None = None,
     out_sharding: Any = None,

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from .. import lax
+from ..core.arguments import public
 from . import reductions as r
 from .elementwise import isnan, where3
 from .util import (
@@ -203,6 +204,7 @@ _nanargmax = _nan_position("nanargmax", r.argmax, r.lowest)
 _nanargmin = _nan_position("nanargmin", r.argmin, r.highest)
 
 
+@public
 def nanargmax(a: ArrayLike, axis: int | None = None, out: None = None, keepdims: bool | None = None) -> Array:
     """The position of the largest number along an axis, nan left out; -1 where there is none.
 
@@ -214,6 +216,7 @@ def nanargmax(a: ArrayLike, axis: int | None = None, out: None = None, keepdims:
     return _nanargmax(a, axis, bool(keepdims))
 
 
+@public
 def nanargmin(a: ArrayLike, axis: int | None = None, out: None = None, keepdims: bool | None = None) -> Array:
     """The position of the smallest number along an axis, nan left out; -1 where there is none.
 

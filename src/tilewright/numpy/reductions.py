@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from .. import lax
+from ..core.arguments import public
 from ..core.errors import ArgumentError
 from ..core.primitives.reduce import highest, lowest
 from .elementwise import as_boolean, isnan, where3
@@ -447,6 +448,7 @@ def _position(name: str, function: Any) -> Any:
 _argmax, _argmin = _position("argmax", lax.argmax), _position("argmin", lax.argmin)
 
 
+@public
 def argmax(a: ArrayLike, axis: int | None = None, out: None = None, keepdims: bool | None = None) -> Array:
     """The position of the largest element along an axis, or in the array laid flat; the first of equals.
 
@@ -458,6 +460,7 @@ def argmax(a: ArrayLike, axis: int | None = None, out: None = None, keepdims: bo
     return _argmax(a, axis, bool(keepdims))
 
 
+@public
 def argmin(a: ArrayLike, axis: int | None = None, out: None = None, keepdims: bool | None = None) -> Array:
     """The position of the smallest element along an axis, or in the array laid flat; the first of equals.
 

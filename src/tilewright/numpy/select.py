@@ -19,8 +19,6 @@ from .util import (
     astype,
     broadcast,
     composite,
-    dtype_of,
-    is_bool,
     no_out,
     promote_dtypes,
     strong,
@@ -89,9 +87,7 @@ def where(
     if size is not None or fill_value is not None:
         raise ArgumentError("size and fill_value belong to where of one argument", "drop them")
     condition = condition if isinstance(condition, (bool, Value)) else value(condition, "where")
-    if not is_bool(dtype_of(condition)):
-        condition = lax.ne(condition, np.zeros((), dtype_of(condition))[()])
-    return _where(condition, x, y)
+    return _where(as_boolean(condition), x, y)
 
 
 @composite()

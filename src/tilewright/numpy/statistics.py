@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from .. import lax
+from ..core.arguments import public
 from ..core.errors import ArgumentError
 from ..core.integers import integer
 from ..core.runtime import runtime
@@ -137,6 +138,7 @@ def _within_one(x: Array) -> Array:
 # ---------------------------------------------------------------------------- histograms
 
 
+@public
 def histogram_bin_edges(a: ArrayLike, bins: Any = 10, range: Any = None, weights: ArrayLike | None = None) -> Array:  # noqa: A002
     """The edges of bins of equal width over the data, or over `range`.
 
@@ -170,6 +172,7 @@ def _edges(a: Any, bins: int, range: Any = None) -> Array:  # noqa: A002
     return astype(linspace(low, high, bins + 1), dtype)
 
 
+@public
 def histogram(
     a: ArrayLike, bins: Any = 10, range: Any = None, weights: ArrayLike | None = None, density: bool | None = None,  # noqa: A002
     out_sharding: Any = None,
@@ -214,6 +217,7 @@ def _counts(columns: Any, edges: Any, weights: Any = None) -> Array:
     return lax.reshape(_bincount(flat, share, total), sizes)
 
 
+@public
 def histogramdd(
     sample: ArrayLike,
     bins: Any = 10,
@@ -248,6 +252,7 @@ def histogramdd(
     return counts, edges
 
 
+@public
 def histogram2d(
     x: ArrayLike, y: ArrayLike, bins: Any = 10, range: Any = None, weights: ArrayLike | None = None,  # noqa: A002
     density: bool | None = None,

@@ -11,7 +11,7 @@ import numpy as np
 
 from .. import lax
 from ..core.api import ShapeDtypeStruct, eval_shape
-from ..core.errors import ArgumentError, UnsupportedError
+from ..core.errors import ArgumentError, ArgumentTypeError, UnsupportedError
 from .create import arange, asarray
 from .elementwise import as_boolean, where3
 from .functional import vectorize
@@ -75,7 +75,9 @@ class ufunc:  # noqa: N801
             no_out(out, self.__name__)
             raise UnsupportedError(f"{self.__name__} takes no `where`", "use `numpy.where` on the result")
         if len(args) != self.nin:
-            raise TypeError(f"{self.__name__} takes {self.nin} arguments, got {len(args)}")
+            called = ", ".join(f"x{n + 1}" for n in range(self.nin))
+            what = f"{self.__name__} takes {self.nin} arguments, got {len(args)}"
+            raise ArgumentTypeError(what, f"call it as {self.__name__}({called})")
         return self._call(*args)
 
     def __repr__(self) -> str:
