@@ -60,24 +60,8 @@ def _arrays(primitive: Primitive, types: Types) -> Types:
     return types[: len(types) // 2] if primitive is w.reduce_window_p else types
 
 
-def _fillers(primitive: Primitive, types: Types, starts: Sequence[Any], params: Params) -> list[Any]:
-    """What each operand is surrounded with."""
-    if primitive is w.reduce_window_p:
-        return list(starts)
-    if primitive is w.select_and_gather_add_p:
-        return [SUM.neutral(types[0].dtype), _worst(params)(types[1].dtype)]
-    return [MONOIDS[primitive].neutral(types[0].dtype)]
-
-
 def _worst(params: Params) -> Any:
     return lowest if params["select_prim"] is ge_p else highest
-
-
-def _combined(primitive: Primitive, params: Params, old: Sequence[Any], new: Sequence[Any]) -> list[Any]:
-    """The results of some taps and of those after them as one."""
-    if primitive is w.reduce_window_p:
-        return on_elements(params["computation"], [*old, *new])
-    return [MONOIDS[primitive].combine(a, b) for a, b in zip(old, new, strict=True)]
 
 
 class _Reduction:
@@ -101,7 +85,18 @@ class _Reduction:
         return [windows(self.cut, reads, t.shape, monoid and monoid.neutral(t.dtype)) for t in self.arrays]
 
     def fillers(self, starts: Sequence[Any]) -> list[Any]:
-        return _fillers(self.primitive, self.types, starts, self.params)
+        """What each operand is surrounded with."""
+        if self.primitive is w.reduce_window_p:
+            return list(starts)
+        if self.primitive is w.select_and_gather_add_p:
+            return [SUM.neutral(self.types[0].dtype), _worst(self.params)(self.types[1].dtype)]
+        return [MONOIDS[self.primitive].neutral(self.types[0].dtype)]
+
+    def combined(self, old: Sequence[Any], new: Sequence[Any]) -> list[Any]:
+        """The results of some taps and of those after them as one."""
+        if self.primitive is w.reduce_window_p:
+            return on_elements(self.params["computation"], [*old, *new])
+        return [MONOIDS[self.primitive].combine(a, b) for a, b in zip(old, new, strict=True)]
 
     def found(self, refs: Sequence[Any], taps: tuple[int, ...]) -> list[Any]:
         """The results of some taps alone, of the operands' Refs."""
@@ -127,8 +122,7 @@ class _Reduction:
 
                 @when(here)
                 def _(taps: tuple[int, ...] = taps) -> None:
-                    old, new = [s[...] for s in states], self.found(operands, taps)
-                    store(states, _combined(self.primitive, self.params, old, new))
+                    store(states, self.combined([s[...] for s in states], self.found(operands, taps)))
 
         self.kept.run(results, scratch, lambda: self.fillers([operands[i][...] for i in self.starts]), step)
 

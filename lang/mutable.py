@@ -28,7 +28,7 @@ from ..core.errors import (
     TracerArrayConversionError,
     UnsupportedError,
 )
-from ..core.ir import Eqn, Program, Var
+from ..core.ir import Program, Var
 from ..core.primitive import Primitive
 from ..core.primitives.access import read_value, write_value
 from ..core.primitives.convert import convert_element_type, stop_gradient
@@ -53,6 +53,7 @@ from ..core.trace import (
 )
 from ..core.types import ArrayType, MemorySpace, RefType, is_unsigned
 from .discharge import Cell, run_cells, undefined, written
+from .equations import equation
 from .ops import current_cell, within_body
 from .scoped import allocate
 
@@ -245,11 +246,8 @@ def _pure(
     """
     inputs = [Var(t) for t in types]
     atoms, named = [inputs[p] for p in places], dict(params)
-    operand_types = [a.type for a in atoms]
-    results = primitive.typing(*operand_types, **named)
-    outs = [Var(t) for t in (results if primitive.multiple else [results])]
-    effects = primitive.effects(*operand_types, **named)  # type: ignore[misc]
-    whole = Program(inputs, [Eqn(primitive, atoms, outs, named, effects)], outs, name=primitive.name)
+    eqn = equation(primitive, atoms, named)
+    whole = Program(inputs, [eqn], eqn.outputs, name=primitive.name)
     changed = tuple(i for i in written(whole) if i in mine)
 
     def fun(*args: Any) -> list[Any]:

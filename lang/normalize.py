@@ -15,6 +15,7 @@ from ..core.primitives.ref import access_shape, addupdate_p, get_p, swap_p
 from ..core.primitives.shape import broadcast_in_dim_p
 from ..core.rewrite import eliminate_dead, substitute, within
 from ..core.types import ArrayType, RefType
+from .equations import equation
 
 _CALLS = (jit_p, custom_jvp_call_p, checkpoint_p)
 
@@ -89,9 +90,7 @@ def accumulations(eqns: Sequence[Eqn], outputs: Sequence[Atom]) -> list[Eqn]:
             out[h] = out[i] = None
             value, before = _spread(addend, eqn)
             extra[j] = before
-            effects = addupdate_p.effects(*(a.type for a in eqn.inputs), **eqn.params)  # type: ignore[misc]
-            inputs = (eqn.inputs[0], value, *eqn.inputs[2:])
-            out[j] = Eqn(addupdate_p, inputs, (), eqn.params, effects, eqn.source)
+            out[j] = equation(addupdate_p, (eqn.inputs[0], value, *eqn.inputs[2:]), eqn.params, eqn)
     return [e for j, one in enumerate(out) if one is not None for e in (*extra.get(j, ()), one)]
 
 

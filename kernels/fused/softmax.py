@@ -6,6 +6,7 @@ A kernel reads each row once. The tangent of softmax is `y * (t - sum(y * t))`, 
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable
 from typing import Any
@@ -65,13 +66,9 @@ def _with_tangent(formula: Any, tangent: Any, cotangent: Any, name: str) -> Call
 
         def rule(primals: Any, tangents: Any) -> Any:
             y = call(*primals)
+            forward = functools.partial(_on_rows, tangent, f"{name}_tangent", target)
+            backward = functools.partial(_on_rows, cotangent, f"{name}_cotangent", target)
             return y, linear_call(forward, backward, y, *tangents)
-
-        def forward(y: Any, t: Any) -> Any:
-            return _on_rows(tangent, f"{name}_tangent", target, y, t)
-
-        def backward(y: Any, ct: Any) -> Any:
-            return _on_rows(cotangent, f"{name}_cotangent", target, y, ct)
 
         call.defjvp(rule)
         return call
