@@ -15,7 +15,7 @@ from .ir import Eqn, Program, run
 from .primitive import Primitive
 from .runtime import runtime
 from .trace import EvalTrace, typeof, under
-from .types import is_key
+from .types import ArrayType, RefType, is_key
 
 Rule = Callable[..., Any]
 _replaced: ContextVar[Mapping[Primitive, Rule]] = ContextVar("tilewright_replaced", default=MappingProxyType({}))
@@ -35,7 +35,11 @@ def apply(primitive: Primitive, args: Sequence[Any], params: dict[str, Any]) -> 
     """Apply one primitive to NumPy arrays; results have the dtypes that its typing rule gives."""
     types = [typeof(a) for a in args]
     arrays = [_stored(a, t) for a, t in zip(args, types, strict=True)]
-    expected = primitive.typing(*types, **params)
+    return _applied(primitive, arrays, params, primitive.typing(*types, **params))
+
+
+def _applied(primitive: Primitive, arrays: Sequence[np.ndarray], params: dict[str, Any], expected: Any) -> Any:
+    """A primitive's results as they are expected: a type, or several."""
     rule = _replaced.get().get(primitive, primitive.numpy)
     if rule is not None:
         with np.errstate(all="ignore"):
@@ -99,7 +103,23 @@ def evaluate(program: Program, *args: Any) -> list[Any]:
     def bind(eqn: Eqn, values: list[Any]) -> Sequence[Any]:
         if observer is not None:
             observer(eqn, values)
-        out = apply(eqn.primitive, values, eqn.params)
+        if _as_declared(eqn, values):
+            types = [v.type for v in eqn.outputs]
+            out = _applied(eqn.primitive, [*map(np.asarray, values)], eqn.params,
+                           types if eqn.primitive.multiple else types[0])  # fmt: skip
+        else:
+            out = apply(eqn.primitive, values, eqn.params)
         return out if eqn.primitive.multiple else (out,)
 
     return run(program, bind, args)
+
+
+def _as_declared(eqn: Eqn, values: Sequence[Any]) -> bool:
+    """Whether operands are NumPy's and of the equation's own types: then its results are too, and need no typing."""
+    for atom, value in zip(eqn.inputs, values, strict=True):
+        type_ = atom.type
+        if type(type_) not in (ArrayType, RefType) or not (type(value) is np.ndarray or isinstance(value, np.generic)):
+            return False
+        if value.shape != type_.shape or value.dtype != type_.dtype:
+            return False
+    return True

@@ -204,7 +204,7 @@ def numpy_index(index: Index, dynamic: Sequence[Any], shape: Shape, clip: bool, 
     return _open(index, positions)
 
 
-def _place(entry: Point | Span, start: int, size: int, where: tuple[str, int, Shape]) -> slice | int:
+def _place(entry: Entry, start: int, size: int, where: tuple[str, int, Shape]) -> slice | int:
     """An entry from `start` on as NumPy's own, within an axis of some size."""
     count, stride = (entry.size, entry.stride) if type(entry) is Span else (1, 1)
     last = start + (count - 1) * stride
