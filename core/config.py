@@ -33,6 +33,7 @@ class Config:
     default_prng_impl: str = "threefry2x32"  # or "rbg", "unsafe_rbg", "philox"
     enable_custom_prng: bool = False
     disable_jit: bool = False
+    check_static_indices: bool = False
     debug_nans: bool = False
     debug_infs: bool = False
     debug_checks: bool = False

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from .config import current
 from .entries import Entries, Entry, Flag, Span, is_array, is_basic, known_mask, parse_index, takes_axis
 from .errors import IndexingError, ShapeError, check_options
 from .primitives.compare import select_n_p
@@ -368,6 +369,8 @@ def get(
     shape, wrap = shape_of(x), wrap_negative_indices
     entries = _entries(shape, index)
     how = PROMISE if mode is None else GatherScatterMode.from_any(mode)
+    if how is PROMISE and current().check_static_indices:
+        _check_static(entries, shape)
     if is_basic(entries) and (how is not FILL or _in_bounds(entries, shape, wrap)):
         box = _box(entries, shape, wrap)
         return box.result(_read_box(x, box, shape))
@@ -380,6 +383,15 @@ def get(
         x, plan.indices, plan.numbers, plan.sizes, unique_indices=unique_indices or plan.unique,
         indices_are_sorted=indices_are_sorted or plan.unique, mode=how, fill_value=fill_value)  # fmt: skip
     return plan.result(out)
+
+
+def _check_static(entries: Sequence[Entry], shape: Shape) -> None:
+    """Raise where a known integer is beyond its axis, which reads nearby otherwise."""
+    axes = [e for e in entries if takes_axis(e)]
+    for axis, (entry, size) in enumerate(zip(axes, shape, strict=True)):
+        if type(entry) is int and type(size) is int and not -size <= entry < size:
+            raise IndexingError(f"index {entry} is out of bounds for axis {axis} of size {size}",
+                                "`check_static_indices` asks for indices within")  # fmt: skip
 
 
 def _check_not_empty(entries: Sequence[Entry], shape: Shape) -> None:

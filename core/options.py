@@ -40,7 +40,7 @@ FIXED: dict[str, tuple[Any, str]] = {
 UNUSED: dict[str, Any] = {
     "allow_f16_reductions": True, "array_garbage_collection_guard": None, "auto_pcast": True, "backend_target": "",
     "bcoo_cusparse_lowering": False, "captured_constants_report_frames": 0, "captured_constants_warn_bytes": 2000000000,
-    "check_proxy_envs": True, "check_static_indices": False, "compilation_cache_check_contents": False,
+    "check_proxy_envs": True, "compilation_cache_check_contents": False,
     "compilation_cache_expect_pgle": False, "compilation_cache_include_metadata_in_key": False,
     "compilation_cache_max_size": -1, "compiler_detailed_logging_min_ops": 10, "compiler_enable_remat_pass": True,
     "cpu_collectives_implementation": "gloo", "cuda_visible_devices": "all", "debug_log_modules": "",

@@ -70,8 +70,8 @@ _ABOVE = {node: frozenset(_above(node, set())) for node in LATTICE}
 
 @cached()
 def _least_upper_bound(nodes: frozenset[Any]) -> Any:
-    common = frozenset.intersection(*(_ABOVE[n] for n in nodes))
-    least = [n for n in common if common <= _ABOVE[n]]
+    common = frozenset.intersection(*(_ABOVE.get(n, frozenset((n,))) for n in nodes))
+    least = [n for n in common if common <= _ABOVE.get(n, common)]
     return least[0] if least else None
 
 

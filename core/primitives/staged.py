@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
+
+import numpy as np
 
 from ..arguments import public
 from ..config import current
@@ -11,9 +13,10 @@ from ..convert import as_array
 from ..errors import ArgumentTypeError, UnsupportedError
 from ..runtime import runtime
 from ..trace import shape_of
-from ..types import BOOL
+from ..types import BOOL, INT32, INT64
 from .checkpoint import optimization_barrier
-from .shape import broadcast_to, copy_p, full
+from .convert import convert_element_type
+from .shape import broadcast_to, concatenate, copy_p, expand_dims, full
 
 
 def empty(shape: Any, dtype: Any, *, out_sharding: Any = None) -> Any:
@@ -29,6 +32,17 @@ def empty(shape: Any, dtype: Any, *, out_sharding: Any = None) -> Any:
 
 
 @public
+def shape_as_value(shape: Sequence[Any]) -> Any:
+    """A shape, whose sizes may be symbolic, as a vector of integers.
+
+    >>> shape_as_value((2, 3)).tolist()
+    [2, 3]
+    """
+    if all(isinstance(n, int) for n in shape):
+        return np.asarray(shape, INT32 if max(shape, default=0) <= np.iinfo(INT32).max else INT64)
+    return concatenate([expand_dims(convert_element_type(n, INT32), (0,)) for n in shape], 0)
+
+
 def broadcast_like(arr: Any, like_arr: Any) -> Any:
     """An array broadcast, by NumPy's rules, to the shape of another.
 

@@ -294,3 +294,26 @@ def test_what_is_not_finite_on_one_device_of_a_mesh_is_told():
 
 def test_gradients_are_checked_for_complex_results_of_real_numbers():
     tw.test_util.check_grads(lambda x: jnp.exp(1j * x) * x, (1.5,), 2, ("rev",))
+
+
+def test_shapes_as_values():
+    assert tw.lax.shape_as_value((2, 3)).tolist() == [2, 3] and tw.lax.shape_as_value(()).shape == (0,)
+    shape = tw.export.symbolic_shape("a, 3, b")
+    exported = tw.export.export(tw.jit(lambda x: tw.lax.shape_as_value(x.shape)))(tw.ShapeDtypeStruct(shape, "int8"))
+    assert exported.call(np.ones((4, 3, 5), np.int8)).tolist() == [4, 3, 5]
+
+
+def test_dtypes_that_promote_to_nothing_are_named():
+    with pytest.raises(tw.errors.DtypeError, match="float32, float6_e2m3fn have no implicit common type"):
+        jnp.promote_types("float6_e2m3fn", "float32")
+
+
+def test_known_integers_out_of_bounds_are_errors_where_asked():
+    x = jnp.zeros((2, 3))
+    read = tw.jit(lambda x: x[:, 3])
+    with tw.config(check_static_indices=True):
+        for outside in (lambda: x[2], lambda: x[None, 0, -4], lambda: read(x), lambda: x.at[np.arange(2), 3].get()):
+            with pytest.raises(IndexError, match="out of bounds for axis"):
+                outside()
+        assert x[-2, 2] == x.at[5].get(mode="clip")[0] == 0
+    assert x[2].shape == (3,) and read(x).shape == (2,)

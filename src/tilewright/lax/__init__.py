@@ -40,7 +40,15 @@ if TYPE_CHECKING:
     from ..core.primitives.philox import RandomAlgorithm, rng_bit_generator
     from ..core.primitives.scaled import scaled_dot
     from ..core.primitives.solves import custom_linear_solve, custom_root
-    from ..core.primitives.staged import after_all, broadcast_like, create_token, empty, platform_dependent, stage
+    from ..core.primitives.staged import (
+        after_all,
+        broadcast_like,
+        create_token,
+        empty,
+        platform_dependent,
+        shape_as_value,
+        stage,
+    )
     from . import linalg
     from .composites import composite
     from .ragged import RaggedDotDimensionNumbers, ragged_dot, ragged_dot_general
@@ -51,7 +59,8 @@ _FAMILIES = {
     "fft": ("FftType", "fft", "fft_p"),
     "hidden": ("rng_uniform", "rng_uniform_p"),
     "philox": ("RandomAlgorithm", "rng_bit_generator"),
-    "staged": ("after_all", "broadcast_like", "create_token", "empty", "platform_dependent", "stage"),
+    "staged": ("after_all", "broadcast_like", "create_token", "empty", "platform_dependent", "shape_as_value",
+               "stage"),
     "accuracy": ("AccuracyMode", "Tolerance"),
     "algorithms": ("ConvGeneralDilatedDimensionNumbers", "DotAlgorithm", "DotAlgorithmPreset", "PrecisionLike"),
     "scaled": ("scaled_dot",),
