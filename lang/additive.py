@@ -29,7 +29,7 @@ from .analysis import analyse
 from .build import backwards, blank, grid_block, prune, remap, trace_kernel
 from .flatten import flatten_control
 from .kernel import Block, Kernel, edged
-from .maps import distinct, linear_index, map_of
+from .maps import block_count, distinct, linear_index, map_of
 from .ops import when_all
 from .phases import Phases
 from .stores import reads
@@ -83,10 +83,9 @@ def covers(kernel: Kernel, block: Block, fixed: Sequence[tuple[int, int]] = ()) 
     fact = map_of(kernel, block)
     if fact is None or fact.table is None or any(block.element):
         return block.index_map is None
-    wanted = int(np.prod([-(-n // s) for n, s in zip(block.array.shape, block.sizes, strict=True)], dtype=np.int64))
     known = dict(fixed)
     table = fact.table[tuple(known.get(a, slice(None)) for a in fact.axes)]
-    return distinct(linear_index(table)).size == wanted
+    return distinct(linear_index(table)).size == block_count(block)
 
 
 def state_block(kernel: Kernel, parts: Phases, position: int) -> Block:

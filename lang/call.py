@@ -380,8 +380,7 @@ class _Request:
 
         def fun(*args: Any) -> list[Any]:
             with self._cell(args[:n], args[n : n + hidden]):
-                found = index_map(*args[:n], *scalars.unflatten(args[n + hidden :]))
-            found = _several(found)
+                found = _several(index_map(*args[:n], *scalars.unflatten(args[n + hidden :])))
             if len(found) != len(shape):
                 raise BlockRankError(
                     f"{where}: its block shape {shape} has rank {len(shape)}, its index map gives {len(found)} indices",
