@@ -359,13 +359,13 @@ def test_derivatives_at_ends_are_those_from_inside(name, wide):
     f, x, *wanted = ENDS[name]
 
     def found(x):
-        return tw.jvp(tw.grad(f), (x,), (np.ones_like(x),)) if wide else derivatives(f, x)[1:]
+        slope = tw.grad(f) if wide else lambda x: tw.jvp(f, (x,), (np.ones_like(x),))[1]
+        return [slope(x)] if wanted[1] is None else tw.jvp(slope, (x,), (np.ones_like(x),))
 
     with tw.config(enable_x64=wide), np.errstate(all="ignore"):
         found = under(NUMPY, found, np.asarray(x, np.float64 if wide else np.float32))
-    for order, (a, b) in enumerate(zip(found, wanted, strict=True), 1):
-        if b is not None:
-            np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6, err_msg=f"order {order}")
+    for order, (a, b) in enumerate(zip(found, wanted, strict=False), 1):
+        np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6, err_msg=f"order {order}")
 
 
 @pytest.mark.parametrize("x", [0.5, 1.0, 3.0])
