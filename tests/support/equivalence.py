@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 import tilewright as tw
+from tests.support.by_numpy import by_numpy
 from tests.support.laws import numpy_meaning
 from tilewright import numpy as tnp
 
@@ -51,15 +52,20 @@ def twice(x: Any) -> Any:
 
 
 def agree(name: str, f: Callable[..., Any], g: Callable[..., Any], *args: Any) -> None:
-    """Assert that two functions agree under one of `TRANSFORMS`, the second one computed in NumPy."""
-    transform = TRANSFORMS[name]
-    found = tw.tree.leaves(transform(f, len(args))(*args))
-    with numpy_meaning(wide=False):
-        expected = tw.tree.leaves(transform(g, len(args))(*args))
-    assert len(found) == len(expected)
-    for a, b in zip(found, expected, strict=True):
-        assert a.dtype == b.dtype and a.shape == b.shape
-        np.testing.assert_allclose(np.asarray(a), np.asarray(b), rtol=1e-3, atol=1e-4)
+    """Assert that two functions agree under one of `TRANSFORMS`, the second one computed in NumPy.
+
+    What has no `jit` of its own is computed operation by operation, in NumPy, and compiled as one program.
+    """
+    first, second = (TRANSFORMS[name](h, len(args)) for h in (f, g))
+    expected = tw.tree.leaves(by_numpy(second, *args))
+    results = [tw.tree.leaves((first if "jit" in name else tw.jit(first))(*args))]
+    if "jit" not in name:
+        with numpy_meaning(wide=False):
+            results.append(tw.tree.leaves(first(*args)))
+    for found in results:
+        for a, b in zip(found, expected, strict=True):
+            assert a.dtype == b.dtype and a.shape == b.shape
+            np.testing.assert_allclose(np.asarray(a), np.asarray(b), rtol=1e-3, atol=1e-4)
 
 
 def draws(*shapes: tuple[int, ...], seed: int = 0) -> list[np.ndarray]:
