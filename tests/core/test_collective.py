@@ -33,8 +33,9 @@ def test_values(name):
     # The same under one more vmap, on either side of the named one.
     pair = np.stack([x, 2 * x])
     both = np.stack([expected(x), expected(2 * x)])
-    np.testing.assert_allclose(tw.vmap(lambda x: over(f, x))(pair), both, rtol=1e-5, atol=1e-6)
-    inner = over(lambda x: tw.vmap(f)(x), pair.swapaxes(0, 1))
+    sides = tw.jit(lambda x: (tw.vmap(lambda x: over(f, x))(x), over(tw.vmap(f), x.swapaxes(0, 1))))
+    outer, inner = sides(pair)
+    np.testing.assert_allclose(outer, both, rtol=1e-5, atol=1e-6)
     np.testing.assert_allclose(np.asarray(inner).swapaxes(0, 1), both, rtol=1e-5, atol=1e-6)
 
 

@@ -8,10 +8,11 @@ import pytest
 import scipy.stats
 
 import tilewright as tw
-from tests.support import laws
 from tests.support.distributions import DISTRIBUTIONS, SHARES, values
 from tilewright import numpy as jnp
 from tilewright.core.errors import ArgumentError, DtypeError, ShapeError, UnsupportedError
+from tilewright.core.evaluate import NUMPY
+from tilewright.core.trace import using
 from tilewright.scipy import stats
 
 TABLE = [pytest.param(d, id=d.name) for d in DISTRIBUTIONS]
@@ -25,7 +26,7 @@ def wide():
 
 @pytest.fixture
 def numpy_meaning():
-    with laws.numpy_meaning():
+    with tw.config(enable_x64=True), using(NUMPY):
         yield
 
 
@@ -53,21 +54,21 @@ def test_as_scipy_and_derivatives_as_differences(one, numpy_meaning):
     fixed, moving = parameters[: one.fixed], parameters[one.fixed :]
     directions = (tx, tq, *[np.full_like(p, 0.3) for p in moving])
 
-    def values_and_tangents(x, q, *moving):
-        return tw.jvp(lambda x, q, *p: values(module, one, x, q, (*fixed, *p)), (x, q, *moving), directions)
+    def of(x, q, *moving):
+        return values(module, one, x, q, (*fixed, *moving))
 
-    found, tangents = values_and_tangents(x, SHARES, *moving)
+    def slope(x, *p):
+        return tw.jvp(lambda x, *p: getattr(module, names(one)[0])(x, *fixed, *p), (x, *p), (tx, *directions[2:]))[1]
+
+    found, tangents = tw.jvp(of, (x, SHARES, *moving), directions)
     for name, v, e in zip(names(one), found, expected(one, x, SHARES, parameters), strict=True):
         assert v.dtype == np.float64
         np.testing.assert_allclose(np.asarray(v), e, rtol=2e-9, atol=1e-12, err_msg=name)
     h = 1e-6
     steps = [(p + h * t, p - h * t) for p, t in zip((x, SHARES, *moving), directions, strict=True)]
-    (above, first), (below, last) = (values_and_tangents(*at) for at in zip(*steps, strict=True))
-    log = getattr(module, names(one)[0])
-    slope = lambda x, *p: tw.jvp(lambda x, *p: log(x, *fixed, *p), (x, *p), (tx, *directions[2:]))[1]  # noqa: E731
+    above, below = ([*of(x, q, *p), slope(x, *p)] for x, q, *p in zip(*steps, strict=True))
     second = tw.jvp(slope, (x, *moving), (tx, *directions[2:]))[1]
-    rows = zip([*names(one), "slope"], [*tangents, second], [*above, first[0]], [*below, last[0]], strict=True)
-    for name, t, a, b in rows:
+    for name, t, a, b in zip([*names(one), "slope"], [*tangents, second], above, below, strict=True):
         inner = (tq == 1)[: t.shape[-1]] if name in ("ppf", "isf") else slice(2, 3) if one.whole else slice(edges, None)
         t, a, b = (np.atleast_2d(v)[0, inner] for v in (t, a, b))
         np.testing.assert_allclose(t, (a - b) / (2 * h), rtol=1e-5, atol=1e-6, err_msg=f"derivative of {name}")

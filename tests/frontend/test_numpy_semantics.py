@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import tilewright as tw
+from tests.support import laws
 from tilewright import lax, scipy
 from tilewright import numpy as jnp
 from tilewright.core import errors
@@ -120,7 +121,7 @@ GRADIENTS = {
 
 @pytest.mark.parametrize("name", GRADIENTS)
 def test_gradients_against_differences(name):
-    with tw.config(enable_x64=True):
+    with laws.numpy_meaning():
         x = jnp.asarray(np.random.default_rng(1).uniform(-1.9, 1.9, (3, 4)))
         weight = np.random.default_rng(2).uniform(0.5, 1.5, np.shape(GRADIENTS[name](x)))
 

@@ -7,9 +7,10 @@ import pytest
 import scipy.special as theirs
 
 import tilewright as tw
-from tests.support import laws
 from tilewright import numpy as jnp
 from tilewright.core.errors import ArgumentError, DtypeError, ShapeError, UnsupportedError
+from tilewright.core.evaluate import NUMPY
+from tilewright.core.trace import using
 from tilewright.scipy import special
 
 INF, NAN = np.inf, np.nan
@@ -64,7 +65,7 @@ def as_list(x):
 
 @pytest.fixture
 def numpy_meaning():
-    with laws.numpy_meaning():
+    with tw.config(enable_x64=True), using(NUMPY):
         yield
 
 
