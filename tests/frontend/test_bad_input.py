@@ -78,6 +78,8 @@ REFUSED = {  # name: the call, and the error
     "a key for a truth value": (lambda: tnp.logical_not(random.key(0)), errors.DtypeError),
     "half a bin": (lambda: tnp.histogram(DATA, bins=2.5), errors.ArgumentTypeError),
     "half a length": (lambda: tnp.bincount(IDS[3:], length=2.5), errors.ArgumentTypeError),
+    "half a size": (lambda: tnp.zeros((2, 1.5)), errors.ArgumentTypeError),
+    "half a repeat along an axis": (lambda: tnp.repeat(ONES, 2, axis=0.5), errors.ArgumentTypeError),
     "an integer of 81 bits": (lambda: tnp.add(DATA, 2**80), errors.IntegerOverflowError),
 }  # fmt: skip
 

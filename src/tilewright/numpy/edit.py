@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from .. import lax
+from ..core.arguments import public
 from ..core.errors import ArgumentTypeError, ConcretizationError
 from .arithmetic import clip
 from .create import arange, asarray, ones
@@ -28,6 +29,7 @@ from .util import (
 )
 
 
+@public
 def delete(arr: ArrayLike, obj: Any, axis: int | None = None, *, assume_unique_indices: bool = False) -> Array:
     """An array without the elements at some indices; traced indices must be a number or known to be unique.
 
@@ -60,6 +62,7 @@ def _delete_traced(a: Array, obj: Array, axis: int, unique: bool) -> Array:
     return take(a, result, axis, mode="clip")
 
 
+@public
 def insert(arr: ArrayLike, obj: Any, values: ArrayLike, axis: int | None = None) -> Array:
     """An array with values inserted before some indices.
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from .. import lax
 from ..core.api import vmap
+from ..core.arguments import public
 from ..core.errors import ArgumentError, ArgumentTypeError, ShapeError
 from ..core.operators import check_ranks
 from ..core.types import ArrayType
@@ -40,6 +41,7 @@ def apply_along_axis(func1d: Callable[..., Any], axis: int, arr: ArrayLike, *arg
     return function(a)
 
 
+@public
 def apply_over_axes(func: Callable[..., Any], a: ArrayLike, axes: Any) -> Array:
     """Apply a reducing function over axes one after another, keeping them.
 

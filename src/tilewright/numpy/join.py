@@ -8,8 +8,10 @@ from typing import Any
 import numpy as np
 
 from .. import lax
+from ..core.arguments import public
 from ..core.errors import ArgumentError, ArgumentTypeError, ShapeError
 from ..core.integers import integer
+from ..core.types import as_size
 from .create import asarray
 from .shape import atleast_1d, atleast_2d, atleast_3d, ravel
 from .util import (
@@ -17,7 +19,6 @@ from .util import (
     ArrayLike,
     DTypeLike,
     Value,
-    as_size,
     astype,
     axis_of,
     composite,
@@ -220,6 +221,7 @@ def _split(name: str, ary: ArrayLike, indices_or_sections: Any, axis: int, even:
     return [lax.slice_in_dim(a, lo, max(lo, hi), axis=number) for lo, hi in zip(bounds[:-1], bounds[1:], strict=True)]
 
 
+@public
 def split(ary: ArrayLike, indices_or_sections: Any, axis: int = 0) -> list[Array]:
     """Cut an array into equal parts, or at given positions.
 
@@ -230,6 +232,7 @@ def split(ary: ArrayLike, indices_or_sections: Any, axis: int = 0) -> list[Array
     return _split("split", ary, indices_or_sections, axis, True)
 
 
+@public
 def array_split(ary: ArrayLike, indices_or_sections: Any, axis: int = 0) -> list[Array]:
     """Cut an array into parts as equal as can be, or at given positions.
 

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from .. import lax
+from ..core.arguments import public
 from ..core.errors import ArgumentError
 from ..core.integers import integer
 from . import util
@@ -176,6 +177,7 @@ def diagonal(a: ArrayLike, offset: int = 0, axis1: int = 0, axis2: int = 1) -> A
     return lax.slice(flat, [0] * (rank + 1), (*lead, size * size), (*[1] * rank, size + 1))
 
 
+@public
 def vander(x: ArrayLike, N: int | None = None, increasing: bool = False) -> Array:
     """The Vandermonde matrix of a vector: its powers in columns.
 

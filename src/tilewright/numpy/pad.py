@@ -8,7 +8,9 @@ from typing import Any
 import numpy as np
 
 from .. import lax
+from ..core.arguments import public
 from ..core.errors import ArgumentError, ShapeError
+from ..core.types import as_size
 from . import quantiles, reductions
 from .elementwise import floor, rint
 from .functional import apply_along_axis
@@ -18,7 +20,6 @@ from .util import (
     Array,
     ArrayLike,
     Value,
-    as_size,
     astype,
     axis_of,
     composite,
@@ -43,6 +44,7 @@ _OPTIONS = {
 }  # fmt: skip
 
 
+@public
 def pad(array: ArrayLike, pad_width: Any, mode: Any = "constant", **kwargs: Any) -> Array:
     """Add elements around an array.
 

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from .. import lax
+from ..core.arguments import public
 from ..core.errors import ArgumentError, ArgumentTypeError, ShapeError
 from ..core.runtime import runtime
 from . import util
@@ -94,6 +95,7 @@ def _repeat(a: Any, repeats: Any, axis: int) -> Array:
     return take(a, places.astype(np.int32), axis, mode="clip")
 
 
+@public
 def repeat(
     a: ArrayLike, repeats: Any, axis: int | None = None, *, total_repeat_length: int | None = None,
     out_sharding: Any = None,

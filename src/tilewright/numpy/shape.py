@@ -10,12 +10,14 @@ from typing import Any
 import numpy as np
 
 from .. import lax
+from ..core.arguments import public
 from ..core.errors import ArgumentError, ShapeError
 from ..core.integers import integer
 from ..core.runtime import runtime
+from ..core.types import as_size
 from . import util
 from .create import asarray, zeros_like
-from .util import Array, ArrayLike, as_size, axes_of, axis_of, composite, shape_argument, shape_of, value
+from .util import Array, ArrayLike, axes_of, axis_of, composite, shape_argument, shape_of, value
 
 
 def shape(a: Any) -> tuple[int, ...]:
@@ -163,6 +165,7 @@ def moveaxis(a: ArrayLike, source: Any, destination: Any) -> Array:
     return transpose(a, order)
 
 
+@public
 def rollaxis(a: ArrayLike, axis: int, start: int = 0) -> Array:
     """Move one axis back until it lies before position `start`.
 
@@ -330,6 +333,7 @@ def tile(A: ArrayLike, reps: Any) -> Array:
     return lax.reshape(wide, tuple(t * n for t, n in zip(times, dims, strict=True)))
 
 
+@public
 def resize(a: ArrayLike, new_shape: Any) -> Array:
     """The elements, repeated as often as needed, in a new shape.
 
@@ -346,6 +350,7 @@ def resize(a: ArrayLike, new_shape: Any) -> Array:
     return reshape(lax.slice_in_dim(tile(flat, times), 0, total), wanted)
 
 
+@public
 def trim_zeros(filt: ArrayLike, trim: str = "fb", axis: Any = None) -> Array:
     """Cut the zeros off the front and back of a known array.
 

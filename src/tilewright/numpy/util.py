@@ -21,6 +21,7 @@ from ..core.errors import (
     TracerArrayConversionError,
     UnsupportedError,
 )
+from ..core.integers import integer
 from ..core.operators import promote_args, promote_args_inexact
 from ..core.primitives.convert import cast
 from ..core.promote import promote_types, to_inexact
@@ -29,7 +30,6 @@ from ..core.trace import ProgramTracer, Tracer, Value, dtype_of, is_evaluating, 
 from ..core.types import (
     ArrayType,
     as_dtype,
-    as_size,
     canonical_dtype,
     is_bool,
     is_complex,
@@ -201,9 +201,8 @@ def axes_of(axis: Any, ndim: int) -> tuple[int, ...]:
 def shape_argument(shape: Any) -> tuple[int, ...]:
     """A shape argument (a number or a sequence of them) as a tuple."""
     if not isinstance(shape, Iterable) or (isinstance(shape, Value | np.ndarray) and not shape.ndim):
-        sizes: tuple[int, ...] = (as_size(shape),)
-    else:
-        sizes = tuple(as_size(d) for d in shape)
+        shape = (shape,)
+    sizes = tuple(integer(d, "a size", "shape") for d in shape)
     if any(d < 0 for d in sizes):
         raise ShapeError(f"shape {sizes} has a negative dimension", "sizes are 0 or more")
     return sizes
