@@ -20,7 +20,7 @@ def map_of(kernel: Kernel, block: Block) -> Fact | None:
     return facts(block.index_map, kernel.grid)
 
 
-def cell_at(kernel: Kernel, axes: Sequence[int], position: Sequence[int]) -> tuple[int, ...]:
+def cell_at(kernel: Kernel, axes: Sequence[int], position: Sequence[Any]) -> tuple[int, ...]:
     """The cell of a position in a table over some grid axes, with 0 along the others."""
     ids = [0] * len(kernel.grid)
     for axis, i in zip(axes, position, strict=True):

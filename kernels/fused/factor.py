@@ -311,10 +311,10 @@ def small_solve_triangular(
 
     def kernel(*xs: Any) -> list[Any]:
         return _on_matrices(
-            lambda *x: [_substituted(*x, *how)], [like(flat[1])], "small_solve_triangular", target, *xs
+            lambda a, b: [_substituted(a, b, *how)], [like(flat[1])], "small_solve_triangular", target, *xs
         )
 
-    return _chosen(kernel, lambda *xs: [_plain_solve(*xs, *how)], target)(*flat)[0].reshape(shape_of(b))
+    return _chosen(kernel, lambda a, b: [_plain_solve(a, b, *how)], target)(*flat)[0].reshape(shape_of(b))
 
 
 def _count(share: float) -> Callable[..., Cost]:
