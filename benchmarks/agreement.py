@@ -208,7 +208,8 @@ def main(argv: list[str] | None = None) -> int:
                     if found and not found.startswith(("types", "derivatives")) and as_origin(ours, call):
                         original += 1
                         continue
-                why = {d for d in reasons if found and d.covers(f"{space}.{call.name}", variant, found)}
+                held = {variant, "batch"} if options.of == "batched" else {variant}
+                why = {d for d in reasons for v in held if found and d.covers(f"{space}.{call.name}", v, found)}
                 needed |= why
                 if found and not why:
                     unexplained += 1
