@@ -7,8 +7,9 @@ import numpy as np
 
 import tilewright as tw
 from tests.support.by_numpy import by_numpy
-from tests.support.laws import numpy_meaning
 from tilewright import numpy as tnp
+from tilewright.core.evaluate import NUMPY
+from tilewright.core.trace import under
 
 
 def scalar(f: Callable[..., Any]) -> Callable[..., Any]:
@@ -60,8 +61,7 @@ def agree(name: str, f: Callable[..., Any], g: Callable[..., Any], *args: Any) -
     expected = tw.tree.leaves(by_numpy(second, *args))
     results = [tw.tree.leaves((first if "jit" in name else tw.jit(first))(*args))]
     if "jit" not in name:
-        with numpy_meaning(wide=False):
-            results.append(tw.tree.leaves(first(*args)))
+        results.append(tw.tree.leaves(under(NUMPY, first, *args)))
     for found in results:
         for a, b in zip(found, expected, strict=True):
             assert a.dtype == b.dtype and a.shape == b.shape
