@@ -358,12 +358,12 @@ def test_derivatives_at_ends_are_those_from_inside(name, wide):
     """In single precision forwards, twice; in double precision backwards, and forwards over that."""
     f, x, *wanted = ENDS[name]
 
-    def found(x):
+    def slopes(x):
         slope = tw.grad(f) if wide else lambda x: tw.jvp(f, (x,), (np.ones_like(x),))[1]
         return [slope(x)] if wanted[1] is None else tw.jvp(slope, (x,), (np.ones_like(x),))
 
     with tw.config(enable_x64=wide), np.errstate(all="ignore"):
-        found = under(NUMPY, found, np.asarray(x, np.float64 if wide else np.float32))
+        found = under(NUMPY, slopes, np.asarray(x, np.float64 if wide else np.float32))
     for order, (a, b) in enumerate(zip(found, wanted, strict=False), 1):
         np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6, err_msg=f"order {order}")
 

@@ -169,7 +169,7 @@ class _Process:
     def predicted(self, points: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """The mean and the standard deviation at points."""
         across = _matern(points, self.x, self.lengths)
-        parts = solve_triangular(self.factor[0], across.T, trans="T", check_finite=False)
+        parts = solve_triangular(self.factor[0], across.T, trans=1, check_finite=False)
         variance = 1 - np.einsum("ij,ij->j", parts, parts)
         return across @ self.weights, np.sqrt(np.maximum(variance, 1e-9))
 
