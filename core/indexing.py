@@ -71,7 +71,6 @@ def _entries(shape: Shape, index: Any) -> Entries:
     return parse_index(shape, tuple(map(_joined, index)) if isinstance(index, tuple) else _joined(index))
 
 
-
 # ---------------------------------------------------------------------------- integers and slices
 
 
