@@ -597,18 +597,26 @@ def vmap(fun: Callable[..., Any], in_axes: Any = 0, out_axes: Any = 0, axis_name
         outs, found = batch_flat((lambda *rows: list(itertools.chain(*run(*rows)))) if refs else run, axis, given, dims)
         for i in reversed(refs):
             flat[i][...] = moved(axis, outs.pop(), found.pop(), dims[i])
-        full = f.out_tree.unflatten(outs)
-        wanted = _axes_of(tuple(out_axes) if type(full) is tuple and type(out_axes) is list else out_axes, full,
-                          "out_axes")  # fmt: skip
+        types = [typeof(x) if d is None else typeof(x).without_axis(d) for x, d in zip(outs, found, strict=True)]
+        row = f.out_tree.unflatten(types)
+        wanted = _axes_of(tuple(out_axes) if type(row) is tuple and type(out_axes) is list else out_axes, row,
+                          "out_axes", 1)  # fmt: skip
         results = [_placed(axis, x, d, w, sum_match) for x, d, w in zip(outs, found, wanted, strict=True)]
         return f.out_tree.unflatten(results)
 
     return wrapped
 
 
-def _axes_of(axes: Any, full: Any, what: str) -> list[Any]:
+def _axes_of(axes: Any, full: Any, what: str, added: int = 0) -> list[Any]:
+    """The axis of each leaf. A node that has `n_batch` is mapped along one of its batch axes, or the one to be added."""
     try:
         found = tree.broadcast_prefix(axes, full)
+        places = tree.flatten(axes, lambda x: x is None)
+        for axis, part in zip(places[0], tree.flatten_up_to(places[1], full), strict=True):
+            for node in tree.leaves(part, _has_batch_axes) if isinstance(axis, int) else ():
+                if _has_batch_axes(node) and not 0 <= axis < node.n_batch + added:
+                    raise BatchAxisError(f"vmap {what}={axis} of a {type(node).__name__} with {node.n_batch} batch axes",
+                                         "map one of its batch axes, which come first")  # fmt: skip
     except TreeError as error:
         raise BatchAxisError(
             f"vmap {what}={axes!r} is not a prefix of the values' structure", str(error.what)
@@ -617,6 +625,10 @@ def _axes_of(axes: Any, full: Any, what: str) -> list[Any]:
         if axis is not None and (isinstance(axis, bool) or not isinstance(axis, (int, np.integer, MappingSpec))):
             raise ArgumentTypeError(f"vmap {what} holds {axis!r}", "use ints and None")
     return found
+
+
+def _has_batch_axes(x: Any) -> bool:
+    return hasattr(type(x), "n_batch")
 
 
 def _mapped_size(flat: Sequence[Any], axes: Sequence[Any], given: int | None) -> tuple[int, list[int | None]]:

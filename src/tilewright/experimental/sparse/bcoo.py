@@ -90,7 +90,7 @@ class BCOO(JAXSparse):
     @property
     def n_batch(self) -> int:
         """The number of batch axes."""
-        return len(shape_of(self.indices)) - 2
+        return len(self.indices.shape) - 2
 
     @property
     def n_sparse(self) -> int:

@@ -78,7 +78,7 @@ class BCSR(JAXSparse):
     @property
     def n_batch(self) -> int:
         """The number of batch axes."""
-        return len(shape_of(self.indices)) - 1
+        return len(self.indices.shape) - 1
 
     @property
     def n_dense(self) -> int:
