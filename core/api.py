@@ -608,15 +608,12 @@ def vmap(fun: Callable[..., Any], in_axes: Any = 0, out_axes: Any = 0, axis_name
 
 
 def _axes_of(axes: Any, full: Any, what: str, added: int = 0) -> list[Any]:
-    """The axis of each leaf. A node that has `n_batch` is mapped along one of its batch axes, or the one to be added."""
+    """The axis of each leaf; `added`: how many axes each node has beside its own."""
     try:
         found = tree.broadcast_prefix(axes, full)
-        places = tree.flatten(axes, lambda x: x is None)
-        for axis, part in zip(places[0], tree.flatten_up_to(places[1], full), strict=True):
-            for node in tree.leaves(part, _has_batch_axes) if isinstance(axis, int) else ():
-                if _has_batch_axes(node) and not 0 <= axis < node.n_batch + added:
-                    raise BatchAxisError(f"vmap {what}={axis} of a {type(node).__name__} with {node.n_batch} batch axes",
-                                         "map one of its batch axes, which come first")  # fmt: skip
+        places, structure = tree.flatten(axes, lambda x: x is None)
+        for axis, part in zip(places, tree.flatten_up_to(structure, full), strict=True):
+            _check_batch_axis(axis, part, what, added)
     except TreeError as error:
         raise BatchAxisError(
             f"vmap {what}={axes!r} is not a prefix of the values' structure", str(error.what)
@@ -625,6 +622,16 @@ def _axes_of(axes: Any, full: Any, what: str, added: int = 0) -> list[Any]:
         if axis is not None and (isinstance(axis, bool) or not isinstance(axis, (int, np.integer, MappingSpec))):
             raise ArgumentTypeError(f"vmap {what} holds {axis!r}", "use ints and None")
     return found
+
+
+def _check_batch_axis(axis: Any, part: Any, what: str, added: int) -> None:
+    """Of nodes that have `n_batch`, as sparse arrays, no other axes than these can be mapped."""
+    if not isinstance(axis, int):
+        return
+    for node in tree.leaves(part, _has_batch_axes):
+        if _has_batch_axes(node) and not 0 <= axis < node.n_batch + added:
+            raise BatchAxisError(f"vmap {what}={axis} of a {type(node).__name__} with n_batch={node.n_batch}",
+                                 "map one of its batch axes, which come first")  # fmt: skip
 
 
 def _has_batch_axes(x: Any) -> bool:

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from ...core.ir import Eqn, Program, Var, subprograms
+from ...core.ir import Eqn, Program, Var
 from ...core.types import MemorySpace
 from ...lang.kernel import Kernel
+from ...lang.visit import inner_programs
 from ...lang.warpgroups.barriers import barrier_init_p
 from ...lang.warpgroups.products import tcgen05_commit_p, tcgen05_mma_p
 from ..values import Unfit
@@ -50,7 +51,6 @@ def within(program: Program, env: dict[Any, Any]) -> Iterator[tuple[Eqn, dict[An
     """The equations of a Program and those within it, with the Refs of the body that their Refs are."""
     for eqn in program.eqns:
         yield eqn, env
-        for _, inner in subprograms(eqn):
-            given = eqn.inputs[len(eqn.inputs) - len(inner.inputs) :] if eqn.primitive.choice else eqn.inputs
+        for inner, given in inner_programs(eqn):
             pairs = zip(inner.inputs, given, strict=False)
             yield from within(inner, {v: env[a] for v, a in pairs if type(a) is Var and a in env})

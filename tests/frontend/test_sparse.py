@@ -197,9 +197,9 @@ def test_vmap_takes_batch_axes_alone(made):
     """Another axis of the buffers is none of the array's: it was mapped in silence, and gave another shape."""
     x, one = made(mat(2, 3, 4, n_batch=1)), made(mat(3, 4))
     for wrong in ({"in_axes": 1}, {"in_axes": -1}, {"out_axes": 1}):
-        with pytest.raises(errors.BatchAxisError, match=f"vmap {[*wrong][0]}=-?1 of a {type(x).__name__} with"):
+        with pytest.raises(errors.BatchAxisError, match=f"vmap {[*wrong][0]}=-?1 of a {type(x).__name__} with n_batch"):
             tw.vmap(lambda m: m, **wrong)(x)
-    with pytest.raises(errors.BatchAxisError, match="with 0 batch axes"):
+    with pytest.raises(errors.BatchAxisError, match="n_batch=0"):
         tw.vmap(lambda m: m.data)(one)
     assert tw.vmap(lambda m: m)(x).shape == (2, 3, 4)
 
