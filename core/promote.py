@@ -83,7 +83,7 @@ def _promote(types: tuple[tuple[Dtype, bool], ...], mode: str, x64: bool) -> tup
         raise DtypeError("random keys do not mix with numbers", "use `random.key_data` to see a key's bits")
     if not types:
         raise ArgumentError("a common dtype of no arrays", "pass one at least")
-    nodes = frozenset(_WEAK[k] if weak else dtype for (dtype, weak), k in zip(types, [kind(d) for d, _ in types]))
+    nodes = frozenset(_WEAK[kind(dtype)] if weak else dtype for dtype, weak in types)
     strong = [n for n in nodes if not isinstance(n, str)]
     if mode == "strict" and len(set(strong)) > 1:
         names = ", ".join(sorted(map(str, strong)))

@@ -270,6 +270,10 @@ class Device(Member):
     def finish(self, semaphores: Any) -> None:
         """Nothing: other devices may still signal. See `check_end`."""
 
+    def semaphores(self) -> dict[str, np.ndarray]:
+        """What each semaphore holds, by name."""
+        return self.machine.semaphores()
+
     def check_end(self) -> None:
         for flight, name in [*((f, "wait_send") for f in self.leaving), *((f, "wait_recv") for f in self.arriving)]:
             self.source = flight.line
@@ -279,7 +283,7 @@ class Device(Member):
                 f"kernel {self.kernel}, {self.world.name(self.device)}: ends while {what} is under way that nothing "
                 f"waited for", f"call `.{name}()` on what `make_async_remote_copy` gave", self.source)  # fmt: skip
         try:
-            super().finish(self.machine.semaphores())
+            super().finish(self.semaphores())
         except SemaphoreError as error:
             raise SemaphoreError(f"{self.world.name(self.device)}: {error.what}", error.remedy, error.source) from None
 
