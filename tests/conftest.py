@@ -11,8 +11,11 @@ import pytest
 
 # Before the first import of the package, and inherited by the processes that tests start.
 os.environ["TILEWRIGHT_DEBUG_CHECKS"] = "1"
+_FIRST = "TILEWRIGHT_TESTS" not in os.environ
 _RUN = os.environ.setdefault("TILEWRIGHT_TESTS", str(os.getpid()))  # the process that started all others of this run
 _CACHE = Path(tempfile.gettempdir()) / f"tilewright-tests-{_RUN}"
+if _FIRST:
+    shutil.rmtree(_CACHE, ignore_errors=True)  # what a run of the same number left that was killed
 os.environ["TILEWRIGHT_CACHE_DIR"] = str(_CACHE)
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # processes that tests start would compile every module again
 _SKIPPED = "tilewright/skipped"
