@@ -597,7 +597,7 @@ def vmap(fun: Callable[..., Any], in_axes: Any = 0, out_axes: Any = 0, axis_name
         outs, found = batch_flat((lambda *rows: list(itertools.chain(*run(*rows)))) if refs else run, axis, given, dims)
         for i in reversed(refs):
             flat[i][...] = moved(axis, outs.pop(), found.pop(), dims[i])
-        types = [typeof(x) if d is None else typeof(x).without_axis(d) for x, d in zip(outs, found, strict=True)]
+        types = [typeof(x) if d is None else typeof(x).without_axis(d, size) for x, d in zip(outs, found, strict=True)]
         row = f.out_tree.unflatten(types)
         wanted = _axes_of(tuple(out_axes) if type(row) is tuple and type(out_axes) is list else out_axes, row,
                           "out_axes", 1)  # fmt: skip
