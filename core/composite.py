@@ -16,7 +16,7 @@ from .config import current
 from .dispatch import BOUND, KEPT, RUNS, array_key, bound_key, can_bind, dispatched, specialize
 from .jit import Jit, Options
 from .runtime import runtime
-from .trace import EVAL, ProgramTrace, Value, current_trace
+from .trace import EVAL, ProgramTrace, Tracer, Value, current_trace
 
 _functions = runtime.cache("composite.functions", KEPT)
 
@@ -34,7 +34,12 @@ def _is_recorded() -> bool:
 
 
 def hashable(x: Any) -> Any:
-    """A static argument as a key: lists become tuples, arrays of numbers nested tuples."""
+    """A static argument as a key: lists become tuples, arrays of numbers nested tuples.
+
+    Raises `TypeError` for a traced value: its derivative or its batch would be lost.
+    """
+    if isinstance(x, Tracer):
+        raise TypeError("a traced value is no key")
     if isinstance(x, (list, tuple)):
         return tuple(hashable(v) for v in x)
     if isinstance(x, (np.ndarray, Value)):
@@ -68,11 +73,11 @@ class _Composite:
         if len(args) > self._positional or any(n in given or n not in names for n in kwargs):
             return self._fun(*args, **kwargs)  # which may raise Python's own error
         given.update(kwargs)
-        fixed = tuple((n, type(v), hashable(v)) for n, v in given.items() if n in self._static or v is None)
         moving = tuple(n for n in given if n not in self._static and given[n] is not None)
         try:
+            fixed = tuple((n, type(v), hashable(v)) for n, v in given.items() if n in self._static or v is None)
             jitted = self._jitted(fixed, moving)
-        except TypeError:  # what cannot be hashed is no static argument, and the function says so
+        except TypeError:  # what is traced or cannot be hashed is no static argument, and the function says so
             return self._fun(*args, **kwargs)
         operands = tuple(given[n] for n in moving)
         out = jitted.call(operands, {})

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 
 from ..arguments import public
-from ..errors import ArgumentError
+from ..errors import ArgumentError, ConcretizationError
 from ..rules import zeros
-from ..trace import dtype_of, shape_of
+from ..trace import Tracer, dtype_of, shape_of
 from ..types import ArrayType, is_key
 from .compare import lt_p, select_n_p
 from .elementwise import add_p, rem_p
@@ -21,9 +21,15 @@ from .shape import as_axes, concatenate, expand_dims, integers
 
 
 def scalar_fill(fill_value: Any, dtype: Any) -> Any:
-    """A fill value as a hashable Python scalar (None for the dtype's default)."""
+    """A fill value as a hashable Python scalar (None for the dtype's default).
+
+    Raises `ConcretizationError` for a traced one, also where its value is known: its derivative would be lost.
+    """
     if fill_value is None or is_key(dtype):
         return None
+    if isinstance(fill_value, Tracer):
+        raise ConcretizationError(f"gather: fill_value is {fill_value.describe()}",
+                                  "pass a number, or replace the elements with `numpy.where`")  # fmt: skip
     if np.ndim(fill_value):
         raise ArgumentError(f"gather: fill_value must be a scalar, got shape {np.shape(fill_value)}")
     value = np.asarray(fill_value).astype(dtype).item()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
@@ -265,14 +266,14 @@ def _reduce_typing(*types: ArrayType, computation: Program, dimensions: Axes) ->
 
 
 def _reduce_numpy(*args: Any, computation: Program, dimensions: Axes) -> list[Any]:
-    count = len(args) // 2
-    arrays, starts = args[:count], args[count:]
+    arrays, starts = args[: len(args) // 2], args[len(args) // 2 :]
     shape = without_axes(arrays[0].shape, dimensions)
-    rows = [np.moveaxis(a, dimensions, range(len(dimensions))).reshape(-1, *shape) for a in arrays]
+    count = math.prod(arrays[0].shape[d] for d in dimensions)
+    rows = [np.moveaxis(a, dimensions, range(len(dimensions))).reshape(count, *shape) for a in arrays]
     outs = [np.empty(shape, a.dtype) for a in arrays]
     for place in itertools.product(*map(range, shape)):
         state = list(starts)
-        for i in range(rows[0].shape[0]):
+        for i in range(count):
             state = evaluate(computation, *state, *(r[(i, *place)] for r in rows))
         for out, value in zip(outs, state, strict=True):
             out[place] = value

@@ -56,6 +56,7 @@ def test_reduce_of_pairs_differentiates_and_batches():
     total, product = vmap(statistics)(x)
     np.testing.assert_allclose(total, x.sum(1))
     np.testing.assert_allclose(product, x.prod(1))
+    assert [out.shape for out in vmap(statistics)(np.zeros((0, 2, 3), np.float32))] == [(0, 3), (0, 3)]
     np.testing.assert_allclose(grad(lambda x: statistics(x)[1])(x[0]), [6.0, 3.0, 2.0])
     (_, out) = jvp(lambda x: statistics(x)[0], (x[0],), (x[0],))
     np.testing.assert_allclose(out, 6.0)

@@ -1,6 +1,7 @@
 """What NumPy does not say: weak types, masks, sizes within jit, transformations, and the errors."""
 
 import ast
+import functools
 import importlib
 import inspect
 
@@ -165,6 +166,33 @@ def test_gradients_at_singular_points():
 )
 def test_vmap_is_a_loop(call):
     check(tw.vmap(call)(X), np.stack([np.asarray(call(row)) for row in X]))
+
+
+NUMBERS = {
+    "var": lambda x, n: jnp.var(x, ddof=n),
+    "nanstd": lambda x, n: jnp.nanstd(x, ddof=n),
+    "standardize": lambda x, n: jnp.sum(tw.nn.standardize(x, epsilon=n) ** 2),
+    "attention": lambda x, n: jnp.sum(tw.nn.dot_product_attention(*[x[:, None]] * 3, scale=n) ** 2),
+    "interp": lambda x, n: jnp.sum(jnp.interp(x[0], x[1], x[2] ** 2, period=n)),
+}
+
+
+@pytest.mark.parametrize("name", NUMBERS)
+def test_numbers_beside_arrays_are_differentiated_and_batched(name):
+    """Of a call outside of `jit` they are part of what is compiled, unless they are traced."""
+    f = functools.partial(NUMBERS[name], X.astype(np.float64))
+    with laws.numpy_meaning():
+        check(tw.grad(f)(1.3), (f(1.3 + 1e-5) - f(1.3 - 1e-5)) / 2e-5, 1e-6)
+        check(tw.vmap(f)(np.array([1.3, 0.7])), [f(1.3), f(0.7)], 1e-6)
+
+
+@pytest.mark.parametrize("text, f", [
+    ("fill_value", lambda n: jnp.asarray(X).at[9].get(mode="fill", fill_value=n)[0]),
+    ("fill_value", lambda n: jnp.take(X, 99, fill_value=n)), ("order of a norm", lambda n: jnp.linalg.norm(X[0], n)),
+])  # fmt: skip
+def test_what_may_not_be_traced_is_refused_where_its_value_is_known(text, f):
+    with pytest.raises(errors.ConcretizationError, match=text):
+        tw.grad(f)(3.0)
 
 
 def test_ufunc_methods():

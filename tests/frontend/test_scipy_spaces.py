@@ -73,6 +73,8 @@ def test_regular_grid(method, trailing):
         close(by_numpy(interpolate, at), theirs(at))
     if method == "linear":
         close(by_numpy(tw.vmap(interpolate), at), theirs(at))
+        traced = lambda grid: ours.interpolate.RegularGridInterpolator(grid, values, fill_value=7.0)(at)  # noqa: E731
+        close(by_numpy(traced, GRID), theirs(at))  # where whether the points decrease is not known
         one = ours.interpolate.RegularGridInterpolator(GRID[:1], values)
         at = (GRID[0] / 2,)
         close(by_numpy(one, at), scipy.interpolate.RegularGridInterpolator(GRID[:1], values)(at))

@@ -9,6 +9,7 @@ import numpy as np
 
 from .. import lax
 from ..core.errors import ArgumentError
+from ..core.primitives.structured import known
 from .arithmetic import clip, mod
 from .create import asarray
 from .cumulative import cumsum
@@ -164,7 +165,7 @@ def trapezoid(y: ArrayLike, x: ArrayLike | None = None, dx: ArrayLike = 1.0, axi
     return strong(sum_of(dx * (y[..., 1:] + y[..., :-1]), -1) * 0.5)
 
 
-@composite("left", "right", "period")
+@composite("left", "right")
 def _interp(x: Any, xp: Any, fp: Any, left: Any, right: Any, period: Any, edges: Any = ()) -> Array:
     x, xp = promote_dtypes_inexact(value(x, "interp"), value(xp, "interp"))
     (fp,) = promote_dtypes_inexact(value(fp, "interp"))
@@ -212,11 +213,11 @@ def interp(
     for edge in (left, right):
         if isinstance(edge, str) and edge != "extrapolate":
             raise ArgumentError(f"interp beyond the points by {edge!r}", "give a value or 'extrapolate'")
-    if period is not None and (shape_of(period) or float(period) == 0):
+    if period is not None and (shape_of(period) or known(period) == 0):
         raise ArgumentError(f"interp with period {period}", "the period is one number that is not zero")
     how = ["extrapolate" if isinstance(e, str) else None for e in (left, right)]
     edges = tuple(None if isinstance(e, str) else e for e in (left, right))
-    return _interp(x, xp, fp, how[0], how[1], None if period is None else abs(float(period)), edges)
+    return _interp(x, xp, fp, how[0], how[1], period, edges)
 
 
 @composite("axis", "period")

@@ -73,17 +73,20 @@ class RegularGridInterpolator:
         self.values, self.fill_value = values, fill_value
 
     def _ascending(self, axis: int, points: Array, values: Array) -> Array:
-        """The values, turned round where the points are known to decrease."""
+        """The values, turned round, as the points are, where these decrease."""
         concrete = known(points)
         if concrete is None:
-            return values
-        steps = np.diff(np.asarray(concrete))
-        if np.all(steps > 0):
-            return values
-        if not np.all(steps < 0):
-            raise ArgumentError(f"the points along axis {axis} are not strictly ordered", "sort them")
-        self.grid = (*self.grid[:axis], points[::-1], *self.grid[axis + 1 :])
-        return tnp.flip(values, axis)
+            falls = points[0] > points[-1]
+            rising, turned = tnp.where(falls, points[::-1], points), tnp.where(falls, tnp.flip(values, axis), values)
+        else:
+            steps = np.diff(np.asarray(concrete))
+            if np.all(steps > 0):
+                return values
+            if not np.all(steps < 0):
+                raise ArgumentError(f"the points along axis {axis} are not strictly ordered", "sort them")
+            rising, turned = points[::-1], tnp.flip(values, axis)
+        self.grid = (*self.grid[:axis], rising, *self.grid[axis + 1 :])
+        return turned
 
     def __call__(self, xi: ArrayLike | Sequence[ArrayLike], method: str | None = None) -> Array:
         """The values at points: shape (..., number of the grid's axes)."""

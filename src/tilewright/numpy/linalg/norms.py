@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 
 from ... import lax
-from ...core.errors import ArgumentError
+from ...core.errors import ArgumentError, ConcretizationError
+from ...core.trace import Tracer
 from .. import reductions
 from ..shape import moveaxis
 from ..util import Array, ArrayLike, axes_of, composite, dtype_of, is_complex, promote_dtypes_inexact, shape_of, value
@@ -49,6 +50,8 @@ def _largest(x: Array, axes: Any, keepdims: bool = False) -> Array:
 def _vector_norm(x: Array, axes: Any, order: Any, keepdims: bool) -> Array:
     if isinstance(order, str):
         raise ArgumentError(f"norm {order!r} of vectors", "use a number, inf or -inf")
+    if isinstance(order, Tracer):
+        raise ConcretizationError(f"the order of a norm is {order.describe()}", "pass a number")
     if order == np.inf:
         return _largest(lax.abs(x), axes, keepdims)
     if order == -np.inf:
