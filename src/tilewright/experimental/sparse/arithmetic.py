@@ -25,6 +25,7 @@ from .bcoo import (
     bcoo_transpose,
     columns,
     full_buffers,
+    past_end,
     valid,
     wrapped,
 )
@@ -188,8 +189,8 @@ def _sparse_sparse(lhs: BCOO, rhs: BCOO, dims: _Dims, preferred: Any) -> BCOO:
         places = [jnp.broadcast_to(jnp.expand_dims(x, 1 - axis) if n else jnp.zeros((1, 1, 0), x.dtype),
                                    (*data.shape, n)) for axis, (x, n) in enumerate(pairs)]  # fmt: skip
         kept = sum(n for _, n in pairs)
-        indices = jnp.reshape(jnp.concatenate([p.astype(li.dtype) for p in places], -1), (count, kept))
-        limits = np.array(out.shape[batches:], indices.dtype)
+        indices = jnp.reshape(jnp.concatenate(places, -1), (count, kept))
+        limits = past_end(indices, out.shape[batches:])
         return jnp.ravel(data), jnp.where(jnp.ravel(same)[:, None], indices, limits)
 
     found = BCOO(batched(product, batches)(ld, li, rd, ri), shape=out.shape)
@@ -242,7 +243,7 @@ def bcoo_reduce_sum(mat: BCOO, *, axes: Sequence[int]) -> BCOO:
         inside = valid(indices, mat.parts[1])
         data = jnp.where(jnp.expand_dims(inside, tuple(range(b + 1, data.ndim))), data, 0).astype(data.dtype)
         kept = np.array([i for i in range(s) if i + b not in gone], np.int32)
-        limits = np.array([mat.parts[1][i] for i in kept], indices.dtype)
+        limits = past_end(indices, [mat.parts[1][i] for i in kept])
         indices = jnp.where(inside[..., None], indices[..., kept], limits)
     summed = [a for a in range(b) if a in gone]
     order = [*(a for a in range(b) if a not in gone), *summed]
@@ -286,8 +287,9 @@ def at_places(mat: BCOO, v: Array, outside: int) -> Array:
     def found(indices: Array, v: Array) -> Array:
         if not sizes:
             return v[None]
-        if not shape_of(indices)[0]:
-            return jnp.ones((0, *shape_of(v)[len(sizes) :]), v.dtype)
+        count, inner = shape_of(indices)[0], shape_of(v)[len(sizes) :]
+        if not count or 0 in shape_of(v)[: len(sizes)]:
+            return jnp.full((count, *inner), outside, v.dtype)
         places = tuple(i if m != 1 else jnp.zeros_like(i) for i, m in zip(columns(wrapped(indices, sizes)), v.shape))
         return v.at[places].get(mode="fill", fill_value=outside)
 
@@ -327,7 +329,8 @@ def bcoo_multiply_sparse(lhs: BCOO, rhs: BCOO) -> BCOO:
             return (ld * met).astype(dtype), li
         pairs = (ld[:, None] * rd[None]).astype(dtype)
         data = jnp.where(jnp.reshape(same, (*same.shape, *dense)), pairs, 0).astype(dtype)
-        indices = jnp.where(same[..., None], jnp.maximum(li[:, None], ri[None]), np.array(sizes, li.dtype))
+        indices = jnp.maximum(li[:, None], ri[None])
+        indices = jnp.where(same[..., None], indices, past_end(indices, sizes))
         count = same.size
         return jnp.reshape(data, (count, *data.shape[2:])), jnp.reshape(indices, (count, len(sizes)))
 

@@ -14,6 +14,7 @@ from ...core import tree
 from ...core.api import vmap
 from ...core.errors import ArgumentError, ArgumentTypeError, ShapeError, UnsupportedError
 from ...core.trace import Tracer, Value, dtype_of, shape_of
+from ...core.types import canonical_dtype
 
 Array = Any
 Shape = tuple[int, ...]
@@ -153,6 +154,30 @@ def check_integers(indices: Array, what: str) -> None:
     """Raise where indices are not integers."""
     if not jnp.issubdtype(dtype_of(indices), np.integer):
         raise ArgumentTypeError(f"{what} of dtype {dtype_of(indices)}", "indices are integers; cast with `astype`")
+
+
+def check_fits(sizes: Sequence[int], dtype: Any) -> None:
+    """Raise where indices of a dtype do not reach past the end of every axis."""
+    most = np.iinfo(dtype).max
+    if any(n > most for n in sizes):
+        raise ArgumentError(f"{max(sizes)} places for indices of dtype {dtype}", "int64 ones, within `enable_x64`")
+
+
+def wide_indices(indices: Any, what: str) -> Array:
+    """Indices of at least 32 bits and with a sign, as counting from the end and beyond an axis needs them.
+
+    Raises:
+      ArgumentTypeError: they are not integers.
+    """
+    found = indices if isinstance(indices, Value) else jnp.asarray(indices)
+    check_integers(found, what)
+    dtype = dtype_of(found)
+    if dtype.kind == "i" and dtype.itemsize >= 4:
+        return found
+    wide = canonical_dtype(np.int64 if dtype.itemsize == 8 else np.int32)
+    if dtype.itemsize >= wide.itemsize:  # what the sign would turn around is past the end
+        found = jnp.minimum(found, np.array(np.iinfo(wide).max, dtype))
+    return found.astype(wide)
 
 
 def permutation(axes: Any, ndim: int) -> tuple[int, ...]:

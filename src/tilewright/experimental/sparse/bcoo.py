@@ -20,7 +20,7 @@ from ...core.errors import ArgumentError, ArgumentTypeError, ConcretizationError
 from ...core.integers import as_shape
 from ...core.trace import Value, dtype_of, shape_of
 from ...core.types import is_bool
-from .base import Array, JAXSparse, Shape, SparseInfo, batched, check_integers, permutation, register
+from .base import Array, JAXSparse, Shape, SparseInfo, batched, check_fits, permutation, register, wide_indices
 
 
 class BCOOProperties(NamedTuple):
@@ -34,7 +34,6 @@ class BCOOProperties(NamedTuple):
 
 def layout_of(data: Array, indices: Array, shape: Sequence[int]) -> BCOOProperties:
     """The layout that buffers have for a shape; raises where they do not fit it."""
-    check_integers(indices, "BCOO indices")
     held, given = shape_of(indices), shape_of(data)
     if len(held) < 2:
         raise ShapeError(f"BCOO indices of shape {held}", "they have axes of elements and of coordinates")
@@ -54,9 +53,10 @@ def layout_of(data: Array, indices: Array, shape: Sequence[int]) -> BCOOProperti
 class BCOO(JAXSparse):
     """A sparse array by coordinates, with batch axes before the sparse axes and dense axes after them.
 
-    `data` has shape batch + (nse,) + dense, `indices` batch + (nse, n_sparse), of integers. Elements at one place add
-    up; those with an index past the end are padding. Arithmetic gives sparse arrays where the result has zeros where
-    the operand has them; indexing, sums, transposes and products with dense arrays are as those of dense arrays.
+    `data` has shape batch + (nse,) + dense, `indices` batch + (nse, n_sparse), of integers; narrow and unsigned ones
+    become int32. Elements at one place add up; those with an index past the end are padding. Arithmetic gives sparse
+    arrays where the result has zeros where the operand has them; indexing, sums, transposes and products with dense
+    arrays are as those of dense arrays.
 
     Raises:
       ShapeError: the buffers do not fit the shape.
@@ -78,10 +78,13 @@ class BCOO(JAXSparse):
         self, args: tuple[Array, Array], *, shape: Sequence[int], indices_sorted: bool = False,
         unique_indices: bool = False,
     ):  # fmt: skip
-        self.data, self.indices = (x if isinstance(x, Value) else jnp.asarray(x) for x in args)
+        data, indices = args
+        self.data = data if isinstance(data, Value) else jnp.asarray(data)
+        self.indices = wide_indices(indices, "BCOO indices")
         self.shape = as_shape(shape, "BCOO")
-        self.indices_sorted, self.unique_indices = indices_sorted, unique_indices
-        layout_of(self.data, self.indices, self.shape)
+        layout = layout_of(self.data, self.indices, self.shape)
+        self.indices_sorted = indices_sorted
+        self.unique_indices = unique_indices and (layout.n_sparse > 0 or layout.nse < 2)
 
     @property
     def nse(self) -> int:
@@ -217,17 +220,23 @@ def columns(indices: Array) -> tuple[Array, ...]:
     return tuple(indices[..., i] for i in range(shape_of(indices)[-1]))
 
 
+def past_end(indices: Array, sizes: Sequence[int]) -> np.ndarray:
+    """The place past the end of every axis, of as many axes as `indices`, of shape (..., n)."""
+    check_fits(sizes, dtype_of(indices))
+    return np.array(sizes, dtype_of(indices)).reshape((1,) * (len(shape_of(indices)) - 1) + (len(sizes),))
+
+
 def valid(indices: Array, sizes: Shape) -> Array:
     """Which elements are inside, for indices of shape (..., n)."""
     if not sizes:
         return jnp.ones(shape_of(indices)[:-1], bool)
-    limits = np.array(sizes, dtype_of(indices))
+    limits = past_end(indices, sizes)
     return jnp.all((indices < limits) & (indices >= -limits), -1)
 
 
 def wrapped(indices: Array, sizes: Shape) -> Array:
     """Indices counted from the front; those outside are all of them past the end."""
-    limits = np.array(sizes, dtype_of(indices))
+    limits = past_end(indices, sizes)
     return jnp.where(valid(indices, sizes)[..., None], jnp.where(indices < 0, indices + limits, indices), limits)
 
 
@@ -422,7 +431,7 @@ def bcoo_sum_duplicates(mat: BCOO, nse: int | None = None) -> BCOO:
     def added(data: Array, ordered: Array, order: Array, group: Array) -> tuple[Array, Array]:
         kept = jnp.where(group < count, group, count)
         total = jnp.zeros((count, *data.shape[1:]), data.dtype)
-        filler = jnp.broadcast_to(np.array(sizes, ordered.dtype), (count, len(sizes)))
+        filler = jnp.broadcast_to(past_end(ordered, sizes), (count, len(sizes)))
         if not count:
             return total, filler
         return total.at[kept].add(data[order], mode="drop"), filler.at[kept].set(ordered, mode="drop")
@@ -443,7 +452,7 @@ def bcoo_eliminate_zeros(mat: BCOO, nse: int | None = None) -> BCOO:
 
     def marked(data: Array, indices: Array) -> Array:
         stored = jnp.any(data != 0, tuple(range(1, 1 + len(dense))))
-        return jnp.where(stored[:, None], indices, np.array(sizes, indices.dtype))
+        return jnp.where(stored[:, None], indices, past_end(indices, sizes))
 
     indices = batched(marked, mat.n_batch)(mat.data, mat.indices) if sizes else mat.indices
     return bcoo_sum_duplicates(BCOO((mat.data, indices), shape=mat.shape), nse)

@@ -13,7 +13,7 @@ from ...core.errors import ArgumentError, ShapeError, UnsupportedError
 from ...core.integers import as_shape
 from ...core.trace import Value, dtype_of, shape_of
 from .arithmetic import bcoo_dot_general
-from .base import Array, JAXSparse, SparseInfo, batched, check_integers, register
+from .base import Array, JAXSparse, SparseInfo, batched, register, wide_indices
 from .bcoo import BCOO, bcoo_eliminate_zeros, bcoo_extract, bcoo_fromdense, bcoo_sum_duplicates, bcoo_todense, wrapped
 from .layout import bcoo_broadcast_in_dim, bcoo_concatenate
 
@@ -54,10 +54,10 @@ class BCSR(JAXSparse):
         self, args: tuple[Array, Array, Array], *, shape: Sequence[int], indices_sorted: bool = False,
         unique_indices: bool = False,
     ):  # fmt: skip
-        self.data, self.indices, self.indptr = (x if isinstance(x, Value) else jnp.asarray(x) for x in args)
+        data, indices, indptr = args
+        self.data = data if isinstance(data, Value) else jnp.asarray(data)
+        self.indices, self.indptr = wide_indices(indices, "BCSR indices"), wide_indices(indptr, "BCSR indptr")
         self.shape, self.indices_sorted, self.unique_indices = as_shape(shape, "BCSR"), indices_sorted, unique_indices
-        check_integers(self.indices, "BCSR indices")
-        check_integers(self.indptr, "BCSR indptr")
         b, given = self.n_batch, [shape_of(x) for x in (self.data, self.indices, self.indptr)]
         n_dense = self.ndim - b - 2
         wanted = ((self.nse, *self.shape[self.ndim - n_dense :]), (self.nse,), (self.shape[b] + 1,)) \

@@ -17,8 +17,9 @@ from ...core.arguments import public
 from ...core.errors import ArgumentError, ArgumentTypeError, AxisError, ShapeError, UnsupportedError
 from ...core.primitives.positions import GatherScatterMode
 from ...core.trace import dtype_of, shape_of
-from .base import Array, Shape, SparseEfficiencyError, SparseEfficiencyWarning, batched
-from .bcoo import BCOO, bcoo_sum_duplicates, bcoo_transpose, columns, full_buffers, valid, wrapped
+from ...core.types import canonical_dtype
+from .base import Array, Shape, SparseEfficiencyError, SparseEfficiencyWarning, batched, check_fits
+from .bcoo import BCOO, bcoo_sum_duplicates, bcoo_transpose, columns, full_buffers, past_end, valid, wrapped
 
 
 def _grid(sizes: Sequence[int], dtype: Any) -> np.ndarray:
@@ -101,7 +102,7 @@ def _sparse_to_dense(mat: BCOO, count: int) -> BCOO:
     def change(data: Array, indices: Array) -> tuple[Array, Array]:
         places = (jnp.arange(indices.shape[0]), *columns(indices[:, indices.shape[1] - count :]))
         wide = jnp.zeros((data.shape[0], *sizes, *data.shape[1:]), data.dtype)
-        return wide.at[places].set(data, mode="drop"), indices[:, : indices.shape[1] - count]
+        return wide.at[places].set(data, mode="drop") if wide.size else wide, indices[:, : indices.shape[1] - count]
 
     data, indices = batched(change, mat.n_batch)(mat.data, mat.indices)
     return BCOO((data, indices), shape=mat.shape)
@@ -113,7 +114,8 @@ def _sparse_to_batch(mat: BCOO, count: int) -> BCOO:
     def change(data: Array, indices: Array) -> tuple[Array, Array]:
         nse, rest = indices.shape[0], indices[:, count:]
         wide = jnp.zeros((*sizes, *data.shape), data.dtype)
-        wide = wide.at[(*columns(indices[:, :count]), jnp.arange(nse))].set(data, mode="drop")
+        if wide.size:
+            wide = wide.at[(*columns(indices[:, :count]), jnp.arange(nse))].set(data, mode="drop")
         return wide, jnp.broadcast_to(rest, (*sizes, *rest.shape))
 
     data, indices = batched(change, mat.n_batch)(mat.data, mat.indices)
@@ -160,7 +162,7 @@ def bcoo_broadcast_in_dim(
         places = [jnp.zeros_like(indices[..., 0])] * len(inner)
         for i, d in enumerate(sparse):
             places[d - n_batch] = indices[..., i]
-        indices = jnp.where(inside, jnp.stack(places, -1), np.array(inner, indices.dtype))
+        indices = jnp.where(inside, jnp.stack(places, -1), past_end(indices, inner))
     return BCOO((data, indices), shape=shape)
 
 
@@ -197,9 +199,8 @@ def bcoo_concatenate(operands: Sequence[BCOO], *, dimension: int) -> BCOO:
         return BCOO(tuple(jnp.concatenate(list(x), d) for x in zip(*parts)), shape=shape)
     indices, start = [], 0
     for m, (_, old) in zip(mats, parts, strict=True):
-        offset = np.zeros(m.n_sparse, dtype_of(old))
-        offset[d - b] = start
-        limits = np.array(shape[b : b + m.n_sparse], dtype_of(old))
+        offset = past_end(old, [start if i == d - b else 0 for i in range(m.n_sparse)])
+        limits = past_end(old, shape[b : b + m.n_sparse])
         old = wrapped(old, m.parts[1])
         indices.append(jnp.where(valid(old, m.parts[1])[..., None], old + offset, limits))
         start += m.shape[d]
@@ -223,7 +224,7 @@ def _padded(mat: BCOO, data: Array, indices: Array, nse: int) -> tuple[Array, Ar
     b, missing = mat.n_batch, nse - mat.nse
     if not missing:
         return data, indices
-    filler = jnp.broadcast_to(np.array(mat.parts[1], indices.dtype), (*mat.parts[0], missing, mat.n_sparse))
+    filler = jnp.broadcast_to(past_end(indices, mat.parts[1]), (*mat.parts[0], missing, mat.n_sparse))
     zeros = jnp.zeros((*mat.parts[0], missing, *mat.parts[2]), data.dtype)
     return jnp.concatenate([data, zeros], b), jnp.concatenate([indices, filler], b)
 
@@ -262,7 +263,7 @@ def bcoo_reshape(
     new_batch, new_sparse, new_dense = new[:i1], new[i1:i2], new[i2:]
     data = jnp.reshape(data, (*new_batch, mat.nse, *new_dense))
     indices = jnp.reshape(indices, (*new_batch, mat.nse, mat.n_sparse))
-    limits = np.array(new_sparse, indices.dtype)
+    limits = past_end(indices, new_sparse)
     inside = valid(indices, sparse)[..., None]
     flat = flattened(wrapped(indices, sparse), sparse)
     places = jnp.unravel_index(jnp.where(inside[..., 0], flat, 0), new_sparse) if new_sparse else ()
@@ -278,7 +279,8 @@ def flattened(indices: Array, sizes: Shape) -> Array:
     """Coordinates as places in row-major order; those past the end of any axis come out past the end of all."""
     total = math.prod(sizes)
     steps = [math.prod(sizes[i + 1 :]) for i in range(len(sizes))]
-    dtype = dtype_of(indices) if total <= np.iinfo(dtype_of(indices)).max else np.dtype(np.int64)
+    dtype = dtype_of(indices) if total <= np.iinfo(dtype_of(indices)).max else canonical_dtype(np.int64)
+    check_fits((total,), dtype)
     place = jnp.zeros(shape_of(indices)[:-1], dtype)
     for column, step in zip(columns(indices), steps, strict=True):
         place = place + column.astype(dtype) * step
@@ -302,8 +304,8 @@ def bcoo_rev(operand: BCOO, dimensions: Sequence[int]) -> BCOO:
     batch, dense = [d for d in dims if d < b], [d - s + 1 for d in dims if d >= b + s]
     data, indices = lax.rev(data, (*batch, *dense)), lax.rev(indices, tuple(batch))
     sizes = operand.parts[1]
-    turned = np.array([i + b in dims for i in range(s)], bool)
-    limits = np.array(sizes, indices.dtype)
+    turned = past_end(indices, [i + b in dims for i in range(s)]).astype(bool)
+    limits = past_end(indices, sizes)
     found = wrapped(indices, sizes)
     found = jnp.where(valid(found, sizes)[..., None] & turned, limits - 1 - found, found)
     return BCOO((data, found), shape=operand.shape, unique_indices=operand.unique_indices)
@@ -327,7 +329,7 @@ def bcoo_squeeze(arr: BCOO, *, dimensions: Sequence[int]) -> BCOO:
     indices = arr.indices
     if len(kept) < s:
         inside = valid(indices, arr.parts[1])[..., None]
-        limits = np.array([arr.parts[1][i] for i in kept], indices.dtype)
+        limits = past_end(indices, [arr.parts[1][i] for i in kept])
         data = jnp.where(jnp.expand_dims(inside[..., 0], tuple(range(b + 1, arr.data.ndim))), arr.data, 0)
         indices = jnp.where(inside, indices[..., kept], limits)
     else:
@@ -367,7 +369,7 @@ def bcoo_slice(
     data, indices = (x[tuple(slice(None) if x.shape[i] != mat.shape[i] else cuts[i] for i in range(b))]
                      for x in (mat.data, mat.indices))  # fmt: skip
     data = data[(slice(None),) * (b + 1) + tuple(cuts[b + s :])]
-    first, last, step = (np.array(x[b : b + s], indices.dtype) for x in (starts, limits, steps))
+    first, last, step = (past_end(indices, x[b : b + s]) for x in (starts, limits, steps))
     found = wrapped(indices, mat.parts[1])
     keep = jnp.all((found >= first) & (found < last) & ((found - first) % step == 0), -1)
     return _kept(mat, data, (found - first) // step, keep, shape)
@@ -379,7 +381,7 @@ def _kept(mat: BCOO, data: Array, indices: Array, keep: Array, shape: Shape) -> 
     if not s:
         return BCOO((data, indices), shape=shape)
     sizes = shape[b : b + s]
-    indices = jnp.where(keep[..., None], indices, np.array(sizes, indices.dtype)).astype(mat.indices.dtype)
+    indices = jnp.where(keep[..., None], indices, past_end(indices, sizes)).astype(mat.indices.dtype)
     mask = jnp.expand_dims(keep, tuple(range(b + 1, data.ndim)))
     found = BCOO((jnp.where(mask, data, 0).astype(data.dtype), indices), shape=shape)
     return bcoo_sum_duplicates(found, math.prod(sizes)) if mat.nse > math.prod(sizes) else found
@@ -411,9 +413,9 @@ def bcoo_dynamic_slice(mat: BCOO, start_indices: Sequence[Any], slice_sizes: Seq
     indices = lax.dynamic_slice(indices, (*starts[:b], *zero, *zero), (*sizes[:b], mat.nse, s)) if b else indices
     if not s:
         return BCOO((data, indices), shape=sizes)
-    first = jnp.stack(starts[b : b + s]).astype(indices.dtype)
+    first = jnp.expand_dims(jnp.stack(starts[b : b + s]).astype(indices.dtype), tuple(range(b + 1)))
     found = wrapped(indices, mat.parts[1])
-    last = first + np.array(sizes[b : b + s], indices.dtype)
+    last = first + past_end(indices, sizes[b : b + s])
     keep = jnp.all((found >= first) & (found < last), -1)
     return _kept(mat, data, found - first, keep, sizes)
 

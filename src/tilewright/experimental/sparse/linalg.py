@@ -133,7 +133,7 @@ def _apart(Y: Array, X: Array) -> Array:
     """Directions without their part along orthonormal ones, each of norm 1 where it has one."""
     for _ in range(2):
         Y = Y - X @ (X.conj().T @ Y)
-    norm = jnp.linalg.norm(Y, axis=0)
+    norm = jnp.linalg.norm(Y, axis=0, keepdims=True)
     return Y / jnp.where(norm > 0, norm, 1)
 
 
