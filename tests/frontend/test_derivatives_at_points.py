@@ -349,6 +349,13 @@ ENDS = {
     "truncnorm.cdf at a, by a": (lambda a: stats.truncnorm.cdf(-1.0, a, 2.0), -1, -0.2955928498, None),
     "truncnorm.logsf at b": (lambda x: stats.truncnorm.logsf(x, -1.0, 2.0), 2, -INF, -INF),
     "beta.cdf at 1": (lambda x: stats.beta.cdf(x, 1.0, 2.0), 1, 0, -2),
+    "gamma.logsf of 0.5": (lambda x: stats.gamma.logsf(x, 0.5), 0, -INF, INF),
+    "gamma.logsf of 2": (lambda x: stats.gamma.logsf(x, 2.0), 0, 0, -1),
+    "chi2.logsf of 1": (lambda x: stats.chi2.logsf(x, 1.0), 0, -INF, INF),
+    "beta.logsf of 0.5 at 0": (lambda x: stats.beta.logsf(x, 0.5, 2.0), 0, -INF, INF),
+    "beta.logcdf of 0.5 at 1": (lambda x: stats.beta.logcdf(x, 2.0, 0.5), 1, INF, INF),
+    "norm.logcdf far away": (stats.norm.logcdf, -INF, INF, -1),
+    "norm.logsf far away": (stats.norm.logsf, INF, -INF, -1),
 }
 
 

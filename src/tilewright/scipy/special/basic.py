@@ -15,6 +15,7 @@ from ...core.primitives.custom import custom_jvp
 from ...numpy.arithmetic import copysign
 from ...numpy.bessel import i0, i1
 from ...numpy.create import arange, asarray
+from ...numpy.dtypes import finfo
 from ...numpy.elementwise import where3
 from ...numpy.reductions import sum as _sum
 from ...numpy.util import (
@@ -569,7 +570,10 @@ def _log_ndtr_jvp(series_order: int, primals: Any, tangents: Any) -> tuple[Array
     above = lax.gt(x, low)
     near, far = where3(above, x, low), where3(above, low, x)
     ratio = lax.exp(-0.5 * (near * near) - _log_ndtr(near, series_order) - _HALF_LOG_2PI)
-    return result, t * where3(above, ratio, lax.neg(far) / _mills_series(far, _MILLS_TERMS))
+    last = -1 / float(finfo(dtype_of(x)).eps)  # below it the series is 1
+    inner = lax.max(far, last)
+    below = where3(far < last, lax.neg(far), lax.neg(inner) / _mills_series(inner, _MILLS_TERMS))
+    return result, t * where3(above, ratio, below)
 
 
 _log_ndtr = custom_jvp(_log_ndtr_value, nondiff_argnums=(1,))

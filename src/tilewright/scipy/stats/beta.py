@@ -12,7 +12,7 @@ from typing import Any
 from ... import lax
 from ...numpy.elementwise import where3
 from .. import special
-from .family import Family, positive
+from .family import Family, both, positive
 from .powers import with_powers
 
 _D = Family(__name__, "a b", positive, (0.0, 1.0), 0.5)
@@ -31,9 +31,11 @@ def _sf(y: Any, a: Any, b: Any) -> Any:
 
 
 def _log_share(y: Any, a: Any, b: Any) -> Any:
-    """The logarithm of `betainc`, near 0 that of a power."""
-    end = lax.eq(y, 0)
-    return where3(end, a * lax.log(y), lax.log(special.betainc(a, b, where3(end, 0.5, y))))
+    """The logarithm of `betainc`: at 0 that of a power, at 1 minus a power where that is steep."""
+    low, high = lax.eq(y, 0), both(lax.eq(y, 1), lax.lt(b, 1))
+    inside = lax.log(special.betainc(a, b, where3(low | high, 0.5, y)))
+    rest = lax.pow(where3(high, 1 - y, 1.0), b) * lax.exp(-special.betaln(a, b)) / b
+    return where3(low, a * lax.log(y), where3(high, -rest, inside))
 
 
 logpdf = _D.function("logpdf", _log)

@@ -10,7 +10,6 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from ... import lax
 from .. import special
 from . import gamma
 from .family import INF, Family, positive
@@ -27,4 +26,4 @@ pdf = _D.function("pdf", lambda y, df: gamma.density(y / 2, df / 2) / 2, powers=
 cdf = _D.function("cdf", lambda y, df: special.gammainc(df / 2, y / 2))
 logcdf = _D.function("logcdf", lambda y, df: gamma.log_share(y / 2, df / 2))
 sf = _D.function("sf", lambda y, df: special.gammaincc(df / 2, y / 2))
-logsf = _D.function("logsf", lambda y, df: lax.log(special.gammaincc(df / 2, y / 2)))
+logsf = _D.function("logsf", lambda y, df: gamma.log_rest(y / 2, df / 2))

@@ -12,7 +12,7 @@ from typing import Any
 from ... import lax
 from ...numpy.elementwise import where3
 from .. import special
-from .family import INF, Family, positive
+from .family import INF, Family, both, positive
 from .powers import with_powers
 
 _D = Family(__name__, "a", positive, (0.0, INF), 1.0, weak="sf logsf")
@@ -34,9 +34,16 @@ def log_share(y: Any, a: Any) -> Any:
     return where3(end, a * lax.log(y), lax.log(special.gammainc(a, where3(end, 1.0, y))))
 
 
+def log_rest(y: Any, a: Any) -> Any:
+    """The logarithm of `gammaincc`, at 0 minus a power where that is steep."""
+    end = both(lax.eq(y, 0), lax.lt(a, 1))
+    power = lax.pow(where3(end, y, 1.0), a) * lax.exp(-lax.lgamma(a + 1))
+    return where3(end, -power, lax.log(special.gammaincc(a, where3(end, 1.0, y))))
+
+
 logpdf = _D.function("logpdf", log_density)
 pdf = _D.function("pdf", density, powers=True)
 cdf = _D.function("cdf", lambda y, a: special.gammainc(a, y))
 logcdf = _D.function("logcdf", log_share)
 sf = _D.function("sf", lambda y, a: special.gammaincc(a, y))
-logsf = _D.function("logsf", lambda y, a: lax.log(special.gammaincc(a, y)))
+logsf = _D.function("logsf", log_rest)
