@@ -629,7 +629,7 @@ def indices(sharding: NamedSharding, shape: tuple[int, ...]) -> tuple[tuple[slic
 
 def lying(type: Any, sharding: Any) -> Any:
     """The type of an array that lies as a sharding says: plain where no axis of the type `Explicit` splits it."""
-    explicit = sharding.placed().explicit if hasattr(sharding, "placed") else None
+    explicit = sharding.placed().explicit if isinstance(sharding, (PartitionSpec, NamedSharding)) else None
     if explicit is None:
         return type
     explicit.check_rank(type.shape)

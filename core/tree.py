@@ -181,7 +181,8 @@ def broadcast_prefix(prefix: Any, full: Any, is_leaf: Leaf = None) -> list[Any]:
 
 def all_leaves(iterable: Any, is_leaf: Leaf = None) -> bool:
     """Whether every element is a leaf."""
-    return builtins_all([structure(x, is_leaf).num_nodes == 1 and x is not None for x in iterable])
+    found = [structure(x, is_leaf) for x in iterable]
+    return builtins_all([s.num_nodes == s.num_leaves == 1 for s in found])
 
 
 def treedef_tuple(treedefs: Sequence[PyTreeDef]) -> PyTreeDef:
@@ -325,14 +326,20 @@ class Partial(functools.partial):
         return super().__new__(cls, whole, *args, **keywords)
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, eq=False)
 class _Whole:
-    """A partial function as a function, equal where that is."""
+    """A partial function as a function, equal to it and to what is equal to it."""
 
     function: functools.partial
 
     def __call__(self, *args: Any, **keywords: Any) -> Any:
         return self.function(*args, **keywords)
+
+    def __eq__(self, other: object) -> bool:
+        return self.function == (other.function if isinstance(other, _Whole) else other)
+
+    def __hash__(self) -> int:
+        return hash(self.function)
 
 
 register_pytree_with_keys(

@@ -88,6 +88,8 @@ def convert_element_type(operand: Any, new_dtype: Any, weak_type: bool = False) 
     Array([ 1, -1,  0], dtype=int32)
     """
     old, new = typeof(operand), canonical_dtype(new_dtype)
+    if type(operand) is int and operand.bit_length() >= bits_of(old.dtype):
+        operand = np.asarray(operand).astype(new)[()]  # which wraps round
     if old.dtype == new and old.weak_type == weak_type and type(operand) not in Scalar:
         return operand
     return convert_element_type_p.bind(operand, new_dtype=new, weak_type=bool(weak_type))

@@ -169,6 +169,20 @@ def custom_linear_solve(
     return (x, aux.unflatten(outs[len(leaves) :])) if has_aux else x
 
 
+def _step(function: Program, solve: Callable[..., Any], structure: Any, *leaves: Any) -> list[Any]:
+    """The solution of the system that the derivative of a function at x is, with x before its right-hand side."""
+    n = len(leaves) // 2
+    _, linear = linearize_flat(functools.partial(eval_program, function), leaves[:n], [True] * n)
+
+    def tangent_of(z: Any) -> Any:
+        return structure.unflatten(map(instantiate, linear(tree.leaves(z))))
+
+    found, found_tree = tree.flatten(solve(tangent_of, structure.unflatten(leaves[n:])))
+    if found_tree != structure:
+        raise ControlFlowTypeError(f"tangent_solve returned {found_tree} for a system of {structure}", _REMEDY)
+    return found
+
+
 def custom_root(
     f: Callable[[Any], Any],
     initial_guess: Any,
@@ -197,7 +211,10 @@ def custom_root(
     n = len(guess)
     function, _ = _traced(f, structure, types, "f", False)
     solver, aux = _traced(functools.partial(solve, f), structure, types, "solve", has_aux)
-    (function, solver), constants = hoisted([function, solver])
+    of_root = [t.strong() for t in types]
+    step = trace_program(functools.partial(_step, function, tangent_solve, structure),
+                         [*of_root, *(t.tangent() for t in of_root)], "tangent_solve")  # fmt: skip
+    (function, solver, step), constants = hoisted([function, solver, step])
 
     def root(*args: Any) -> list[Any]:
         return current_trace().custom_jvp(CustomJVP(functools.partial(eval_program, solver), derive), args)
@@ -209,16 +226,8 @@ def custom_root(
         if all_zero(tangents[:-n]):
             return outs, still
         moves = jvp_flat(functools.partial(eval_program, function), [*held, *x], [*tangents[:-n], *still[:n]])[1]
-        _, linear = linearize_flat(functools.partial(eval_program, function, *held), x, [True] * n)
-
-        def tangent_of(z: Any) -> Any:
-            return structure.unflatten(map(instantiate, linear(tree.leaves(z))))
-
-        right = structure.unflatten([instantiate(_negative(m)) for m in moves])
-        found, found_tree = tree.flatten(tangent_solve(tangent_of, right))
-        if found_tree != structure:
-            raise ControlFlowTypeError(f"tangent_solve returned {found_tree} for a system of {structure}", _REMEDY)
-        return outs, [*found, *still[n:]]
+        right = [instantiate(_negative(m)) for m in moves]
+        return outs, [*eval_program(step, *held, *x, *right), *still[n:]]
 
     outs = root(*constants, *guess) if guess else []
     x = structure.unflatten(outs[:n])

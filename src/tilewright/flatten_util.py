@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 from . import numpy as tnp
 from .core import tree
 from .core.errors import DtypeError, ShapeError
 from .core.trace import typeof
+from .core.types import ArrayType
 
 
 def ravel_pytree(pytree: Any) -> tuple[Any, Callable[[Any], Any]]:
@@ -23,23 +25,30 @@ def ravel_pytree(pytree: Any) -> tuple[Any, Callable[[Any], Any]]:
     [1. 1. 1.] [1. 1.]
     """
     leaves, treedef = tree.flatten(pytree)
-    types = [typeof(x) for x in leaves]
-    sizes = [math.prod(t.shape) for t in types]
     flat = tnp.concatenate([tnp.ravel(x) for x in leaves]) if leaves else tnp.zeros((0,), "float32")
+    return flat, _Unravel(treedef, tuple(typeof(x) for x in leaves), flat.dtype)
 
-    def unravel(vector: Any) -> Any:
+
+@dataclass(frozen=True)
+class _Unravel:
+    """The inverse; those of like trees are equal, so that `jit` takes them for one static argument."""
+
+    treedef: Any
+    types: tuple[ArrayType, ...]
+    dtype: Any
+
+    def __call__(self, vector: Any) -> Any:
+        sizes = [math.prod(t.shape) for t in self.types]
         if typeof(vector).shape != (sum(sizes),):
             raise ShapeError(
                 f"unravel of a value of type {typeof(vector).show()}", f"pass a vector of {sum(sizes)} elements"
             )
-        several = any(t.dtype != flat.dtype for t in types)
-        if several and typeof(vector).dtype != flat.dtype:
-            raise DtypeError(f"unravel of a value of type {typeof(vector).show()}", f"pass a vector of {flat.dtype}")
+        several = any(t.dtype != self.dtype for t in self.types)
+        if several and typeof(vector).dtype != self.dtype:
+            raise DtypeError(f"unravel of a value of type {typeof(vector).show()}", f"pass a vector of {self.dtype}")
         parts, start = [], 0
-        for type_, size in zip(types, sizes):
+        for type_, size in zip(self.types, sizes):
             part = tnp.reshape(vector[start : start + size], type_.shape)
             parts.append(part.astype(type_.dtype) if several else part)
             start += size
-        return treedef.unflatten(parts)
-
-    return flat, unravel
+        return self.treedef.unflatten(parts)

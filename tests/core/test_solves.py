@@ -136,6 +136,13 @@ def test_roots_and_their_derivatives():
     close(by_numpy(tw.vmap(tw.grad(lambda a: tnp.sum(root(a, b)))), many)[1], tnp.sum(-(x**3) * slope))
 
 
+def test_the_solve_of_a_roots_derivative_may_close_over_traced_values():
+    def f(a):  # 6 / a
+        return lax.custom_root(lambda x: a * x - 6, 1.0, lambda f, x: 6 / a, lambda g, y: y / a)
+
+    assert [float(tw.grad(f)(2.0)), float(tw.grad(tw.grad(f))(2.0))] == [-1.5, 1.5]
+
+
 def test_a_root_with_auxiliary_values_and_a_pytree():
     def f(c):
         solve = lambda f, x: ({"x": x["x"] * 0 + c / 2}, 5)  # noqa: E731

@@ -49,6 +49,19 @@ def test_keys_are_close_where_they_are_equal():
     assert jnp.isclose(random.split(a), random.split(a)).all()
 
 
+@pytest.mark.parametrize("make", [lambda: jnp.ones(2), lambda: random.key(0)])
+def test_what_is_like_an_array_on_one_device_stands_for_it(make):
+    like = tw.ShapeDtypeStruct.like(make())
+    assert tw.eval_shape(lambda x: x, like).dtype == like.dtype
+    assert tw.jit(lambda x: x).lower(like).out_info.shape == like.shape
+
+
+def test_a_grid_is_of_one_dtype_under_strict_promotion_too():
+    with tw.config(numpy_dtype_promotion="strict"):
+        grid = jnp.mgrid[0:1:3j, 2:4]
+    np.testing.assert_array_equal(grid, np.mgrid[0:1:3j, 2:4])
+
+
 ZERO = np.zeros((), tw.float0)
 
 

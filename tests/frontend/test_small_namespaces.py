@@ -321,6 +321,21 @@ def test_dataclasses_name_each_field_once():
     assert not tw.tree.static(metadata={"static": False}).metadata["static"]
 
 
+def test_functions_that_are_static_arguments_are_equal_where_they_do_the_same():
+    (_, first), (_, second) = (tw.flatten_util.ravel_pytree((tnp.ones(2), 1.0)) for _ in range(2))
+    assert first == second and hash(first) == hash(second)
+    fun = functools.partial(print, 1)
+    assert fun == tw.tree_util.Partial(fun, 2).func == fun
+
+
+def test_nodes_without_leaves_are_no_leaves():
+    @tw.tree_util.register_static
+    class Setting:
+        pass
+
+    assert not any(tw.tree_util.all_leaves([x]) for x in (Setting(), (), None)) and tw.tree_util.all_leaves([1, "a"])
+
+
 def test_vectors_of_a_tree_keep_their_dtype_where_its_leaves_have_one():
     vector, unravel = tw.flatten_util.ravel_pytree({"a": tnp.ones(2), "b": 1.0})
     assert unravel(vector > 0)["a"].dtype == bool

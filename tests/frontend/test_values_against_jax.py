@@ -24,6 +24,8 @@ SMALLEST = np.float32([1e-45, -7e-45, 1e-39, 2e-38, 0.0])  # subnormal, but for 
 
 # A name, the call, its values, their dtype.
 VALUES = [
+    ("an integer beyond int32 converted", lambda: lax.convert_element_type(2**32 + 3, "uint8"), 3, "uint8"),
+    ("a long integer as a float", lambda: lax.convert_element_type(-(2**40), "float32"), -(2.0**40), "float32"),
     ("fmod by 0", lambda: jnp.fmod(jnp.array([-3, 5]), 0), [0, 0], "int32"),
     ("gamma.pdf far away", lambda: stats.gamma.pdf(INF, np.float32([0.5, 1, 2])), [0, 0, 0], "float32"),
     ("gamma.logpdf far away", lambda: stats.gamma.logpdf(INF, np.float32([0.5, 1, 2])), [-INF] * 3, "float32"),
@@ -114,6 +116,13 @@ VALUES = [
     ("condition of zeros", lambda: jnp.linalg.cond(np.zeros((2, 2))), INF, "float32"),
     ("shares of -0", lambda: stats.cauchy.ppf(jnp.array([0.0, -0.0, 1.0])), [-INF, -INF, INF], "float32"),
     ("zeros_like of a key", lambda: tw.random.key_data(jnp.zeros_like(tw.random.key(3))), [0, 0], "uint32"),
+    ("full_like of a key", lambda: tw.random.key_data(jnp.full_like(tw.random.key(3), 7)), [7, 7], "uint32"),
+    (
+        "ones of a key's dtype",
+        lambda: tw.random.key_data(jnp.ones(2, tw.random.key(3).dtype)),
+        np.ones((2, 2)),
+        "uint32",
+    ),
     *(
         (f"complex as {dtype}", lambda dtype=dtype: jnp.array(PAIRS).view(dtype), PAIRS.view(dtype), dtype)
         for dtype in ("int8", "float32", "uint32")

@@ -260,7 +260,7 @@ def full(
     if out_sharding is not None:
         return runtime.asked(out_sharding, full, shape, fill_value, dtype, device=device)
     shape, dtype = shape_argument(shape), dtype_argument(dtype)
-    if type(fill_value) is int and dtype is not None:
+    if type(fill_value) is int and dtype is not None and not isinstance(dtype, KeyDtype):
         return put(_filled(shape, np.asarray(fill_value).astype(dtype)[()], dtype), device)  # which wraps round
     fill = _from_object(fill_value, None)
     weak = dtype is None and typeof(fill).weak_type
@@ -269,6 +269,8 @@ def full(
 
 
 def _filled(shape: tuple[int, ...], fill: Any, dtype: Any, weak: bool = False) -> Array:
+    if isinstance(dtype, KeyDtype) and not shape_of(fill) and not isinstance(dtype_of(fill), KeyDtype):
+        return random_wrap_p.bind(_filled((*shape, dtype.words), fill, np.dtype(np.uint32)), impl=dtype)
     known = not isinstance(fill, Value)
     if known and is_evaluating() and math.prod(shape) * np.dtype(dtype).itemsize < FILLED_HERE:
         return make_array(np.full(shape, fill, dtype), ArrayType(shape, dtype, weak))
@@ -354,10 +356,6 @@ def zeros_like(
     """
     if out_sharding is not None:
         return runtime.asked(out_sharding, zeros_like, a, dtype, shape, device=device)
-    kind = dtype_of(a) if isinstance(a, Value) and dtype is None else dtype
-    if isinstance(kind, KeyDtype):
-        sizes = shape_of(a) if shape is None else shape_argument(shape)
-        return put(random_wrap_p.bind(zeros((*sizes, kind.words), np.uint32), impl=kind), device)
     return full_like(a, 0, dtype, shape, device=device)
 
 

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from .. import lax
+from ..core.config import config
 from ..core.errors import ArgumentError
 from .create import arange, asarray
 from .join import concatenate, stack
@@ -74,7 +75,9 @@ class _Grid:
             return _range_of(key)
         if not key:
             return [] if self._sparse else arange(0)
-        axes = promote_dtypes(*(_range_of(s) for s in key))
+        ranges = [_range_of(s) for s in key]
+        with config(numpy_dtype_promotion="standard"):  # they are of the grid's own making
+            axes = promote_dtypes(*ranges)
         grid = meshgrid(*axes, indexing="ij", sparse=self._sparse)
         return list(grid) if self._sparse else stack(grid)
 
