@@ -40,6 +40,8 @@ def transpose_map(linear: LinearMap, cotangents: Sequence[Any], wanted: Sequence
         cts = [env.pop(v, None) for v in eqn.outputs]
         if all(ct is None for ct in cts):
             continue
+        if eqn.primitive.dce is not None:
+            eqn, cts = _without_unused(eqn, cts)
         cts = [Zero(v.type.cotangent()) if ct is None else ct for v, ct in zip(eqn.outputs, cts, strict=True)]
         primitive = eqn.primitive
         if primitive.transpose is None:
@@ -57,6 +59,28 @@ def transpose_map(linear: LinearMap, cotangents: Sequence[Any], wanted: Sequence
             if type(atom) is Var:
                 accumulate(atom, ct)
     return [env.get(v, Zero(v.type.cotangent())) if type(v) is Var else v for v in linear.inputs]
+
+
+def _without_unused(eqn: Eqn, cts: Sequence[Any]) -> tuple[Eqn, list[Any]]:
+    """An equation without the results that have no cotangent and the operands that only these need.
+
+    So nothing gets a cotangent of zeros, which are NaN when they are multiplied with an infinite slope.
+    """
+    types = tuple(a.type for a in eqn.inputs), tuple(v.type for v in eqn.outputs)
+    used = tuple(ct is not None for ct in cts)
+    inputs, outputs, params = _parts_in_use(eqn.primitive, tuple(eqn.params.items()), *types, used)
+    less = eqn.replace(inputs=[eqn.inputs[i] for i in inputs], outputs=[eqn.outputs[i] for i in outputs], params=params)
+    return less, [cts[i] for i in outputs]
+
+
+@cached(4096)
+def _parts_in_use(primitive: Any, params: Any, ins: Any, outs: Any, used: Any) -> tuple[list[int], list[int], Any]:
+    """Positions of operands and results of an equation that are in use, and the parameters of one with these alone."""
+    inputs, outputs = [Var(t) for t in ins], [Var(t) for t in outs]
+    less = primitive.dce(used, Eqn(primitive, inputs, outputs, dict(params)))
+    if len(less.inputs) == len(inputs) and len(less.outputs) == len(outputs):
+        return [*range(len(inputs))], [*range(len(outputs))], dict(params)
+    return [inputs.index(v) for v in less.inputs], [outputs.index(v) for v in less.outputs], less.params
 
 
 def _reached(linear: LinearMap, wanted: Sequence[bool]) -> list[Eqn]:

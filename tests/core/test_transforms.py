@@ -10,6 +10,8 @@ from hypothesis import strategies as st
 import tilewright as tw
 from tilewright import lax
 from tilewright import numpy as tnp
+from tilewright.core.evaluate import NUMPY
+from tilewright.core.trace import under
 
 X = np.linspace(-1.0, 1.5, 6).astype(np.float32)
 W = np.arange(12, dtype=np.float32).reshape(3, 4) / 7 - 0.5
@@ -527,3 +529,28 @@ def test_jacrev_of_complex_outputs_has_to_be_asked_for():
         tw.jacrev(tnp.sin)(1 + 2j)
     np.testing.assert_allclose(tw.jacrev(tnp.sin, holomorphic=True)(1 + 2j), np.cos(1 + 2j), rtol=1e-6)
     np.testing.assert_allclose(tw.jacrev(tnp.abs)(3 + 4j), 0.6 - 0.8j, rtol=1e-6)
+
+
+def pair(a, b):
+    return lax.sin(a), 2 * b
+
+
+HOLDERS = {
+    "jit": tw.jit(pair), "checkpoint": tw.checkpoint(pair), "vmap": tw.vmap(tw.jit(pair)),
+    "cond": lambda a, b: lax.cond(b[0] < 1, pair, lambda a, b: (a, 2 * b), a, b),
+    "scan": lambda a, b: lax.scan(lambda c, _: (pair(*c), None), (a, b), None, length=1)[0],
+    "map": lambda a, b: lax.map(lambda x: pair(*x), (a, b)),
+    "consts": lambda a, b: lax.scan(lambda c, _: (c, pair(a, b)), 0.0, None, length=1)[1],
+    "an operand": lambda a, b: (a, tw.jit(lambda a, b: 2 * b)(a, b)),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", HOLDERS)
+def test_what_is_not_used_has_no_part_in_a_gradient(name):
+    def f(x):  # the slope of log is infinite at 0
+        return lax.reduce_sum(HOLDERS[name](lax.log(x), x)[1].reshape(1), (0,))
+
+    with np.errstate(all="ignore"):
+        assert under(NUMPY, tw.grad(f), np.zeros(1, np.float32)) == [2]
+        over = tw.grad(lambda x: tw.jvp(f, (x,), (x + 1,))[1])
+        assert under(NUMPY, over, np.zeros(1, np.float32)) == [2]
