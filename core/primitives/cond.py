@@ -193,7 +193,21 @@ def _batch(axis: AxisInfo, args: Sequence[Any], dims: Sequence[int | None], *, b
     ]
     if len(branches) == 2:
         which = ne_p.bind(which, np.int32(0))
-    return [_select(which, column) for column in zip(*results, strict=True)], [0] * len(results[0])
+    outs, out_dims = [], []
+    given_by = zip(*(b.outputs for b in branches), strict=True)
+    for column, outputs in zip(zip(*results, strict=True), given_by, strict=True):
+        operand = _handed_on(outputs, branches)
+        same = operand is not None and in_dims[operand] is None  # whichever branch is taken
+        outs.append(operands[operand] if same else _select(which, column))
+        out_dims.append(None if same else 0)
+    return outs, out_dims
+
+
+def _handed_on(outputs: Sequence[Any], branches: Branches) -> int | None:
+    """Which operand all branches give as one of their results, if they do."""
+    places = {next((i for i, v in enumerate(b.inputs) if v is out), None)
+              for b, out in zip(branches, outputs, strict=True)}  # fmt: skip
+    return places.pop() if len(places) == 1 else None
 
 
 def _where_taken(which: Any, number: int, x: Any) -> Any:

@@ -24,7 +24,7 @@ from ..linearize import Purpose, linearized, purpose
 from ..primitive import OWN, AxisInfo, Primitive, Zero
 from ..rules import instantiate
 from ..trace import Tracer, eval_program, shape_of, trace_program, typeof
-from ..types import ArrayType, VaryingType, is_integer
+from ..types import ArrayType, VaryingType, is_float, is_integer
 from ..vmap import batch_program
 from .compare import lt_p, select_n_p
 from .reduce import reduce_or_p
@@ -44,6 +44,7 @@ from .structured import (
     settle,
     shifted,
     trace_body,
+    unchanged,
     with_output_types,
 )
 
@@ -170,7 +171,8 @@ def _batched(
     while True:
         new_body, out = batch_program(body, axis, dims([*body_b, *carry_b]), tuple(carry_b))
         new_cond, (pred,) = batch_program(cond, axis, dims([*cond_b, *carry_b]))
-        grown = [True] * len(carry_b) if pred is not None else [d is not None for d in out]
+        grown = [d is not None or (pred is not None and x is not y)  # elements that are done keep what may change
+                 for d, x, y in zip(out, body.inputs[body_nconsts:], body.outputs, strict=True)]  # fmt: skip
         if grown == carry_b:
             return new_cond, new_body, tuple(carry_b), pred is not None
         carry_b = grown
@@ -188,6 +190,9 @@ def _masked(cond: Program, body: Program, cond_nconsts: int, body_nconsts: int) 
         (going,) = eval_program(cond, *cond_consts, *carry)
         kept = []
         for old, new in zip(carry, eval_program(body, *body_consts, *carry), strict=True):
+            if new is old:
+                kept.append(old)
+                continue
             shape = shape_of(old)
             which = going if len(shape) == 1 else broadcast_in_dim_p.bind(going, shape=shape, broadcast_dimensions=(0,))
             kept.append(select_n_p.bind(which, old, new))
@@ -326,14 +331,16 @@ def while_loop(cond_fun: Callable[[Any], Any], body_fun: Callable[[Any], Any], i
             "return one boolean scalar, such as `x < n`",
         )
     leaves = [convert(x, t) for x, t in zip(leaves, types, strict=True)]
-    return structure.unflatten(bind_while(cond, with_output_types(body, types), [], [], leaves))
+    body = with_output_types(body, types)
+    outs = bind_while(cond, body, [], [], leaves)
+    return structure.unflatten(unchanged(leaves, outs, body.inputs, body.outputs))
 
 
 def _bound(x: Any) -> int | None:
     if getattr(x, "symbolic", False):
         return x
     value = known(x)
-    if value is None or isinstance(value, Tracer):
+    if value is None or isinstance(value, Tracer) or value != int(value):
         return None
     return int(value)
 
@@ -341,22 +348,21 @@ def _bound(x: Any) -> int | None:
 def _counter_dtype(lower: Any, upper: Any) -> ArrayType:
     types = [typeof(lower), typeof(upper)]
     for t in types:
-        if t.shape != () or not is_integer(t.dtype):
+        if t.shape != () or not (is_integer(t.dtype) or is_float(t.dtype)):
             raise ArgumentTypeError(f"the bounds of fori_loop are integer scalars, got {t.show()}", "pass integers")
-    strong = {t.dtype for t in types if not t.weak_type}
-    if len(strong) > 1:
+    weak = all(t.weak_type for t in types)
+    dtypes = {t.dtype for t in types if weak or not t.weak_type}
+    if len(dtypes) > 1 or is_float(types[0].dtype) != is_float(types[1].dtype):
         raise ArgumentTypeError(
-            f"the bounds of fori_loop have dtypes {sorted(map(str, strong))}", "give them one dtype"
+            f"the bounds of fori_loop have dtypes {sorted(str(t.dtype) for t in types)}", "give them one dtype"
         )
-    if strong:
-        return ArrayType((), strong.pop())
-    return ArrayType((), types[0].dtype, True)
+    return ArrayType((), dtypes.pop(), weak)
 
 
 def fori_loop(
     lower: Any, upper: Any, body_fun: Callable[[Any, Any], Any], init_val: Any, *, unroll: int | bool | None = None
 ) -> Any:
-    """Apply `value = body_fun(i, value)` for `i` from `lower` up to, but without, `upper`.
+    """Apply `value = body_fun(i, value)` for `i` from `lower` up to, but without, `upper`: integers, or two floats.
 
     With bounds known while tracing it is a `scan` and has reverse mode; else a `while_loop`. Errors as theirs.
 

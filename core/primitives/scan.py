@@ -41,6 +41,7 @@ from .structured import (
     reduced,
     settle,
     trace_body,
+    unchanged,
     with_output_types,
 )
 
@@ -480,7 +481,8 @@ def scan(
     program = with_output_types(program, [*types, *program.out_types[k:]])
     leaves = [convert(x, t) for x, t in zip(init_leaves, types, strict=True)]
     outs = bind_scan(program, [], leaves, x_leaves, length=n, reverse=bool(reverse), unroll=unroll_)
-    return found["carry"].unflatten(outs[:k]), found["ys"].unflatten(outs[k:])
+    last = unchanged(leaves, outs[:k], program.inputs[:k], program.outputs[:k])
+    return found["carry"].unflatten(last), found["ys"].unflatten(outs[k:])
 
 
 def _run(f: Any, init: Any, leaves: Sequence[Any], x_tree: Any, n: int, reverse: bool) -> tuple[Any, Any]:

@@ -12,7 +12,7 @@ from ..ir import Atom, Effect, Effects, Eqn, Program, Var
 from ..promote import promote_types
 from ..rewrite import eliminate_dead, hoist
 from ..runtime import runtime
-from ..trace import axis_environment, trace_program, typeof
+from ..trace import Value, axis_environment, trace_program, typeof
 from ..types import ArrayType, Type, VaryingType
 from .convert import convert_element_type_p
 from .varying import ordered, pvary, pvary_p
@@ -138,6 +138,12 @@ def convert(x: Any, type: Type) -> Any:
         if typeof(x) == type:
             return x
     return convert_element_type_p.bind(x, new_dtype=type.dtype, weak_type=type.weak_type)
+
+
+def unchanged(init: Sequence[Any], last: Sequence[Any], before: Sequence[Var], after: Sequence[Atom]) -> list[Any]:
+    """The last carry of a loop, with the first one itself where the body hands it on as it is."""
+    return [x if old is new and isinstance(x, Value) else out
+            for x, out, old, new in zip(init, last, before, after, strict=True)]  # fmt: skip
 
 
 def with_output_types(program: Program, types: Sequence[Type]) -> Program:

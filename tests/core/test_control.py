@@ -224,6 +224,29 @@ def test_traced_bounds_are_forward_only():
         tw.grad(lambda x: f(3, x))(2.0)
 
 
+def test_bounds_of_loops_may_be_floats():
+    total = lambda x: lax.fori_loop(x, x + 3.0, lambda i, c: c + i, x)  # noqa: E731
+    assert [float(f(1.0)) for f in (total, tw.jit(total), tw.jit(lambda x: tw.jvp(total, (x,), (x,))[1]))] == [7, 7, 4]
+
+
+HANDED_ON = {
+    "cond": lambda x, y: lax.cond(x < 2, lambda x, y: (x * 2, y), lambda x, y: (x * 3, y), x, y)[1],
+    "while": lambda x, y: lax.while_loop(lambda c: c[0] < 3, lambda c: (c[0] + 1, c[1]), (x, y))[1],
+    "scan": lambda x, y: lax.cond(x < 2, *2 * [lambda y: lax.scan(lambda y, _: (y, x), y, None, length=2)[0]], y),
+}
+
+
+@pytest.mark.parametrize("name", HANDED_ON)
+def test_what_branches_and_loops_hand_on_has_no_batch(name):
+    assert tw.vmap(HANDED_ON[name], (0, None), None)(np.arange(4), np.float32(3)) == 3
+
+
+def test_what_a_batch_of_loops_hands_on_is_not_repeated():
+    f = lambda n, w: lax.while_loop(lambda c: c[0] < n, lambda c: (c[0] + 1, c[1], c[2] @ c[1]), (0, w, w[0]))[2]  # noqa: E731
+    program = tw.make_jaxpr(tw.vmap(f, (0, None)))(np.arange(3), np.ones((5, 5), np.float32))
+    assert "f32[3,5,5]" not in str(program)
+
+
 def test_unused_parts_of_loops_are_dropped():
     def f(x):
         (a, _), ys = lax.scan(lambda c, _: ((c[0] * 2.0, tnp.sin(c[1])), tnp.exp(c[1])), (x, x), None, length=3)
@@ -271,7 +294,7 @@ def test_disable_jit_runs_in_python():
         (ShapeError, "different sizes", lambda: lax.scan(lambda c, x: (c, x), 0.0, (np.ones(3), np.ones(4)))),
         (ShapeError, "leading axis", lambda: lax.scan(lambda c, x: (c, x), 0.0, np.float32(3))),
         (ArgumentError, "branch", lambda: lax.switch(0, [], 1.0)),
-        (ArgumentTypeError, "integer", lambda: lax.fori_loop(0.0, 3, lambda i, c: c, 1.0)),
+        (ArgumentTypeError, "give them one dtype", lambda: lax.fori_loop(0.0, 3, lambda i, c: c, 1.0)),
     ],
 )
 def test_errors_name_what_differs(error, text, call):
