@@ -117,6 +117,12 @@ def _remedy(function: Any, name: str, named: dict[str, Any]) -> str:
     return "; ".join([*near, f"call it as {above}{name}{shown}"])
 
 
+def of_call(error: TypeError, what: str, function: Any, count: int, remedy: str) -> None:
+    """Raise an `ArgumentTypeError` where an error is that a user's function does not take what it is called with."""
+    if _is_ours(error.__traceback__):  # else it is of the user's own code
+        of_parameters(what, function, count, remedy)
+
+
 def of_parameters(what: str, function: Any, count: int, remedy: str) -> None:
     """Raise an `ArgumentTypeError` unless a function can be called with `count` positional arguments."""
     if not callable(function):

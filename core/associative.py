@@ -27,7 +27,7 @@ def map(f: Callable[[Any], Any], xs: Any, *, batch_size: int | None = None) -> A
         def one(_: Any, x: Any) -> tuple[Any, Any]:
             return (), f(x)
 
-        one.traces_for = (f, "map")
+        one.traces_for, one.loop = (f, "map"), "map"
         return scan(one, (), xs)[1]
 
     leaves, structure = tree.flatten(xs)

@@ -123,9 +123,11 @@ def _span(item: slice, axis: int, size: int) -> Span:
     try:
         parts = [None if p is None else as_size(p) for p in (item.start, item.stop, item.step)]
     except TypeError:
+        remedy = "use `lax.dynamic_slice` for a computed start; the size must be static"
+        if not any(isinstance(p, Value) for p in (item.start, item.stop, item.step)):
+            remedy = "cast them with `int`, or divide by `//`"
         raise IndexingError(
-            f"slice {_shown(item)} of axis {axis}: start, stop and step must be known integers",
-            "use `lax.dynamic_slice` for a computed start; the size must be static") from None  # fmt: skip
+            f"slice {_shown(item)} of axis {axis}: start, stop and step must be known integers", remedy) from None
     if parts[2] == 0:
         raise SliceStepError(f"slice {_shown(item)} of axis {axis} has step zero", "use a step of 1 or -1")
     if any([p is not None and type(p) is not int for p in (size, *parts)]):

@@ -29,7 +29,7 @@ def _is_ours() -> tuple[str, ...]:
 
 _OURS = _is_ours()
 # Libraries that call functions of ours on behalf of the user.
-_BETWEEN = tuple(f"{os.sep}site-packages{os.sep}{name}{os.sep}" for name in ("jax", "numpy", "torch", "cupy"))
+_BETWEEN = tuple(f"{os.sep}site-packages{os.sep}{name}{os.sep}" for name in ("jax", "numpy", "scipy", "torch", "cupy"))
 
 
 @cached()

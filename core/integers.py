@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from .errors import ArgumentTypeError, ShapeError
+from .errors import ArgumentTypeError, ShapeError, TracerIntegerConversionError
 from .types import as_size
 
 
@@ -17,10 +17,18 @@ def integers(values: Any, name: str, function: str) -> tuple[int, ...]:
         values = (values,) if alone else tuple(values)  # type: ignore[arg-type]
         return tuple(as_size(v) for v in values)
     except TypeError as error:
-        if isinstance(error, ArgumentTypeError) or hasattr(error, "remedy"):
-            raise
+        if hasattr(error, "remedy"):
+            raise _of_argument(error, name, function) from None
         what = f"{function}: {name} must be integers, got {values!r}"
         raise ArgumentTypeError(what, "pass a tuple of ints") from None
+
+
+def _of_argument(error: TypeError, name: str, function: str) -> TypeError:
+    """An error with a remedy, which names the argument of a function where it is of a traced value."""
+    if type(error) is not TracerIntegerConversionError:
+        return error
+    remedy = "take sizes of an argument's `shape`, or mark the argument static (`static_argnums`)"
+    return TracerIntegerConversionError(f"{function}: {name}: {error.what}", remedy, error.source)
 
 
 def integer(value: Any, name: str, function: str) -> int:
@@ -29,7 +37,7 @@ def integer(value: Any, name: str, function: str) -> int:
         return as_size(value)
     except TypeError as error:
         if hasattr(error, "remedy"):
-            raise
+            raise _of_argument(error, name, function) from None
         raise ArgumentTypeError(f"{function}: {name} must be an integer, got {value!r}", "pass an int") from None
 
 

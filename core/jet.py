@@ -37,6 +37,13 @@ class JetTracer(Tracer):
     def concrete(self) -> Any:
         return self.primal.concrete() if isinstance(self.primal, Tracer) else self.primal
 
+    @property
+    def differentiated(self) -> bool:
+        return is_inexact(self.aval.dtype)
+
+    def describe(self) -> str:
+        return f"a differentiated value of type {self.aval.show()}"
+
 
 class JetTrace(Trace):
     """Applies the rules of power series; what has no terms of this trace passes to the parent."""

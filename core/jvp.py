@@ -13,6 +13,7 @@ from .primitive import Primitive, Zero, all_zero
 from .rules import instantiate
 from .runtime import runtime
 from .trace import CustomCall, Trace, Tracer, current_trace, eval_program, trace_program, typeof, under
+from .types import is_inexact
 
 
 class DualTracer(Tracer):
@@ -29,6 +30,13 @@ class DualTracer(Tracer):
 
     def concrete(self) -> Any:
         return self.primal.concrete() if isinstance(self.primal, Tracer) else self.primal
+
+    @property
+    def differentiated(self) -> bool:
+        return is_inexact(self.aval.dtype)
+
+    def describe(self) -> str:
+        return f"a differentiated value of type {self.aval.show()}"
 
     def __repr__(self) -> str:
         if hasattr(self._trace, "linear"):  # the tangent is recorded, and only its type is known

@@ -288,6 +288,12 @@ def named_call(fun: Callable[..., Any], *, name: str | None = None) -> Callable[
 # ---------------------------------------------------------------------------- tracers
 
 
+_NUMBER_REMEDY = (
+    "keep it an array (`astype` casts), convert it outside of the transformed function, show it with `debug.print`, or "
+    "mark the argument static (`static_argnums`)"
+)
+
+
 class Tracer(Value):
     """Stands for an array within a transformation."""
 
@@ -305,6 +311,11 @@ class Tracer(Value):
     def describe(self) -> str:
         return f"a traced value of type {self.aval.show()}"
 
+    @property
+    def differentiated(self) -> bool:
+        """Whether a number taken from this value would lack its derivative."""
+        return False
+
     def _known(self, error: type[Exception], wanted: str, remedy: str) -> Any:
         value = self.concrete()
         if value is None:
@@ -320,12 +331,15 @@ class Tracer(Value):
         )
         return bool(self._known(TracerBoolError, "the truth value", remedy))
 
+    def _whole(self, error: type[Exception], wanted: str, remedy: str) -> Any:
+        """The value, where no derivative is lost with it."""
+        if self.differentiated and self.concrete() is not None:
+            raise error(f"{wanted} of {self.describe()} was asked for, which would lose its derivative",
+                        f"{remedy}; where none is wanted, take it of `lax.stop_gradient(x)`")  # fmt: skip
+        return self._known(error, wanted, remedy)
+
     def _number(self, wanted: str) -> Any:
-        remedy = (
-            "keep it an array (`astype` casts), convert it outside of the transformed function, show it with "
-            "`debug.print`, or mark the argument static (`static_argnums`)"
-        )
-        return self._known(ConcretizationError, wanted, remedy)
+        return self._whole(ConcretizationError, wanted, _NUMBER_REMEDY)
 
     def _integer(self, wanted: str) -> Any:
         remedy = (
@@ -338,7 +352,7 @@ class Tracer(Value):
         return operator.index(self._integer("a Python integer"))
 
     def __format__(self, spec: str) -> str:
-        return format(self._number("a formatted text"), spec) if spec else str(self)
+        return format(self._known(ConcretizationError, "a formatted text", _NUMBER_REMEDY), spec) if spec else str(self)
 
     def __int__(self) -> int:
         return int(self._integer("a Python integer"))
@@ -350,8 +364,11 @@ class Tracer(Value):
         return complex(self._number("a Python complex"))
 
     def __array__(self, *args: Any, **kwargs: Any) -> Any:
-        remedy = "use `tilewright.numpy` in place of `numpy`, or `pure_callback` to call NumPy at run time"
-        return np.asarray(self._known(TracerArrayConversionError, "a NumPy array", remedy), *args, **kwargs)
+        remedy = (
+            "use `tilewright.numpy` in place of `numpy` (for NumPy's `a[i]`, `tilewright.numpy.asarray(a)[i]`), or "
+            "`pure_callback` to call NumPy at run time"
+        )
+        return np.asarray(self._whole(TracerArrayConversionError, "a NumPy array", remedy), *args, **kwargs)
 
     def item(self, *args: int) -> Any:
         return self._number("the Python value").item(*args)

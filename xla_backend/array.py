@@ -324,8 +324,14 @@ class Array(Value, metaclass=_IsArray):
         return str(self._numpy()) if plain and self._is_here else repr(self)
 
     def __format__(self, spec: str) -> str:
-        number = self.aval.shape == () and self._is_here
-        return format(self._numpy()[()], spec) if number else format(str(self), spec)
+        if self.aval.shape == () and self._is_here:
+            return format(self._numpy()[()], spec)
+        try:
+            return format(str(self), spec)
+        except ValueError:
+            raise ArgumentError(
+                f"the format {spec!r} of an array of shape {self.aval.shape}",
+                "format its elements, or use `numpy.array_str(x, precision=...)`") from None  # fmt: skip
 
     @property
     def _is_here(self) -> bool:

@@ -38,6 +38,7 @@ from .structured import (
     flat_arguments,
     keep_inputs,
     known,
+    loop_of,
     prune,
     recounted,
     reduced,
@@ -307,23 +308,23 @@ def while_loop(cond_fun: Callable[[Any], Any], body_fun: Callable[[Any], Any], i
     found: dict[str, Any] = {}
 
     def trace(types: list[Any]) -> tuple[Program, list[Any]]:
-        program, found["tree"] = trace_body(body_fun, in_tree, types, "body")
+        program, found["tree"] = trace_body(body_fun, in_tree, types, "while_loop")
         return program, program.out_types
 
     body, types = settle(trace, types)
     check_match(
-        "the carry of while_loop on entry and as returned",
+        f"the carry of {loop_of(body_fun, 'while_loop')} on entry and as returned",
         CARRY_REMEDY,
         (structure, types),
         (found["tree"], body.out_types),
         ("on entry", "as returned"),
         "carry",
     )
-    cond, cond_tree = trace_body(cond_fun, in_tree, types, "cond")
+    cond, cond_tree = trace_body(cond_fun, in_tree, types, "while_loop")
     vary = cond.out_types[0].vary if cond.out_types else frozenset()
     if any(not vary <= t.vary for t in types):  # devices take other numbers of turns: all that they carry differs
         body, types = settle(trace, [VaryingType(t, t.vary | vary) for t in types])
-        cond, cond_tree = trace_body(cond_fun, in_tree, types, "cond")
+        cond, cond_tree = trace_body(cond_fun, in_tree, types, "while_loop")
     shown = [t.plain.show() for t in cond.out_types]
     if cond_tree.num_nodes != 1 or shown != ["bool[]"]:
         raise ControlFlowTypeError(
@@ -384,7 +385,7 @@ def fori_loop(
             i, value = carry
             return (i + 1, body_fun(i, value)), None
 
-        turn.traces_for = (body_fun, "fori")
+        turn.traces_for, turn.loop = (body_fun, "fori"), "fori_loop"
         start = convert(first, counter)
         carry, _ = scan(
             turn, (start, init_val), None, length=max(last - first, 0), unroll=1 if unroll is None else unroll
@@ -400,7 +401,7 @@ def fori_loop(
         i, end, value = carry
         return i + 1, end, body_fun(i, value)
 
-    step.traces_for = (body_fun, "fori while")
+    step.traces_for, step.loop = (body_fun, "fori while"), "fori_loop"
     going.traces_for = (_typing, "fori")
     return while_loop(going, step, (convert(lower, counter), convert(upper, counter), init_val))[2]
 

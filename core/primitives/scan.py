@@ -35,6 +35,7 @@ from .structured import (
     convert,
     flat_arguments,
     keep_inputs,
+    loop_of,
     permuted,
     prune,
     recounted,
@@ -470,7 +471,7 @@ def scan(
 
     program, types = settle(trace, init_types)
     check_match(
-        "the carry of scan on entry and as returned",
+        f"the carry of {loop_of(f, 'scan')} on entry and as returned",
         CARRY_REMEDY,
         (init_tree, types),
         (found["carry"], program.out_types[: found["carry"].num_leaves]),

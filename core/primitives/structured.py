@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from .. import tree
+from ..arguments import of_call
 from ..config import current
 from ..errors import ControlFlowTypeError
 from ..ir import Atom, Effect, Effects, Eqn, Program, Var
@@ -20,6 +21,8 @@ from .varying import ordered, pvary, pvary_p
 # ---------------------------------------------------------------------------- tracing
 
 
+# What loops call their functions with; branches are called with the operands.
+_GIVEN = {"scan": ("carry", "x"), "fori_loop": ("i", "value"), "while_loop": ("value",), "map": ("x",)}
 _traced = runtime.weak_cache("structured.trace_body")
 
 
@@ -40,7 +43,14 @@ def trace_body(fun: Callable[..., Any], in_tree: Any, types: Sequence[Type], nam
         out_tree: list[Any] = []
 
         def flat(*leaves: Any) -> list[Any]:
-            results, structure = tree.flatten(fun(*in_tree.unflatten(leaves)))
+            args = in_tree.unflatten(leaves)
+            try:
+                results, structure = tree.flatten(fun(*args))
+            except TypeError as error:
+                loop = loop_of(fun, name)
+                given = _GIVEN.get(loop, ("x",) * len(args))
+                of_call(error, loop, owner, len(given), f"it is called as f({', '.join(given)})")
+                raise
             out_tree.append(structure)
             return results
 
@@ -49,6 +59,11 @@ def trace_body(fun: Callable[..., Any], in_tree: Any, types: Sequence[Type], nam
         if not program.constants:
             cache[key] = found
     return found
+
+
+def loop_of(fun: Callable[..., Any], name: str) -> str:
+    """The loop that a user wrote: that of a wrapper which another loop is made with tells by an attribute `loop`."""
+    return getattr(fun, "loop", name)
 
 
 def hoisted(programs: Sequence[Program]) -> tuple[list[Program], list[Any]]:

@@ -6,6 +6,7 @@ import pytest
 import tilewright as tw
 from tilewright import errors, lax
 from tilewright import numpy as tnp
+from tilewright.experimental.jet import jet
 
 leaks = []
 
@@ -24,7 +25,37 @@ BAD = {
     "python range": (lambda: tw.jit(lambda n: list(range(n)))(3), errors.TracerIntegerConversionError, ["static"]),
     "numpy of tracer": (
         lambda: tw.jit(lambda x: np.asarray(x))(1.0), errors.TracerArrayConversionError, ["tilewright.numpy"]),
-    "traced size": (lambda: tw.jit(tnp.zeros)(3), errors.TracerIntegerConversionError, ["i32[]", "static"]),
+    "NumPy's array at a traced place": (
+        lambda: tw.jit(lambda i: np.ones(3)[i])(1), errors.TracerArrayConversionError, ["numpy.asarray(a)[i]"]),
+    "numpy within grad": (
+        lambda: tw.grad(lambda x: np.asarray(tnp.sin(x)).sum())(1.0), errors.TracerArrayConversionError,
+        ["lose its derivative", "f32[]", "stop_gradient"]),
+    "item within jvp": (
+        lambda: tw.jvp(lambda x: x.item() * 2.0, (1.0,), (1.0,)), errors.ConcretizationError, ["lose its derivative"]),
+    "sets within grad": (
+        lambda: tw.grad(lambda x: tnp.setxor1d(x, np.ones(1, "f")).sum())(tnp.zeros(1)),
+        errors.TracerArrayConversionError, ["lose its derivative"]),
+    "float within jet": (
+        lambda: jet(lambda x: float(x) * x, (1.0,), ((1.0,),)), errors.ConcretizationError, ["lose its derivative"]),
+    "traced size": (lambda: tw.jit(tnp.zeros)(3), errors.TracerIntegerConversionError, ["i32[]", "static", "`shape`"]),
+    "traced length": (
+        lambda: tw.jit(tnp.bincount)(tnp.arange(3)), errors.TracerArrayConversionError, ["bincount", "`length`"]),
+    "float of a slice": (lambda: tnp.ones(4)[: 4 / 2], errors.IndexingError, ["2.0", "`int`", "//"]),
+    "array for an axis": (lambda: tnp.concatenate(tnp.ones((9, 99)), tnp.ones((9, 99))), errors.ArgumentTypeError,
+                          ["axis ((1.0, 1.0", "...), ...) is not"]),
+    "format of an array": (lambda: f"{tnp.ones(3):.2f}", errors.ArgumentError, ["'.2f'", "(3,)"]),
+    "a loop's body without result": (
+        lambda: lax.fori_loop(0, 3, lambda i, x: None, 0.0), errors.ControlFlowTypeError, ["fori_loop"]),
+    "a loop's body of one argument": (
+        lambda: lax.fori_loop(0, 3, lambda x: x, 0.0), errors.ArgumentTypeError, ["f(i, value)", "takes (x)"]),
+    "a scan's body of one argument": (
+        lambda: lax.scan(lambda x: x, 0.0, tnp.ones(3)), errors.ArgumentTypeError, ["f(carry, x)", "takes (x)"]),
+    "a map's body of two": (
+        lambda: lax.map(lambda a, b: a, tnp.ones(3)), errors.ArgumentTypeError, ["f(x)", "takes (a, b)"]),
+    "a condition of nothing": (
+        lambda: lax.while_loop(lambda: True, lambda x: x, 0.0), errors.ArgumentTypeError, ["f(value)", "takes ()"]),
+    "a branch of nothing": (
+        lambda: lax.cond(True, lambda: 1.0, lambda x: x, 3.0), errors.ArgumentTypeError, ["true_fun", "f(x)"]),
     "traced nonzero": (
         lambda: tw.jit(tnp.nonzero)(tnp.ones(3)), errors.TracerArrayConversionError, ["nonzero", "f32[3]", "`size`"]),
     "traced unique": (
@@ -89,6 +120,24 @@ def test_bad_input(name):
         assert word in text, text
     assert "test_errors.py" in text or error is errors.ConfigError, text
     assert "remedy:" in text, text
+
+
+def test_what_has_no_derivative_is_taken_of_differentiated_values():
+    def f(x):
+        whole = tnp.floor(x).astype(int)
+        count = int(whole) + [1, 2, 3][whole] + float(lax.stop_gradient(x)) + len(f"{x:.2f}")
+        return count * tnp.trim_zeros(tnp.stack([x, 0 * x]))[0] if x > 0 else -x
+
+    assert tw.grad(f)(1.5) == 1 + 2 + 1.5 + 4
+
+
+def test_an_error_within_the_users_function_is_the_users():
+    def step(carry, x):
+        raise TypeError("of the user's")
+
+    with pytest.raises(TypeError, match="of the user's") as caught:
+        lax.scan(step, 0.0, tnp.ones(3))
+    assert type(caught.value) is TypeError
 
 
 def test_every_error_is_documented_and_derives_from_the_base():

@@ -525,7 +525,7 @@ def bincount(
     if len(shape_of(x)) != 1:
         raise ArgumentError(f"bincount of shape {shape_of(x)}", "pass a vector")
     if length is None:
-        data = np.asarray(x)
+        data = concrete(x, "bincount", "give `length`")
         length = max(int(data.max()) + 1 if data.size else 0, operator.index(minlength))
     if weights is None:
         return _bincount(x, np.ones((), default_int()), operator.index(length))

@@ -216,7 +216,7 @@ def _roots_of_all(p: Any) -> Array:
 
 
 def _trimmed(p: Array) -> Array:
-    data = np.asarray(p)
+    data = concrete(p, "a polynomial without its leading zeros", "leave them")
     hits = np.flatnonzero(data)
     return p[int(hits[0]) if hits.size else len(data) - 1 :]
 

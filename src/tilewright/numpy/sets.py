@@ -217,7 +217,9 @@ def union1d(ar1: ArrayLike, ar2: ArrayLike, *, size: int | None = None, fill_val
 def _by_numpy(function: Any, *arrays: ArrayLike, **how: Any) -> Any:
     """What NumPy's function gives of arrays that are known: places as the default integers, elements as weak as all."""
     given = _flat(*arrays)
-    found = function(*(concrete(a, function.__name__, "give `size`") for a in given), **how)
+    for a in given:
+        concrete(a, function.__name__, "give `size`")
+    found = function(*map(np.asarray, given), **how)  # which refuses to lose a derivative
     first, *places = found if isinstance(found, tuple) else (found,)
     elements = as_weak_as(make_array(first), *given)
     return (elements, *(make_array(f.astype(default_int())) for f in places)) if places else elements

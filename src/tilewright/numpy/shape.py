@@ -17,7 +17,7 @@ from ..core.runtime import runtime
 from ..core.types import as_size
 from . import util
 from .create import asarray, zeros_like
-from .util import Array, ArrayLike, axes_of, axis_of, composite, shape_argument, shape_of, value
+from .util import Array, ArrayLike, axes_of, axis_of, composite, concrete, shape_argument, shape_of, value
 
 
 def shape(a: Any) -> tuple[int, ...]:
@@ -359,7 +359,7 @@ def trim_zeros(filt: ArrayLike, trim: str = "fb", axis: Any = None) -> Array:
     Array([1], dtype=int32)
     """
     a = value(filt, "trim_zeros")
-    data = np.asarray(a)
+    data = concrete(a, "trim_zeros", "cut it at known places")
     for number in axes_of(axis, data.ndim):
         hits = np.flatnonzero(np.any(data != 0, axis=tuple(d for d in range(data.ndim) if d != number)))
         low = int(hits[0]) if "f" in trim.lower() and hits.size else 0
@@ -367,7 +367,7 @@ def trim_zeros(filt: ArrayLike, trim: str = "fb", axis: Any = None) -> Array:
         if not hits.size:
             low = high = 0
         a = lax.slice_in_dim(a, low, high, axis=number)
-        data = np.asarray(a)
+        data = data[(slice(None),) * number + (slice(low, high),)]
     return a
 
 

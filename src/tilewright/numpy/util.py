@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+import reprlib
 import warnings
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -179,7 +180,7 @@ def axis_of(axis: Any, ndim: int) -> int:
     except ConcretizationError:
         raise
     except TypeError:
-        raise ArgumentTypeError(f"axis {axis!r} is not an integer", "name one axis by its number") from None
+        raise ArgumentTypeError(f"axis {reprlib.repr(axis)} is not an integer", "name one axis by its number") from None
     if not -ndim <= number < ndim:
         raise AxisError(
             f"axis {number} is out of range for an array of {ndim} dimensions", f"use -{ndim} to {ndim - 1}"
@@ -210,14 +211,14 @@ def shape_argument(shape: Any) -> tuple[int, ...]:
 
 def concrete(x: ArrayLike, what: str, remedy: str) -> np.ndarray:
     """An argument as NumPy's, where the shape of the result depends on its values; of a tracer the error says so."""
-    try:
-        return np.asarray(x)
-    except TracerArrayConversionError:
+    found = x.concrete() if isinstance(x, Tracer) else x
+    if found is None:
         type_: Any = typeof(x)
         raise TracerArrayConversionError(
             f"{what} of a traced value of type {type_.show()}: the shape of the result would depend on its values",
             remedy,
-        ) from None
+        )
+    return np.asarray(found)
 
 
 def _same(x: Any) -> Any:
