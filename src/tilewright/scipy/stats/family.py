@@ -131,9 +131,10 @@ class Family:
         ends = [(both(at, lax.eq(y, y)), limit) for at, limit in ends]  # NaN stays NaN
         for at, _ in ends:
             y = where3(at, inside, y)
-        out = self._on_support(kind, form, y, shapes, inside)
-        if kind.density and scale is not None:
-            out = out - lax.log(scale) if kind.below else out / scale
+        by_scale = kind.density and scale is not None
+        scaled = (lambda *args: form(*args) - lax.log(scale)) if by_scale and kind.below else form
+        out = self._on_support(kind, scaled, y, shapes, inside)
+        out = out / scale if by_scale and not kind.below else out
         out = lax.exp(out) if kind.exp else out
         for at, limit in ends:
             out = where3(at, limit, out)
