@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import tilewright as tw
+from tests.support.by_numpy import by_numpy
 from tilewright import nn, random
 from tilewright import numpy as jnp
 from tilewright.core import errors
@@ -167,6 +168,17 @@ def test_initializers_have_their_variance(name):
     w = getattr(nn.initializers, name)()(random.key(0), (300, 200))
     check(jnp.var(w), MOMENTS[name], MOMENTS[name] * 0.05)
     assert abs(float(jnp.mean(w))) < 0.01
+
+
+@pytest.mark.parametrize("make", [
+    nn.initializers.constant, nn.initializers.uniform, nn.initializers.orthogonal,
+    lambda scale: nn.initializers.variance_scaling(scale**2, "fan_in", "normal", dtype=np.complex64),
+])  # fmt: skip
+def test_scales_of_initializers_may_be_traced(make):
+    values = lambda scale: make(scale)(np.array([0, 7], np.uint32), (3, 2))  # noqa: E731
+    one, twice, slope = by_numpy(lambda s: (values(1.0), values(s), tw.jvp(values, (s,), (s,))[1]), 2.0)
+    check(twice, 2 * one)
+    check(slope, 2 * one)
 
 
 def test_orthogonal_initializers():

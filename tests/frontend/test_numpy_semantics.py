@@ -39,6 +39,15 @@ def test_weak_types_do_not_widen():
     assert jnp.result_type(jnp.int8, 1.0) == np.float32
 
 
+def test_dtypes_that_are_named_are_strong():
+    makes = [
+        jnp.asarray, jnp.array, lambda x, d: jnp.full((2,), x, d), lambda x, d: jnp.full_like(X, x, d),
+        lambda x, d: jnp.concatenate([x[None]], dtype=d), lambda x, d: jnp.stack([x, x], dtype=d),
+    ]  # fmt: skip
+    for make in makes:
+        assert not tw.eval_shape(lambda x, make=make: make(x, np.float32), 2.5).weak_type
+
+
 @pytest.mark.parametrize("name", ["sum", "mean", "prod", "max", "cumsum", "sort", "median", "var"])
 def test_half_precision_stays(name):
     assert getattr(jnp, name)(jnp.ones((2, 3), jnp.bfloat16)).dtype == jnp.bfloat16
@@ -184,6 +193,11 @@ def test_numbers_beside_arrays_are_differentiated_and_batched(name):
     with laws.numpy_meaning():
         check(tw.grad(f)(1.3), (f(1.3 + 1e-5) - f(1.3 - 1e-5)) / 2e-5, 1e-6)
         check(tw.vmap(f)(np.array([1.3, 0.7])), [f(1.3), f(0.7)], 1e-6)
+
+
+def test_the_offset_of_a_trace_may_be_traced():
+    found = tw.vmap(lambda k: jnp.trace(X, k))(np.arange(-4, 5))
+    check(found, [np.trace(X, k) for k in range(-4, 5)])
 
 
 @pytest.mark.parametrize("text, f", [

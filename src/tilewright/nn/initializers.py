@@ -19,7 +19,7 @@ from ..numpy.create import full
 from ..numpy.create import ones as _ones
 from ..numpy.create import zeros as _zeros
 from ..numpy.shape import moveaxis
-from ..numpy.util import Array, ArrayLike, DTypeLike, axes_of, default_float, dtype_argument
+from ..numpy.util import Array, ArrayLike, DTypeLike, Value, astype, axes_of, default_float, dtype_argument
 
 Axis = int | Sequence[int]
 
@@ -80,7 +80,7 @@ def uniform(scale: Any = 1e-2, dtype: DTypeLike = None) -> Initializer:
     (2, 3)
     """
     return _initializer(
-        dtype, lambda key, shape, dtype: random.uniform(key, shape, dtype) * np.asarray(scale, dtype)[()]
+        dtype, lambda key, shape, dtype: random.uniform(key, shape, dtype) * _number(scale, dtype)
     )
 
 
@@ -92,7 +92,7 @@ def normal(stddev: Any = 1e-2, dtype: DTypeLike = None) -> Initializer:
     (2, 3)
     """
     return _initializer(
-        dtype, lambda key, shape, dtype: random.normal(key, shape, dtype) * np.asarray(stddev, dtype)[()]
+        dtype, lambda key, shape, dtype: random.normal(key, shape, dtype) * _number(stddev, dtype)
     )
 
 
@@ -105,9 +105,18 @@ def truncated_normal(stddev: Any = 1e-2, dtype: DTypeLike = None, lower: Any = -
     """
 
     def draw(key: Any, shape: Any, dtype: Any) -> Array:
-        return random.truncated_normal(key, lower, upper, shape, dtype) * np.asarray(stddev, dtype)[()]
+        return random.truncated_normal(key, lower, upper, shape, dtype) * _number(stddev, dtype)
 
     return _initializer(dtype, draw)
+
+
+def _number(x: Any, dtype: Any) -> Any:
+    """A factor in a dtype; one that is traced stays so."""
+    return astype(x, dtype) if isinstance(x, Value) else np.asarray(x, dtype)[()]
+
+
+def _root(x: Any) -> Any:
+    return lax.sqrt(x) if isinstance(x, Value) else math.sqrt(x)
 
 
 def _fans(shape: Sequence[int], in_axis: Axis, out_axis: Axis, batch_axis: Axis) -> tuple[float, float]:
@@ -173,24 +182,16 @@ def variance_scaling(
 
     def draw(key: Any, shape: Any, dtype: Any) -> Array:
         variance = scale / max(_DENOMINATORS[mode](*_fans(shape, in_axis, out_axis, batch_axis)), 1e-30)
-        real = np.zeros((), dtype).real.dtype
-
-        def factor(x: float) -> Any:
-            return np.asarray(x, real)[()]
-
         if distribution == "normal":
-            return random.normal(key, shape, dtype) * np.asarray(math.sqrt(variance), dtype)[()]
+            return random.normal(key, shape, dtype) * _number(_root(variance), dtype)
         if distribution == "uniform":
             if is_complex(dtype):
-                return _complex_uniform(key, shape, dtype) * np.asarray(math.sqrt(2 * variance), dtype)[()]
-            return random.uniform(key, shape, dtype, -1) * factor(math.sqrt(3 * variance))
+                return _complex_uniform(key, shape, dtype) * _number(_root(2 * variance), dtype)
+            return random.uniform(key, shape, dtype, -1) * _number(_root(3 * variance), dtype)
         if is_complex(dtype):
             # The deviation of a complex normal cut off at modulus 2.
-            return (
-                _complex_truncated_normal(key, shape, dtype)
-                * np.asarray(math.sqrt(variance) / 0.95311164380491208, dtype)[()]
-            )
-        return random.truncated_normal(key, -2, 2, shape, dtype) * factor(math.sqrt(variance) / _TRUNCATED_STD)
+            return _complex_truncated_normal(key, shape, dtype) * _number(_root(variance) / 0.95311164380491208, dtype)
+        return random.truncated_normal(key, -2, 2, shape, dtype) * _number(_root(variance) / _TRUNCATED_STD, dtype)
 
     return _initializer(dtype, draw)
 
@@ -246,7 +247,7 @@ def orthogonal(scale: Any = 1.0, column_axis: int = -1, dtype: DTypeLike = None)
         q = random.orthogonal(key, size[0], (), dtype, size[1])
         q = q if rows >= columns else lax.transpose(q, (1, 0))
         rest = [n for d, n in enumerate(shape) if d != column_axis % len(shape)]
-        return np.asarray(scale, dtype)[()] * moveaxis(lax.reshape(q, (*rest, columns)), -1, column_axis)
+        return _number(scale, dtype) * moveaxis(lax.reshape(q, (*rest, columns)), -1, column_axis)
 
     return _initializer(dtype, draw)
 

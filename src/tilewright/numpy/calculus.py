@@ -93,9 +93,9 @@ def ediff1d(ary: ArrayLike, to_end: ArrayLike | None = None, to_begin: ArrayLike
     a = ravel(value(ary, "ediff1d"))
     result = [lax.sub(lax.slice_in_dim(a, 1, None), lax.slice_in_dim(a, 0, shape_of(a)[0] - 1))]
     if to_begin is not None:
-        result.insert(0, astype(ravel(asarray(to_begin)), dtype_of(a)))
+        result.insert(0, strong(astype(ravel(asarray(to_begin)), dtype_of(a))))
     if to_end is not None:
-        result.append(astype(ravel(asarray(to_end)), dtype_of(a)))
+        result.append(strong(astype(ravel(asarray(to_end)), dtype_of(a))))
     return concatenate(result)
 
 

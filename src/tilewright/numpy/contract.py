@@ -15,6 +15,7 @@ import numpy as np
 from .. import lax
 from ..core.errors import ArgumentError, ShapeError
 from ..core.runtime import runtime
+from ..core.trace import Tracer
 from .elementwise import multiply
 from .join import stack
 from .matrices import diagonal
@@ -387,8 +388,13 @@ def _cross(a: Any, b: Any, axisa: int, axisb: int, axisc: int) -> Array:
 
 
 @composite("offset", "axis1", "axis2", "dtype")
-def _trace(a: Any, offset: int, axis1: int, axis2: int, dtype: Any) -> Array:
-    return sum_of(diagonal(value(a, "trace"), offset, axis1, axis2), -1, dtype)
+def _trace(a: Any, offset: Any, axis1: int, axis2: int, dtype: Any) -> Array:
+    a = value(a, "trace")
+    if not isinstance(offset, Tracer):
+        return sum_of(diagonal(a, offset, axis1, axis2), -1, dtype)
+    a = moveaxis(a, (axis1, axis2), (-2, -1))
+    rows, columns = (lax.broadcasted_iota(np.dtype(np.int32), shape_of(a)[-2:], d) for d in (0, 1))
+    return sum_of(a, (-2, -1), dtype, where=rows + offset == columns)
 
 
 def trace(

@@ -98,7 +98,7 @@ def _from_object(x: Any, dtype: Any) -> Array:
             x = np.asarray(x)
             _check_numeric(x)
         return as_array(x)
-    return x if dtype is None else util.astype(x, dtype)
+    return x if dtype is None else util.strong(util.astype(x, dtype))
 
 
 def _from_numpy(x: np.ndarray, dtype: Any) -> Array:
@@ -274,7 +274,7 @@ def _filled(shape: tuple[int, ...], fill: Any, dtype: Any, weak: bool = False) -
     known = not isinstance(fill, Value)
     if known and is_evaluating() and math.prod(shape) * np.dtype(dtype).itemsize < FILLED_HERE:
         return make_array(np.full(shape, fill, dtype), ArrayType(shape, dtype, weak))
-    fill = np.asarray(fill).astype(dtype)[()] if known else util.astype(fill, dtype)
+    fill = np.asarray(fill).astype(dtype)[()] if known else util.strong(util.astype(fill, dtype))
     if weak:
         fill = lax.convert_element_type(fill, dtype, weak_type=True)
     dims = tuple(range(len(shape) - len(shape_of(fill)), len(shape)))

@@ -37,6 +37,7 @@ from .util import (
     no_out,
     shape_argument,
     shape_of,
+    strong,
     value,
 )
 
@@ -415,8 +416,7 @@ def ravel_multi_index(
     result: Any = 0
     for part, n in pairs if order == "C" else reversed(pairs):
         result = part + result * n
-    result = value(result)
-    return result if dtype is None else astype(result, np.dtype(dtype))
+    return strong(value(result) if dtype is None else astype(result, np.dtype(dtype)))
 
 
 def diag_indices(n: int, ndim: int = 2) -> tuple[Array, ...]:

@@ -26,6 +26,7 @@ from .util import (
     no_out,
     promote_dtypes,
     shape_of,
+    strong,
     value,
 )
 
@@ -44,7 +45,7 @@ def _parts(arrays: Any, name: str, dtype: Any = None) -> list[Array]:
         raise ArgumentError(f"{name} of no arrays", "pass at least one")
 
     parts = [asarray(a) for a in arrays]
-    return promote_dtypes(*parts) if dtype is None else [astype(p, dtype) for p in parts]
+    return promote_dtypes(*parts) if dtype is None else [strong(astype(p, dtype)) for p in parts]
 
 
 @composite("axis", "dtype")
