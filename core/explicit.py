@@ -444,7 +444,7 @@ def told(program: Program) -> tuple[Any, ...]:
         if placed is not None and placed.mesh.are_all_axes_explicit:
             return placed.with_spec(atom.type.sharding.spec)
         made = known.get(atom) if type(atom) is Var else None
-        settles = made is not None and made.memory_kind is None and UNCONSTRAINED not in made.spec.dims
+        settles = made is not None and made.kind is None and UNCONSTRAINED not in made.spec.dims
         return made if settles else everywhere
 
     return tuple(map(of, program.outputs))

@@ -455,21 +455,27 @@ class NamedSharding:
     (8, 2)
     """
 
-    __slots__ = ("mesh", "spec", "memory_kind", "raws", "__weakref__")
+    __slots__ = ("mesh", "spec", "kind", "raws", "__weakref__")
     mesh: Any
     spec: PartitionSpec
-    memory_kind: str | None
+    kind: str | None  # of memory; None: that in which the devices compute
     raws: dict[int, Any]  # the backend's own object, for each number of dimensions
 
     def __new__(cls, mesh: AnyMesh, spec: PartitionSpec, memory_kind: str | None = None) -> NamedSharding:
-        key = (cls, mesh, spec, memory_kind)
+        kind = None if memory_kind == "device" else memory_kind
+        key = (cls, mesh, spec, kind)
         found = _interned.get(key)
         if found is None:
             _check_sharding(mesh, spec)
             found = object.__new__(cls)
-            found.mesh, found.spec, found.memory_kind, found.raws = mesh, spec, memory_kind, {}
+            found.mesh, found.spec, found.kind, found.raws = mesh, spec, kind, {}
             found = _interned.setdefault(key, found)
         return found
+
+    @property
+    def memory_kind(self) -> str | None:
+        """The kind of memory: "device" is that in which the devices compute; None over a mesh without devices."""
+        return self.kind or (None if isinstance(self.mesh, AbstractMesh) else "device")
 
     @property
     def num_devices(self) -> int:
@@ -497,7 +503,7 @@ class NamedSharding:
         """The sharding itself; of a spec, or over the axes of the mesh in force, that over the mesh in force."""
         mesh = current().mesh
         if isinstance(self.mesh, AbstractMesh) and mesh is not None and mesh.abstract_mesh is self.mesh:
-            return NamedSharding(mesh, self.spec, self.memory_kind)
+            return NamedSharding(mesh, self.spec, self.kind)
         return self
 
     def constrain(self, x: Any) -> Any:
@@ -523,7 +529,7 @@ class NamedSharding:
 
     def with_spec(self, spec: Any) -> NamedSharding:
         spec = spec if isinstance(spec, PartitionSpec) else PartitionSpec(*spec)
-        return NamedSharding(self.mesh, spec, self.memory_kind)
+        return NamedSharding(self.mesh, spec, self.kind)
 
     @property
     def explicit(self) -> NamedSharding | None:
@@ -581,14 +587,14 @@ class NamedSharding:
         if self is other:
             return True
         shape = tuple(self.mesh.size for _ in range(ndim))
-        same = isinstance(other, NamedSharding) and self.memory_kind == other.memory_kind
+        same = isinstance(other, NamedSharding) and self.kind == other.kind
         return same and self.devices_indices_map(shape) == other.devices_indices_map(shape)
 
     def __reduce__(self) -> Any:
-        return (NamedSharding, (self.mesh, self.spec, self.memory_kind))
+        return (NamedSharding, (self.mesh, self.spec, self.kind))
 
     def __repr__(self) -> str:
-        kind = f", memory_kind={self.memory_kind}" if self.memory_kind else ""
+        kind = f", memory_kind={self.kind}" if self.kind else ""
         return f"NamedSharding(mesh={self.mesh}, spec={self.spec}{kind})"
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 import functools
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -11,21 +12,52 @@ from . import tree
 from .api import struct_of
 from .errors import ArgumentError, ArgumentTypeError
 from .ir import Program
+from .layout import Format
 from .runtime import runtime
 from .trace import typeof
 
 CompilerOptions = dict[str, Any]
 
 
+class CompilerEffortLevel(enum.Enum):
+    """How much work XLA puts into a program: the values of `compiler_options` that are named in `EFFORTS`.
+
+    >>> CompilerEffortLevel("O1")
+    <CompilerEffortLevel.O1: 19>
+    """
+
+    UNKNOWN = 0
+    O0 = 9
+    O1 = 19
+    O2 = 29
+    O3 = 39
+
+    @classmethod
+    def _missing_(cls, value: Any) -> Any:
+        return cls.__members__.get(value) if isinstance(value, str) else None
+
+
+EFFORTS = ("optimization_level", "memory_fitting_level")  # of speed, and of memory
+_PLAIN = (bool, int, float, str)
+
+
 def flags_of(options: CompilerOptions | None) -> tuple[tuple[str, Any], ...]:
-    """Flags of the compiler as pairs of a name and a string, a number or a boolean."""
+    """Flags of the compiler as pairs of a name and a string, a number or a boolean; efforts as XLA's numbers."""
     if not options:
         return ()
     if not isinstance(options, dict):
         raise ArgumentTypeError(f"compiler_options are {options!r}", "pass a dictionary of flags")
-    plain = (bool, int, float, str)
-    given = ((str(name), value if isinstance(value, plain) else str(value)) for name, value in options.items())
-    return tuple(sorted(given))
+    return tuple(sorted((str(name), _flag(name, value)) for name, value in options.items()))
+
+
+def _flag(name: str, value: Any) -> Any:
+    if name not in EFFORTS:
+        return value if isinstance(value, _PLAIN) else str(value)
+    try:
+        return CompilerEffortLevel(value).value
+    except ValueError:
+        levels = ", ".join(CompilerEffortLevel.__members__)
+        raise ArgumentError(f"compiler_options {name}={value!r}", f"one of {levels}") from None
 
 
 @dataclass(frozen=True)
@@ -244,6 +276,16 @@ class Compiled(_Known):
     def output_shardings(self) -> Any:
         """How the results lie, in their structure."""
         return self.out_tree.unflatten(self._executable.shardings()[1])
+
+    @property
+    def input_formats(self) -> Any:
+        """How the arguments are to lie and their layouts in memory, in the structure of `(args, kwargs)`."""
+        return self.in_tree.unflatten(map(Format, self._executable.layouts()[0], self._executable.shardings()[0]))
+
+    @property
+    def output_formats(self) -> Any:
+        """How the results lie and their layouts in memory, in their structure."""
+        return self.out_tree.unflatten(map(Format, self._executable.layouts()[1], self._executable.shardings()[1]))
 
     def cost_analysis(self) -> dict[str, float]:
         """Estimates such as `flops` and `bytes accessed`."""

@@ -41,7 +41,8 @@ MISSING: list[tuple[str, str]] = [
     ("jax.lax.precv", "half of an exchange, which XLA has for GPUs alone: `lax.ppermute` is the whole one"),
     ("jax.custom_remat", "part of JAX's third implementation of `checkpoint`; policies by name do this here"),
     ("jax.Inline", "`jit(inline=)` is True or False: XLA decides what it inlines"),
-    ("jax.CompilerEffortLevel", "XLA's effort is a flag of its own (`XLA_FLAGS`)"),
+    ("jax.no_execution", "use `eval_shape` or `jit(f).lower`, which run nothing"),
+    ("jax.lax.dce_sink", "XLA drops what no result needs, also in JAX: return the value, or pass it to a callback"),
     ("jax.array_garbage_collection_guard", "a search for cycles of references, which `gc.set_debug` makes too"),
     (
         "jax.experimental.custom_partitioning*",
@@ -55,7 +56,7 @@ MISSING: list[tuple[str, str]] = [
 ]
 # Names that are here and do another thing, or less.
 DIFFERS: list[tuple[str, str]] = [
-    ("jax.jit", "`compiler_options` are XLA's flags; `backend` is a platform, as `device` is"),
+    ("jax.jit", "`compiler_options` are XLA's flags and efforts; `backend` is a platform, as `device` is"),
     ("jax.checkpoint", "`concrete` is taken and ignored"),
     ("jax.checkpoint_policies.*offload*", "stores where the value is made: nothing is moved between memories"),
     ("jax.transfer_guard*", "`log` warns; numbers are not guarded; copies to the host are on CPUs too"),

@@ -12,13 +12,13 @@ from typing import Any
 import numpy as np
 
 from ..core.caches import cached
-from ..core.errors import UnsupportedError
+from ..core.errors import DifferentiationError, UnsupportedError
 from ..core.ir import Eqn, Program, run
-from ..core.primitive import Zero
+from ..core.primitive import Primitive, Zero
 from ..core.primitives.access import read_value, write_value
 from ..core.primitives.checkpoint import checkpoint_p
 from ..core.primitives.cond import bind_cond, cond_p
-from ..core.primitives.custom_calls import custom_jvp_call_p
+from ..core.primitives.custom_calls import custom_jvp_call_p, custom_vjp_call_p
 from ..core.primitives.jit import jit_p
 from ..core.primitives.loops import bind_while, while_p
 from ..core.primitives.ref import addupdate_p, get_p, swap_p
@@ -111,6 +111,17 @@ class _Cells:
         operands = [fresh[self.number[id(x)]] if type(x) is Cell else next(rest) for x in self.operands]
         return operands, fresh[: self.n_written]
 
+    def pure(self, program: Program) -> Program:
+        """A Program as one of the Cells' values and the plain ones; what is left in the Cells follows its outputs."""
+        n = len(self.cells)
+
+        def fun(*args: Any) -> list[Any]:
+            inner, changed = self.rebuild(args[:n], args[n:])
+            outs = run_cells(program, inner)
+            return [*outs, *(c.value for c in changed)]
+
+        return trace_program(fun, [typeof(x) for x in (*self.values, *self.plain)], program.name)
+
     def update(self, values: Sequence[Any]) -> None:
         for cell, value in zip(self.cells, values, strict=False):
             cell.value = value
@@ -140,17 +151,7 @@ class _LoopCells(_Cells):
 def _cond(values: Sequence[Any], *, branches: Sequence[Program]) -> list[Any]:
     index, operands = values[0], values[1:]
     cells = _Cells(operands, {i for b in branches for i in written(b)})
-    n = len(cells.cells)
-
-    def of(branch: Program) -> Program:
-        def fun(*args: Any) -> list[Any]:
-            inner, changed = cells.rebuild(args[:n], args[n:])
-            outs = run_cells(branch, inner)
-            return [*outs, *(c.value for c in changed)]
-
-        return trace_program(fun, [typeof(x) for x in (*cells.values, *cells.plain)], branch.name)
-
-    results = bind_cond(index, [*cells.values, *cells.plain], [of(b) for b in branches])
+    results = bind_cond(index, [*cells.values, *cells.plain], [cells.pure(b) for b in branches])
     n_outs = len(branches[0].outputs)
     cells.update(results[n_outs:])
     return results[:n_outs]
@@ -194,8 +195,30 @@ def _call(values: Sequence[Any], *, program: Program, **_: Any) -> list[Any]:
     return run_cells(program, values)
 
 
+def _no_rule(*_: Any) -> Any:
+    raise DifferentiationError(
+        "a function with derivatives of its own takes a Ref, and the loop or the function under `jit` around it is "
+        "differentiated from outside of what made the Ref",
+        "differentiate within: `jit(grad(f))` rather than `grad(jit(f))`",
+    )
+
+
+def _with_rules(primitive: Primitive, rule: str) -> Any:
+    """A function with rules of its own, which are about the Refs: over values it has none."""
+
+    def discharge(values: Sequence[Any], *, program: Program, num_consts: int, **params: Any) -> list[Any]:
+        cells, outs = _Cells(values, set(written(program))), len(program.outputs)
+        operands = [*cells.values, *cells.plain]
+        results = primitive.bind(*operands, program=cells.pure(program), num_consts=0, **params | {rule: _no_rule})
+        cells.update(results[outs:])
+        return results[:outs]
+
+    return discharge
+
+
 RULES = {
-    cond_p: _cond, scan_p: _scan, while_p: _while, jit_p: _call, custom_jvp_call_p: _call, checkpoint_p: _call,
+    cond_p: _cond, scan_p: _scan, while_p: _while, jit_p: _call, checkpoint_p: _call,
+    custom_jvp_call_p: _with_rules(custom_jvp_call_p, "rule"), custom_vjp_call_p: _with_rules(custom_vjp_call_p, "fwd"),
     **dict.fromkeys(ATOMICS, lambda values, **params: discharged(*values, **params)),
 }  # fmt: skip
 

@@ -22,6 +22,7 @@ from ..core.errors import (
     TilewrightError,
     UnsupportedError,
 )
+from ..core.layout import Format, Layout
 from ..core.runtime import runtime
 from ..core.trace import EVAL, Value, _current, typeof
 from ..core.transfers import DEVICE_TO_HOST, guard
@@ -136,6 +137,12 @@ class Array(Value, metaclass=_IsArray):
     @property
     def sharding(self) -> Any:
         return self._placed or SingleDeviceSharding(self.device)
+
+    @property
+    def format(self) -> Format:
+        """How it lies on its devices, and its layout in their memory; of a deleted array no layout is known."""
+        deleted = self._buffer.is_deleted()
+        return Format(None if deleted else Layout.from_pjrt_layout(self._buffer._pjrt_layout), self.sharding)
 
     def to_device(self, device: Any, *, stream: Any = None) -> Array:
         """The array on a device; the array itself where it is there already, or where None is named.

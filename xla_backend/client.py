@@ -117,13 +117,13 @@ class SingleDeviceSharding:
 
     device: Device
     _: KW_ONLY
-    memory_kind: str | None = None
+    memory_kind: str | None = "device"
 
     def __post_init__(self) -> None:
         if self.memory_kind not in (None, "device"):
             raise UnsupportedError(f"SingleDeviceSharding with memory_kind={self.memory_kind!r}",
                                    "use a NamedSharding over a mesh of that device")  # fmt: skip
-        object.__setattr__(self, "memory_kind", None)
+        object.__setattr__(self, "memory_kind", "device")
 
     @property
     def device_set(self) -> set[Device]:
@@ -159,7 +159,7 @@ class SingleDeviceSharding:
 
     def is_equivalent_to(self, other: Any, ndim: int) -> bool:
         """Whether arrays of `ndim` dimensions lie the same under both."""
-        return other.device_set == {self.device} and getattr(other, "memory_kind", None) is None
+        return other.device_set == {self.device} and getattr(other, "kind", None) is None
 
     def placed(self, what: str = "") -> None:
         """What programs are told of it, among the shardings of their arguments and results: nothing.

@@ -13,7 +13,9 @@ import numpy as np
 
 from ..core.errors import CompileError
 from ..core.events import COMPILE, HIT, LOAD, record, recorded
+from ..core.layout import Layout
 from ..core.runtime import runtime
+from ..core.stages import EFFORTS
 from ..core.types import ArrayType
 from ..core.version import JAXLIB, __version__
 from . import failures, mappings, memory, shim
@@ -67,6 +69,12 @@ class Executable:
             return (here,) * (len(module.in_types) - count), (here,) * len(module.out_types)
         return tuple(place.ins[count:]), tuple(place.outs)
 
+    def layouts(self) -> tuple[list[Layout], list[Layout]]:
+        """The layouts in memory of the arguments and of the results."""
+        ins, outs = self.loaded.get_parameter_layouts(), self.loaded.get_output_layouts()
+        count = len(self.module.constants)
+        return [*map(Layout.from_pjrt_layout, ins[count:])], [*map(Layout.from_pjrt_layout, outs)]
+
     def serialize(self) -> bytes:
         """XLA's bytes of the program; one that was loaded from bytes is compiled once more, as XLA's lack its code."""
         return (self.loaded if self.compiled else _compile(self.module, self.device)).serialize()
@@ -94,6 +102,14 @@ class Executable:
 
 def options(device: Device, settings: Sequence[tuple[str, Any]] = ()) -> Any:
     """How programs for a device are compiled; `settings` are those of one program, which `XLA_FLAGS` overrules."""
+    found = _options(device, [(name, value) for name, value in settings if name not in EFFORTS])
+    for name, value in settings:
+        if name in EFFORTS:
+            setattr(found.executable_build_options, name, value)
+    return found
+
+
+def _options(device: Device, settings: Sequence[tuple[str, Any]]) -> Any:
     if device.platform == "gpu":
         from . import cuda
 

@@ -163,7 +163,7 @@ def _mesh(shardings: Sequence[Any], program: Program, settings: Settings) -> tup
 def _on(sharding: NamedSharding, mesh: Any) -> NamedSharding:
     """A sharding over a mesh with devices, where the program has one."""
     if isinstance(sharding.mesh, AbstractMesh) and mesh.abstract_mesh is sharding.mesh:
-        sharding = NamedSharding(mesh, sharding.spec, sharding.memory_kind)
+        sharding = NamedSharding(mesh, sharding.spec, sharding.kind)
     dims = sharding.spec.dims
     if UNCONSTRAINED in dims:  # at the boundary nothing is left open
         return sharding.with_spec(PartitionSpec(*[None if d is UNCONSTRAINED else d for d in dims]))

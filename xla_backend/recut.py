@@ -62,7 +62,7 @@ def suits(buffer: Any, wide: ArrayType, source: NamedSharding, to: NamedSharding
     """Whether a buffer, to be of a type `wide` with its padding, is better brought so than by a program."""
     return (
         bool(wide.shape) and wide.nbytes <= LARGEST and shim.readable(buffer) and source.is_fully_addressable
-        and to.memory_kind is None and source.mesh.flat[0].platform == "cpu"
+        and to.kind is None and source.mesh.flat[0].platform == "cpu"
     )  # fmt: skip
 
 

@@ -128,7 +128,7 @@ def local_part(array: Array, number: int, index: tuple[slice, ...]) -> np.ndarra
     """What the device of this process at a position of the mesh holds of an array, padding included."""
     array.block_until_ready()
     buffer, place = array._buffer, array._placed
-    if shim.readable(buffer) and not place.memory_kind:
+    if shim.readable(buffer) and not place.kind:
         return shim.part_of(buffer, _leading(place.mesh, number))
     if place.is_fully_addressable or place.is_fully_replicated:
         return array._bits()[index]
@@ -142,7 +142,7 @@ def _leading(mesh: Mesh, number: int) -> Any:
 
 def _gathered(buffer: Any, sharding: NamedSharding, type: ArrayType) -> np.ndarray:
     """A buffer that is computed as one NumPy array, padding cut off."""
-    if not (shim.readable(buffer) and sharding.is_fully_addressable) or sharding.memory_kind:
+    if not (shim.readable(buffer) and sharding.is_fully_addressable) or sharding.kind:
         values = shim.whole(buffer)
         return values if values.shape == type.shape else values[tuple(slice(n) for n in type.shape)]
     mesh = sharding.mesh
@@ -265,7 +265,7 @@ def bring(buffer: Any, type: ArrayType, to: NamedSharding) -> Any:
     source = named(buffer._sharding)
     if source is None:
         return _put(shim.to_numpy(buffer), type, to)
-    if source.mesh.flat == to.mesh.flat and source.memory_kind == to.memory_kind:
+    if source.mesh.flat == to.mesh.flat and source.kind == to.kind:
         wide, parts, wanted = padded(type, to), source.spec.unreduced, to.spec.unreduced
         if not (parts <= wanted or wanted <= parts):  # XLA ends the process where one step does both
             buffer = bring(buffer, type, to.with_spec(PartitionSpec(*to.spec.dims)))
@@ -282,7 +282,7 @@ def bring(buffer: Any, type: ArrayType, to: NamedSharding) -> Any:
         return _put(made(type, buffer, source)._bits(), type, to)
     # The same parts in the same order of devices first, then each to where it belongs.
     grid = np.array(source.mesh.flat, object).reshape(to.mesh.axis_sizes)
-    between = NamedSharding(Mesh(grid, to.mesh.axis_names), to.spec, source.memory_kind)
+    between = NamedSharding(Mesh(grid, to.mesh.axis_names), to.spec, source.kind)
     return shim.copied_to(bring(buffer, type, between), device_list(to.mesh.flat), target)
 
 

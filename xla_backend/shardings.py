@@ -30,14 +30,14 @@ def raw(sharding: NamedSharding, ndim: int) -> Any:
     if found is None:
         mesh = sharding.mesh
         hlo = _hlo(sharding, ndim)
-        key = (mesh.flat, hlo.to_string(), sharding.memory_kind or "device")
+        key = (mesh.flat, hlo.to_string(), sharding.kind or "device")
         found = _interned.get(key)
         if found is None:
             try:
-                made = shim.gspmd_sharding(device_list(mesh.flat), hlo, sharding.memory_kind)
+                made = shim.gspmd_sharding(device_list(mesh.flat), hlo, sharding.kind)
             except ValueError:
                 kinds = sorted(m.kind for m in mesh.flat[0].raw.addressable_memories())
-                raise ArgumentError(f"memory_kind={sharding.memory_kind!r} of an array on {mesh}",
+                raise ArgumentError(f"memory_kind={sharding.kind!r} of an array on {mesh}",
                                     f"one of its devices': {kinds}") from None  # fmt: skip
             found = _interned.setdefault(key, made)
             _names[id(found)] = sharding

@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from .. import tree
-from ..errors import DifferentiationError
-from ..ir import Program, Var
+from ..errors import DifferentiationError, UnsupportedError
+from ..ir import Effect, Effects, Program, Var
 from ..jvp import jvp_flat
 from ..linear import add_tangents, moved
 from ..linearize import linearize_flat
@@ -24,13 +24,13 @@ from ..logs import collected, log
 from ..opaque import has_values, is_opaque
 from ..primitive import OWN, AxisInfo, Linear, Primitive, Zero, all_zero
 from ..rules import instantiate
-from ..trace import Trace, eval_program, extended_axes, trace_program, typeof, under
+from ..trace import Trace, axis_environment, eval_program, extended_axes, trace_program, typeof, under
 from ..transpose import transpose_program
 from ..vmap import batch_program
 from . import held
 from .reduce import reduce_sum_p
 from .structured import close, recounted, with_output_types
-from .varying import ordered, psum_invariant_p, pvary
+from .varying import axis_effects, ordered, psum_invariant_p, pvary
 
 _CLOSED = "pass the value as an argument of the function, or use `closure_convert`"
 
@@ -58,6 +58,32 @@ def _element(x: Any, dim: int | None, size: Any) -> Any:
     """The type of one element of a value batched at 0 or not at all."""
     type_ = typeof(x)
     return type_ if dim is None else type_.without_axis(0, size)
+
+
+def _axes() -> tuple[Any, ...]:
+    """The axes of `vmap` that rules of a call made here may name: it is batched over them, mapped or not."""
+    return tuple(axis[0] for axis in axis_environment() if axis[2:3] != (True,))
+
+
+def _effects(*_: Any, program: Program, axes: tuple[Any, ...], **__: Any) -> Effects:
+    return program.effects | axis_effects(axes=axes)
+
+
+def _shared(axis: AxisInfo, dims: Sequence[int | None], program: Program) -> bool:
+    """Whether all elements along an axis share a call: nothing is mapped, and rules alone may name the axis."""
+    return all(d is None for d in dims) and Effect("axis", axis.name) not in program.effects
+
+
+def _check_shared(axis: AxisInfo, dims: Sequence[int | None], what: str) -> None:
+    if any(d is not None for d in dims):
+        raise UnsupportedError(
+            f"{what} gives what differs along the axis {axis.name!r}, along which the arguments are the same",
+            "pass an argument that is mapped over the axis",
+        )
+
+
+def _without(axes: tuple[Any, ...], axis: AxisInfo) -> tuple[Any, ...]:
+    return tuple(name for name in axes if name != axis.name)
 
 
 def _vectorized(
@@ -97,20 +123,20 @@ class CustomJVP:
 
     def record(self, trace: Trace, args: Sequence[Any]) -> Any:
         program, constants = _traced(trace, self.fun, args, "custom_jvp")
-        params = {"program": program, "rule": self.derive, "num_consts": len(constants)}
-        return under(trace, trace.bind, custom_jvp_call_p, [*constants, *args], params)
+        params = {"program": program, "rule": self.derive, "num_consts": len(constants), "axes": _axes()}
+        return under(trace, custom_jvp_call_p.bind, *constants, *args, **params)
 
 
-def _jvp(primals: Sequence[Any], tangents: Sequence[Any], *, program: Program, rule: Any, num_consts: int) -> Any:
+def _jvp(primals: Sequence[Any], tangents: Sequence[Any], *, rule: Any, num_consts: int, **_: Any) -> Any:
     _check_closed([type(t) is not Zero for t in tangents[:num_consts]], "custom_jvp")
     return rule(primals[num_consts:], tangents[num_consts:])
 
 
 class _BatchedJVP:
-    """A flat jvp rule over arguments batched at 0 or not at all; everything it gives is batched."""
+    """A flat jvp rule over arguments batched at 0 or not at all; everything it gives is batched, unless `shared`."""
 
-    def __init__(self, rule: Any, axis: AxisInfo, dims: Sequence[int | None]):
-        self.rule, self.axis, self.dims = rule, axis, tuple(dims)
+    def __init__(self, rule: Any, axis: AxisInfo, dims: Sequence[int | None], shared: bool):
+        self.rule, self.axis, self.dims, self.shared = rule, axis, tuple(dims), shared
 
     def __call__(self, primals: Sequence[Any], tangents: Sequence[Any]) -> tuple[list[Any], list[Any]]:
         n = len(primals)
@@ -126,7 +152,9 @@ class _BatchedJVP:
             present[:] = [type(t) is not Zero for t in out_tangents]
             return [*outs, *(t for t in out_tangents if type(t) is not Zero)]
 
-        results, _ = _vectorized(self.axis, flat, [*primals, *given], dims, lambda _: True)
+        results, found = _vectorized(self.axis, flat, [*primals, *given], dims, lambda _: not self.shared)
+        if self.shared:
+            _check_shared(self.axis, found, "the jvp rule of a `custom_jvp` function")
         m = len(present)
         rest = iter(results[m:])
         return results[:m], [
@@ -135,17 +163,20 @@ class _BatchedJVP:
 
 
 def _batch_jvp(
-    axis: AxisInfo, args: Sequence[Any], dims: Sequence[Any], *, program: Program, rule: Any, num_consts: int
+    axis: AxisInfo, args: Sequence[Any], dims: Sequence[Any], *, program: Program, rule: Any, num_consts: int, axes: Any
 ) -> Any:
-    batched, _ = batch_program(program, axis, _dims(dims), True)
-    new_rule = _BatchedJVP(rule, axis, _dims(dims[num_consts:]))
-    outs = custom_jvp_call_p.bind(*_leading(axis, args, dims), program=batched, rule=new_rule, num_consts=num_consts)
-    return outs, [0] * len(outs)
+    shared = _shared(axis, dims, program)
+    batched, _ = batch_program(program, axis, _dims(dims), not shared)
+    new_rule = _BatchedJVP(rule, axis, _dims(dims[num_consts:]), shared)
+    outs = custom_jvp_call_p.bind(*_leading(axis, args, dims), program=batched, rule=new_rule, num_consts=num_consts,
+                                  axes=_without(axes, axis))  # fmt: skip
+    return outs, [None if shared else 0] * len(outs)
 
 
 custom_jvp_call_p = held.holder(
-    "custom_jvp_call", jvp=_jvp, transpose=_transpose, batch=_batch_jvp, recounted=recounted("num_consts"), varies=OWN
-)
+    "custom_jvp_call", jvp=_jvp, transpose=_transpose, batch=_batch_jvp, effects=_effects,
+    recounted=recounted("num_consts"), varies=OWN,
+)  # fmt: skip
 
 
 # ---------------------------------------------------------------------------- custom_vjp_call
@@ -160,8 +191,8 @@ class CustomVJP:
 
     def record(self, trace: Trace, args: Sequence[Any]) -> Any:
         program, constants = _traced(trace, self.fun, args, "custom_vjp")
-        params = {"program": program, "fwd": self.fwd, "num_consts": len(constants)}
-        return under(trace, trace.bind, custom_vjp_call_p, [*constants, *args], params)
+        params = {"program": program, "fwd": self.fwd, "num_consts": len(constants), "axes": _axes()}
+        return under(trace, custom_vjp_call_p.bind, *constants, *args, **params)
 
     def derive(self, primals: Sequence[Any], tangents: Sequence[Any]) -> Any:
         nonzero = tuple(type(t) is not Zero for t in tangents)
@@ -189,9 +220,7 @@ def linearize_rules(fwd: Any, primals: Sequence[Any], nonzero: Sequence[bool]) -
     return outs, linear
 
 
-def _linearize(
-    primals: Sequence[Any], nonzero: Sequence[bool], *, program: Program, fwd: Any, num_consts: int
-) -> Any:
+def _linearize(primals: Sequence[Any], nonzero: Sequence[bool], *, fwd: Any, num_consts: int, **_: Any) -> Any:
     _check_closed(nonzero[:num_consts], "custom_vjp")
     outs, linear = linearize_rules(fwd, primals[num_consts:], nonzero[num_consts:])
     return outs, lambda *tangents: linear(*tangents[num_consts:])
@@ -205,10 +234,10 @@ def _no_forward(*args: Any, **params: Any) -> Any:
 
 
 class _BatchedForward:
-    """A flat forward rule over arguments batched at 0 or not at all."""
+    """A flat forward rule over arguments batched at 0 or not at all; outputs are batched, unless `shared`."""
 
-    def __init__(self, fwd: Any, axis: AxisInfo, dims: Sequence[int | None]):
-        self.fwd, self.axis, self.dims = fwd, axis, tuple(dims)
+    def __init__(self, fwd: Any, axis: AxisInfo, dims: Sequence[int | None], shared: bool):
+        self.fwd, self.axis, self.dims, self.shared = fwd, axis, tuple(dims), shared
 
     def __call__(self, primals: Sequence[Any], nonzero: tuple[bool, ...]) -> tuple[list[Any], list[Any], Any]:
         run: list[Any] = []
@@ -218,17 +247,28 @@ class _BatchedForward:
             run[:] = len(outs), bwd
             return [*outs, *residuals]
 
-        # Outputs are batched whatever they depend on; a residual such as a weight is not repeated.
-        results, dims = _vectorized(self.axis, flat, primals, self.dims, lambda n: tuple(i < run[0] for i in range(n)))
+        def force(n: int) -> tuple[bool, ...]:  # a residual such as a weight is not repeated
+            return tuple(not self.shared and i < run[0] for i in range(n))
+
+        results, dims = _vectorized(self.axis, flat, primals, self.dims, force)
         n, bwd = run
-        return results[:n], results[n:], _BatchedBackward(bwd, self.axis, self.dims, dims[n:])
+        if self.shared:
+            _check_shared(self.axis, dims[:n], "the forward rule of a `custom_vjp` function")
+        return results[:n], results[n:], _BatchedBackward(bwd, self.axis, self.dims, dims[n:], self.shared)
 
 
 class _BatchedBackward:
-    """A flat backward rule over arguments and residuals batched at 0 or not at all."""
+    """A flat backward rule over arguments and residuals batched at 0 or not at all; `shared`: of a shared call."""
 
-    def __init__(self, bwd: Any, axis: AxisInfo, dims: Sequence[int | None], residual_dims: Sequence[int | None]):
-        self.bwd, self.axis, self.dims, self.residual_dims = bwd, axis, dims, residual_dims
+    def __init__(
+        self, bwd: Any, axis: AxisInfo, dims: Sequence[int | None], residual_dims: Sequence[int | None],
+        shared: bool = False,
+    ):  # fmt: skip
+        self.bwd, self.axis, self.dims, self.residual_dims, self.shared = bwd, axis, dims, residual_dims, shared
+
+    def _one(self, ct: Any) -> Any:
+        """A zero cotangent of one element."""
+        return ct if self.shared else Zero(ct.type.without_axis(0, self.axis.size))
 
     def __call__(self, residuals: Sequence[Any], cts: Sequence[Any]) -> list[Any]:
         k = len(residuals)
@@ -238,38 +278,40 @@ class _BatchedBackward:
 
         def flat(*args: Any) -> list[Any]:
             rest = iter(args[k:])
-            zeros = (Zero(ct.type.without_axis(0, self.axis.size)) if type(ct) is Zero else next(rest) for ct in cts)
-            found, logs = collected(self.bwd, list(args[:k]), list(zeros))
+            each = [self._one(ct) if type(ct) is Zero else next(rest) for ct in cts]
+            found, logs = collected(self.bwd, list(args[:k]), each)
             present[:] = [ct if type(ct) is Zero else None for ct in found]
             leaves, structure = tree.flatten(logs)
             told[:] = [structure]
             return [*(ct for ct in found if type(ct) is not Zero), *leaves]
 
-        dims = [*self.residual_dims, *(0 for _ in given)]
-        results, _ = _vectorized(self.axis, flat, [*residuals, *given], dims, lambda _: True)
-        rest = iter(results)
+        dims = [*self.residual_dims, *(None if self.shared else 0 for _ in given)]
+        results, found_dims = _vectorized(self.axis, flat, [*residuals, *given], dims, lambda _: not self.shared)
+        rest = iter(zip(results, found_dims, strict=True))
         out: list[Any] = []
         for zero, dim in zip(present, self.dims, strict=True):
             if zero is not None:
                 out.append(zero if dim is None else Zero(zero.type.with_axis(0, self.axis.size, self.axis.lies)))
             else:  # an argument that all elements share collects their cotangents
-                ct = next(rest)
-                out.append(reduce_sum_p.bind(ct, axes=(0,)) if dim is None else ct)
-        log(told[0].unflatten(rest))
+                ct, found = next(rest)
+                out.append(reduce_sum_p.bind(ct, axes=(0,)) if dim is None and found is not None else ct)
+        log(told[0].unflatten(ct for ct, _ in rest))
         return out
 
 
 def _batch_vjp(
-    axis: AxisInfo, args: Sequence[Any], dims: Sequence[Any], *, program: Program, fwd: Any, num_consts: int
+    axis: AxisInfo, args: Sequence[Any], dims: Sequence[Any], *, program: Program, fwd: Any, num_consts: int, axes: Any
 ) -> Any:
-    batched, _ = batch_program(program, axis, _dims(dims), True)
-    fwd = _BatchedForward(fwd, axis, _dims(dims[num_consts:]))
-    outs = custom_vjp_call_p.bind(*_leading(axis, args, dims), program=batched, fwd=fwd, num_consts=num_consts)
-    return outs, [0] * len(outs)
+    shared = _shared(axis, dims, program)
+    batched, _ = batch_program(program, axis, _dims(dims), not shared)
+    fwd = _BatchedForward(fwd, axis, _dims(dims[num_consts:]), shared)
+    outs = custom_vjp_call_p.bind(*_leading(axis, args, dims), program=batched, fwd=fwd, num_consts=num_consts,
+                                  axes=_without(axes, axis))  # fmt: skip
+    return outs, [None if shared else 0] * len(outs)
 
 
 custom_vjp_call_p = held.holder(
-    "custom_vjp_call", jvp=_no_forward, linearize=_linearize, transpose=_transpose, batch=_batch_vjp,
+    "custom_vjp_call", jvp=_no_forward, linearize=_linearize, transpose=_transpose, batch=_batch_vjp, effects=_effects,
     recounted=recounted("num_consts"), varies=OWN,
 )  # fmt: skip
 

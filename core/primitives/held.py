@@ -27,5 +27,5 @@ def expand(*args: Any, program: Program, **_: Any) -> list[Any]:
 
 
 def holder(name: str, **rules: Any) -> Primitive:
-    """A primitive whose type, effects and meaning are its Program's; `rules` are the others."""
-    return Primitive(name, typing, effects=effects, numpy=numpy, multiple=True, **rules)
+    """A primitive whose type, effects and meaning are its Program's; `rules` are the others, or say otherwise."""
+    return Primitive(name, typing, multiple=True, **{"effects": effects, "numpy": numpy} | rules)

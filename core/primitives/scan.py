@@ -25,7 +25,7 @@ from ..primitive import OWN, AxisInfo, Linear, Primitive, Zero
 from ..rules import instantiate, zeros
 from ..trace import eval_program, shape_of, trace_program, typeof
 from ..transpose import transpose_program
-from ..types import as_size
+from ..types import RefType, as_size
 from ..vmap import batch_program
 from .shape import concatenate, expand_dims, index_in_dim
 from .structured import (
@@ -397,6 +397,9 @@ CARRY_REMEDY = "make the body return a carry of the structure, shapes and dtypes
 def _length(leaves: Sequence[Any], length: Any) -> int:
     leaves = [x for x in leaves if not is_opaque(typeof(x))]
     for x in leaves:
+        if isinstance(typeof(x), RefType):
+            raise ArgumentTypeError(f"scan maps over a Ref of {typeof(x).show()}",
+                                    "close over it, and map over the places: `ref[i]` of `xs=arange(n)`")  # fmt: skip
         if not shape_of(x):
             raise ShapeError(
                 f"scan maps over the leading axis of xs, but one of them has type {typeof(x).show()}",

@@ -66,6 +66,7 @@ from .core.primitives.callback import io_callback, pure_callback
 from .core.primitives.checkpoint import checkpoint, checkpoint_policies, remat
 from .core.primitives.convert import stop_gradient
 from .core.primitives.custom import closure_convert, custom_gradient, custom_jvp, custom_vjp
+from .core.stages import CompilerEffortLevel
 from .core.trace import ensure_compile_time_eval, named_call, named_scope, typeof
 from .core.types import FLOAT0 as float0
 from .runtime import (

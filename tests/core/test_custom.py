@@ -15,6 +15,7 @@ from tilewright.core.errors import (
     ControlFlowTypeError,
     DifferentiationError,
     ShapeError,
+    UnsupportedError,
 )
 from tilewright.core.primitives.custom import SymbolicZero, linear_call, zero_from_primal
 
@@ -431,3 +432,50 @@ def test_a_converted_function_takes_the_values_that_it_closed_over():
     assert [float(ct) for ct in pure(2.0, *values)] == [6, 4]
     with pytest.raises(ArgumentTypeError, match="values that it closed over"):
         pure(2.0, values, 1.0)
+
+
+def _named(kind, rule):
+    """A function of one argument whose derivative names the axis 'i': that of `x` times `rule()`."""
+    def f(x):
+        return tnp.sin(x)
+
+    made = kind(f)
+    if kind is tw.custom_jvp:
+        made.defjvp(lambda p, t: (f(p[0]), t[0] * rule(p[0])))
+    else:
+        made.defvjp(lambda x: (f(x), rule(x)), lambda r, ct: (lax.psum(ct * r, "i") / 3,))
+    return made
+
+
+@pytest.mark.parametrize("kind", [tw.custom_jvp, tw.custom_vjp])
+@pytest.mark.parametrize("inner", [lambda f: f, tw.jit])
+def test_rules_name_an_axis_along_which_the_argument_is_shared(kind, inner):
+    xs, f = np.float32([0, 1, 2]), inner(_named(kind, lambda x: lax.psum(x, "i")))
+    batch = tw.vmap(lambda x, y: x * f(y), (0, None), axis_name="i")
+    # The sum over three members of y = 2 is 6, and x sums up to 3.
+    assert float(tw.grad(lambda y: batch(xs, y).sum())(2.0)) == 18
+    if kind is tw.custom_jvp:
+        np.testing.assert_array_equal(tw.jvp(lambda y: batch(xs, y), (2.0,), (1.0,))[1], 6 * xs)
+    still = tw.vmap(f, None, None, axis_name="i", axis_size=3)  # nothing is mapped, and nothing becomes so
+    assert float(tw.grad(still)(2.0)) == 6
+    apart = _named(kind, lambda x: lax.axis_index("i").astype("f"))
+    if kind is tw.custom_jvp:
+        with pytest.raises(UnsupportedError, match="differs along the axis 'i'"):
+            tw.grad(lambda y: tw.vmap(lambda x: x * apart(y), axis_name="i")(xs).sum())(2.0)
+
+
+def test_what_a_rule_applies_to_tangents_is_transposed_as_a_function():
+    """Forward mode follows the rule of a function that another rule applies to a tangent; its transpose has none."""
+    @tw.custom_jvp
+    def scaled(t, c):
+        return c * t
+
+    scaled.defjvp(lambda p, t: (scaled(*p), p[1] * t[0] + 100.0 * t[1] * p[0]))
+    f = tw.custom_jvp(tnp.sin)
+    f.defjvp(lambda p, t: (f(*p), scaled(t[0], tnp.cos(p[0]))))
+
+    def slope(x):
+        return tw.jvp(f, (x,), (1.0,))[1]
+
+    found = [tw.jvp(slope, (0.5,), (1.0,))[1], tw.grad(slope)(0.5), tw.grad(tw.grad(f))(0.5)]
+    np.testing.assert_allclose(np.stack(found), np.float32([-100, -100, -1]) * np.sin(np.float32(0.5)), rtol=1e-6)

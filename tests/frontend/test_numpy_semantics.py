@@ -513,6 +513,17 @@ def test_parts_of_an_array_on_one_device():
     assert shard.data is x and x.addressable_data(0) is x and len(x.global_shards) == 1
 
 
+def test_formats_tell_of_the_memory():
+    x = jnp.arange(6.0).reshape(2, 3)
+    assert x.format.layout.major_to_minor == (0, 1) and x.format.sharding == x.sharding
+    assert tw.device_put(x, x.format).format == x.format
+    compiled = tw.jit(lambda x, y: {"sum": (x + y).sum()}).lower(x, y=x).compile()
+    assert compiled.input_formats == ((x.format,), {"y": x.format})
+    assert compiled.output_formats == {"sum": jnp.float32(0).format}
+    x.delete()
+    assert x.format.layout is None
+
+
 def test_settings_are_read_by_name():
     assert tw.config.read("jax_enable_x64") is tw.config.x64_enabled is False
     assert lax.Precision("highest") is lax.Precision.HIGHEST

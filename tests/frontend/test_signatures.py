@@ -51,6 +51,10 @@ def test_jit_by_platform_and_with_flags():
         assert f(1) == 2
     lowered = f.lower(X)
     assert lowered.compile({"xla_cpu_enable_fast_min_max": True})(X).tolist() == (X + 1).tolist()
+    for level in ("O0", 19, tw.CompilerEffortLevel.O1):
+        assert tw.jit(lambda x: -x, compiler_options={"optimization_level": level})(X).tolist() == (-X).tolist()
+    with pytest.raises(tw.errors.ArgumentError, match="memory_fitting_level='O9'(.|\\n)*one of UNKNOWN, O0"):
+        lowered.compile({"memory_fitting_level": "O9"})
     with pytest.raises(tw.errors.FailureError, match="xla_no_such_flag"):
         tw.jit(lambda x: x + 2, compiler_options={"xla_no_such_flag": 1})(X)
     with pytest.raises(tw.errors.ArgumentError, match="give one of the two"):

@@ -11,7 +11,7 @@ from tilewright import numpy as jnp
 from tilewright.core import errors
 from tilewright.core.evaluate import NUMPY
 from tilewright.core.trace import under
-from tilewright.scipy import special, stats
+from tilewright.scipy import ndimage, special, stats
 
 BOOLS = np.array([True, False])
 NAN, INF = np.nan, np.inf
@@ -333,6 +333,21 @@ def test_dtypes_of_keys_are_of_no_kind_of_number():
 def test_functions_of_integers_under_strict_promotion(name):
     with tw.numpy_dtype_promotion("strict"):
         assert getattr(jnp, name)(jnp.asarray(INT8)).dtype == np.float32
+
+
+@pytest.mark.parametrize("call,dtype", [
+    (lambda: jnp.mgrid[0:2, 0:1.5], "float32"),
+    (lambda: jnp.ogrid[0:2:3j, 0:3][1], "float32"),
+    (lambda: jnp.vander(INT8), "int8"),
+    (lambda: jnp.corrcoef(np.complex64([[1, 2j, 3], [2, 1, 1j]])), "complex64"),
+    (lambda: ndimage.map_coordinates(INT8, [np.float32([0.5])], 1), "int8"),
+])  # fmt: skip
+def test_what_has_numbers_of_its_own_is_not_strict_about_them(call, dtype):
+    plain = call()
+    with tw.numpy_dtype_promotion("strict"):
+        found = call()
+    assert found.dtype == plain.dtype == dtype
+    np.testing.assert_array_equal(found, plain)
 
 
 # Under strict promotion: what raises, and what a Python number of the array's kind or a lesser one gives.

@@ -284,3 +284,29 @@ def test_what_is_stored_is_held_as_an_array_of_its_own():
     ref[...] = data
     data[0] = 9
     np.testing.assert_array_equal(ref[...], [0, 1, 2])
+
+
+@pytest.mark.parametrize("kind", [tw.custom_jvp, tw.custom_vjp])
+def test_functions_with_derivatives_of_their_own_take_refs(kind):
+    """Also twice the same, and of a Ref that is made within `jit` or a loop; derivatives are asked for within."""
+    @kind
+    def count(a, b, x):
+        a[...] += 1.0
+        return b[...] * x
+
+    if kind is tw.custom_jvp:
+        count.defjvp(lambda p, t: (count(*p), 5.0 * t[2]))
+    else:
+        count.defvjp(lambda a, b, x: (count(a, b, x), a), lambda a, ct: (None, None, 5.0 * ct))
+
+    def loop(x):
+        ref = tw.new_ref(1.0)
+        return lax.scan(lambda c, _: (count(ref, ref, c), None), x, None, length=3)[0], ref[...]
+
+    assert [float(v) for v in loop(1.0)] == [float(v) for v in tw.jit(loop)(1.0)] == [24, 4]
+    ref = tw.new_ref(0.0)
+    assert float(tw.jit(tw.grad(lambda x: count(ref, ref, x)))(2.0)) == 5 and float(ref[...]) == 1
+    with pytest.raises(DifferentiationError, match="takes a Ref.*\n.*\n.*differentiate within"):
+        tw.grad(lambda x: tw.jit(loop)(x)[0])(1.0)
+    with pytest.raises(ArgumentTypeError, match="scan maps over a Ref"):
+        lax.scan(lambda c, x: (c, None), 0.0, tw.new_ref(X))

@@ -153,7 +153,7 @@ def test_a_gpu_of_another_architecture_is_named(capability):
 def test_an_array_that_lies_on_one_device_is_made_of_its_only_part():
     (device,) = tw.devices()
     lies = tw.sharding.SingleDeviceSharding(device, memory_kind="device")
-    assert lies == tw.sharding.SingleDeviceSharding(device) and lies.memory_kind is None
+    assert lies == tw.sharding.SingleDeviceSharding(device) and lies.memory_kind == "device"
     assert lies.num_devices == 1 and lies.addressable_devices == {device} and lies.shard_shape((3, 2)) == (3, 2)
     assert lies.addressable_devices_indices_map((3, 2)) == {device: (slice(None), slice(None))}
     x = tw.make_array_from_callback((3,), lies, lambda index: np.arange(3)[index])

@@ -44,7 +44,9 @@ def _convolution(e: Emitter, lhs: Operand, rhs: Operand, out: ArrayType, params:
 
 
 def conv_general_dilated(e: Emitter, operands: list[Operand], out: ArrayType, **params: Any) -> Operand:
-    """On the CPU in the type of the sums; complex products as four real ones."""
+    """On the CPU in the type of the sums; complex products as four real ones; 0 of a kernel without elements."""
+    if 0 in operands[1].shape:  # a window of no elements is none of XLA's
+        return e.constant(0, out)
     wide = accumulator(out.dtype) if e.platform == "cpu" or not is_float(out.dtype) else out.dtype
     if e.platform == "cpu" or operands[0].dtype != operands[1].dtype or is_complex(out.dtype):
         operands = [e.convert(o, wide) for o in operands]

@@ -61,7 +61,7 @@ def _sharding(sharding: Any, meshes: dict[Any, int]) -> dict[str, Any]:
     if sharding.spec.marked:
         raise UnsupportedError(f"an export of arrays on {sharding}", "export a function of reshared ones: P(...)")
     spec = {"partitions": [{"axes": [*axes]} for axes in sharding.spec.dims]}
-    return {"mesh": _mesh(sharding.mesh), "spec": spec, "memory_kind": sharding.memory_kind,
+    return {"mesh": _mesh(sharding.mesh), "spec": spec, "memory_kind": sharding.kind,
             "mesh_number": meshes[sharding.mesh]}  # fmt: skip
 
 

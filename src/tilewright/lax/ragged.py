@@ -35,6 +35,7 @@ from ..core.primitives.indexed import GatherDimensionNumbers, gather_p, scatter_
 from ..core.primitives.positions import GatherScatterMode, ScatterDimensionNumbers
 from ..core.primitives.reduce import reduce_sum_p
 from ..core.primitives.shape import broadcast_in_dim, broadcasted_iota, expand_dims, full, reshape, transpose
+from ..core.runtime import runtime
 from ..core.trace import dtype_of, shape_of
 from ..core.types import INT32, as_dtype, canonical_dtype, is_integer
 
@@ -169,12 +170,16 @@ def ragged_dot_general(
     If that axis is free, each group has a matrix of its own along the right operand's group axis, and the result is
     that of `dot_general`. If it is contracted, each group has a sum of its own, along a first axis of the result. If it
     is a batch axis, the groups change nothing. `group_sizes` are integers, (g,), or with the batch and outer axes of
-    the left operand before; what lies past the last group counts as zero. The matrices have derivatives.
+    the left operand before; what lies past the last group counts as zero. The matrices have derivatives. The result
+    lies as `out_sharding` says.
 
     Raises `ShapeError` where sizes do not fit and `DtypeError` for sizes that are no integers.
     """
-    if group_offset is not None or out_sharding is not None:
-        raise UnsupportedError("ragged_dot: group_offset and out_sharding are not supported", "leave them None")
+    if group_offset is not None:
+        raise UnsupportedError("ragged_dot: group_offset is not supported", "pass the groups from there on")
+    if out_sharding is not None:
+        return runtime.asked(out_sharding, ragged_dot_general, lhs, rhs, group_sizes, ragged_dot_dimension_numbers,
+                             precision, preferred_element_type)  # fmt: skip
     lhs, rhs, sizes = as_array(lhs), as_array(rhs), as_array(group_sizes)
     if not is_integer(dtype_of(sizes)):
         raise DtypeError(f"ragged_dot: group_sizes have dtype {dtype_of(sizes)}", "pass integers")

@@ -9,6 +9,7 @@ import numpy as np
 
 from .. import lax
 from ..core.arguments import public
+from ..core.config import config
 from ..core.errors import ArgumentError
 from ..core.integers import integer
 from . import util
@@ -190,7 +191,8 @@ def vander(x: ArrayLike, N: int | None = None, increasing: bool = False) -> Arra
     x = value(x, "vander")
     n = shape_of(x)[0] if N is None else integer(N, "N", "vander")
     powers = arange(n) if increasing else arange(n - 1, -1, -1)
-    result = power(lax.expand_dims(x, (1,)), lax.expand_dims(powers, (0,)))
+    with config(numpy_dtype_promotion="standard"):
+        result = power(lax.expand_dims(x, (1,)), lax.expand_dims(powers, (0,)))
     return util.astype(result, util.default_int() if is_bool(dtype_of(x)) else dtype_of(x))
 
 

@@ -124,7 +124,8 @@ def corrcoef(x: ArrayLike, y: ArrayLike | None = None, rowvar: bool = True, dtyp
     if not shape_of(c):
         return c / c
     n = shape_of(c)[0]
-    deviation = lax.sqrt(lax.real(c[arange(n), arange(n)]) if is_complex(dtype_of(c)) else c[arange(n), arange(n)])
+    variance = c[arange(n), arange(n)]
+    deviation = astype(lax.sqrt(lax.real(variance) if is_complex(dtype_of(c)) else variance), dtype_of(c))
     c = c / lax.expand_dims(deviation, (1,)) / lax.expand_dims(deviation, (0,))
     if is_complex(dtype_of(c)):
         return lax.complex(_within_one(lax.real(c)), _within_one(lax.imag(c)))

@@ -12,6 +12,7 @@ import numpy as np
 from .. import lax
 from .. import numpy as tnp
 from ..core.arguments import public
+from ..core.config import config
 from ..core.errors import ArgumentError, UnsupportedError
 from ..numpy.util import Array, ArrayLike, composite, dtype_of, is_inexact, promote_dtypes_inexact, shape_of, value
 
@@ -109,7 +110,8 @@ def map_coordinates(
     places = [tnp.asarray(c) for c in coordinates]
     if order == 1:
         places = [promote_dtypes_inexact(c)[0] for c in places]
-    return _mapped(x, places, cval, order, mode)
+    with config(numpy_dtype_promotion="standard"):  # an image of integers has fractional places
+        return _mapped(x, places, cval, order, mode)
 
 
 __all__ = ["map_coordinates"]

@@ -229,7 +229,9 @@ def test_calls_beside_python_numbers_are_looked_up():
 
 def test_memory_kinds():
     far = tw.device_put(X, on(P("x"), memory_kind="pinned_host"))
-    assert far.sharding.memory_kind == "pinned_host"
+    assert far.sharding.memory_kind == "pinned_host" and far.sharding != on(P("x"))
+    assert on(P("x"), memory_kind="device") is on(P("x")) and on(P("x")).memory_kind == "device"
+    assert NamedSharding(MESH.abstract_mesh, P("x")).memory_kind is None
     np.testing.assert_array_equal(far + 1, X + 1)
     np.testing.assert_array_equal(tw.device_put(tw.device_put(far, on(P("x"))), far.sharding), X)
 

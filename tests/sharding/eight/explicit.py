@@ -61,6 +61,8 @@ CALLS = {
     "softmax": (lambda x: nn.softmax(x, -1), "f32[8@x,4@y]"),
     "product": (lambda x: x @ tnp.asarray(W), "f32[8@x,6]"),
     "product that is told": (lambda x: tnp.matmul(x, W, out_sharding=P(None, "y")), "f32[8,6@y]"),
+    "product by groups": (lambda x: lax.ragged_dot(x, tnp.stack([W, -W]), np.int32([3, 5]), out_sharding=P("x")),
+                          "f32[8@x,6]"),
     "zeros like it": (tnp.zeros_like, "f32[8@x,4@y]"),
     "batched": (lambda x: tw.vmap(lambda row: row * 2)(x), "f32[8@x,4@y]"),
     "batched product": (lambda x: tw.vmap(tnp.dot)(*[reshard(x, P("x", None))] * 2), "f32[8@x]"),

@@ -38,6 +38,8 @@ CASES = [
     case((3, 4), (5, 4), "no-space"),
     case((1, 2, 3, 3, 3), (2, 2, 2, 2, 1), "volume"),
     case((5, 2, 3), (2, 3, 4), "mixed-axes", ("WNC", "WIO", "CWN")),
+    case((1, 2, 3), (2, 2, 0), "no-kernel", padding=((1, 0),)),
+    case((1, 1, 2), (1, 1, 3), "no-room"),
     case((2, 3, 6), (4, 3, 2), "f64", dtype="float64"),
     case((2, 3, 6), (4, 3, 2), "bf16", dtype="bfloat16", tolerance=2e-2),
     case((2, 3, 6), (4, 3, 2), "bf16-f32", dtype="bfloat16", preferred_element_type=as_dtype("float32")),
