@@ -198,6 +198,9 @@ def test_comparisons_of_numbers_are_weak(call):
 
 def test_results_of_numbers_of_any_kind_are_weak():
     assert all(found.weak_type for found in (jnp.add(True, 1), jnp.divmod(7, True)[1], jnp.reciprocal(1j)))
+    found = [f(True, 2) for f in (jnp.hypot, jnp.lcm, jnp.gcd, jnp.heaviside)]
+    assert all(x.weak_type for x in found) and not jnp.hypot(True, np.float32(2)).weak_type
+    assert not jnp.hypot(BOOLS, 2).weak_type and not jnp.ravel_multi_index((1, 2), (2, 3)).weak_type
 
 
 @pytest.mark.parametrize("call", [lambda i: jnp.sum(SQUARE, i), lambda i: jnp.delete(X, i[None])])

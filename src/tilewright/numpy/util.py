@@ -127,8 +127,9 @@ def as_weak_as(x: Array, *operands: ArrayLike) -> Array:
 
 
 def weak_of_numbers(x: Array, *operands: ArrayLike) -> Array:
-    """A result, its dtype that of a Python scalar where all the operands are as weak and have no axes."""
-    return as_weak_as(x, *operands) if all(not shape_of(a) for a in operands) else strong(x)
+    """A result, its dtype that of a Python scalar where the common one of the operands is, and these have no axes."""
+    weak = not any(map(shape_of, operands)) and promote_types([typeof(a) for a in operands])[1]  # type: ignore[misc]
+    return x if typeof(x).weak_type == weak else lax.convert_element_type(x, dtype_of(x), weak_type=weak)
 
 
 def promote_dtypes(*args: ArrayLike) -> list[Array]:
