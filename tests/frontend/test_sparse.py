@@ -344,7 +344,7 @@ def test_axes_of_size_0(shape):
 
     def several(x):
         layouts = [x.update_layout(n_batch=b, n_dense=d, on_inefficient=None) for b in range(3) for d in range(3 - b)]
-        return [m.todense() for m in (*layouts, x * jnp.ones(shape), x / jnp.ones(shape))]
+        return [m.todense() for m in (*layouts, x * jnp.ones(shape), x / jnp.ones(shape), x[:])]
 
     assert all(found.shape == shape for found in by_numpy(several, x))
 
@@ -409,6 +409,21 @@ def test_rows_with_batch_and_dense_axes():
     expected = d @ rows(4), np.concatenate([d, d], 1), np.broadcast_to(d, (3, 2, 3, 4))
     for a, b in zip(by_numpy(batched, x), expected, strict=True):
         np.testing.assert_allclose(a, b)
+
+
+def test_functions_of_rows_give_rows():
+    x = BCSR((jnp.arange(1.0, 5.0), jnp.array([2, 0, 0, 1]), jnp.array([0, 3, 3, 4])), shape=(3, 3))
+    functions = (jnp.negative, jnp.sin, jnp.square, lambda x: x**1.5, lambda x: jnp.stack([x, x]),
+                 lambda x: jnp.concatenate([x, -x], 0))  # fmt: skip
+
+    def found(x):
+        results = [sparse.sparsify(f)(x) for f in functions]
+        assert {type(m) for m in results} == {BCSR} and results[0].indices is x.indices
+        assert [row.shape for row in x] == 3 * [(3,)]  # it had no end
+        return [m.todense() for m in results], [f(x.todense()) for f in functions]
+
+    for a, b in zip(*np.array_split(np.array(by_numpy(found, x), object), 2), strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-6)
 
 
 def test_scipy():

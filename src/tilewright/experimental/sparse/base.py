@@ -65,6 +65,11 @@ class JAXSparse(abc.ABC):
     def tree_flatten(self) -> tuple[tuple[Array, ...], Any]:
         """The buffers, and what a pytree keeps apart."""
 
+    @classmethod
+    @abc.abstractmethod
+    def tree_unflatten(cls, aux: Any, children: Sequence[Any]) -> Any:
+        """The array of its buffers."""
+
     @abc.abstractmethod
     def transpose(self, axes: Sequence[int] | None = None) -> Any:
         """The array with its axes reversed, or in the order named."""

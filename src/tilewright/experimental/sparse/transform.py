@@ -136,11 +136,10 @@ def sparsify(f: Callable[..., Any], use_tracer: bool = False) -> Callable[..., A
 # ------------------------------------------------------------------------------------------- elementwise
 
 
-def _with(mat: BCOO, data: Array, unique: bool | None = None) -> BCOO:
+def _with[T: JAXSparse](mat: T, data: Array) -> T:
     """Other data at the same places: the same array of indices, by which they are known to be the same."""
-    made = BCOO((data, mat.indices), shape=mat.shape, **mat._flags)
-    made.unique_indices = mat.unique_indices if unique is None else unique
-    return made
+    buffers, aux = mat.tree_flatten()
+    return type(mat).tree_unflatten(aux, (data, *buffers[1:]))
 
 
 def _linear(primitive: Primitive) -> Rule:
@@ -351,9 +350,22 @@ def _as_bcoo(rule: Rule) -> Rule:
     return run
 
 
+def _by_rows(rule: Rule) -> Rule:
+    """The rule of BCOO for BCSR, whose result is BCSR where it has two sparse axes."""
+
+    def run(*args: Any, **params: Any) -> Any:
+        found = _as_bcoo(rule)(*args, **params)
+        return BCSR.from_bcoo(found) if found.n_sparse == 2 else found
+
+    return run
+
+
+_OF_DATA = (*_LINEAR, *_ZERO_AT_ZERO, ew.integer_pow_p, ew.pow_p, name_p)
 _CALLS = (jit_p, checkpoint_p, custom_jvp_call_p, custom_vjp_call_p, cond_p, while_p, scan_p)
 BCSR_RULES: Mapping[Primitive, Rule] = {
-    **{p: rule if p in _CALLS else _as_bcoo(rule) for p, rule in RULES.items()}, dot_general_p: _csr_dot_general
+    **{p: rule if p in (*_OF_DATA, *_CALLS) else _as_bcoo(rule) for p, rule in RULES.items()},
+    shp.broadcast_in_dim_p: _by_rows(_broadcast), shp.concatenate_p: _by_rows(_concatenate),
+    dot_general_p: _csr_dot_general,
 }  # fmt: skip
 
 
@@ -378,7 +390,8 @@ def _power(self: BCOO, exponent: Any) -> Any:
 
 
 def _getitem(self: BCOO, index: Any) -> Any:
-    return sparsify(lambda x: x.at[index].get(mode="clip"))(self)
+    found = sparsify(lambda x: x.at[index].get(mode="clip"))(self)
+    return found if is_sparse(found) or found.size else BCOO.fromdense(found, nse=0)
 
 
 def _iterate(self: Any) -> Any:
@@ -413,7 +426,7 @@ METHODS = {
 }  # fmt: skip
 for _name, _method in METHODS.items():
     setattr(BCOO, _name, _method)
-for _name in ("__matmul__", "__rmatmul__", "__getitem__"):
+for _name in ("__matmul__", "__rmatmul__", "__getitem__", "__iter__"):
     setattr(BCSR, _name, METHODS[_name])
 
 
