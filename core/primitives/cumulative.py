@@ -14,7 +14,7 @@ import numpy as np
 
 from ..errors import ShapeError
 from ..jvp import expanded_jvp
-from ..linear import moveaxis
+from ..linear import moveaxis, spread
 from ..operands import INEXACT, NUMBER, ORDERED, check_kind, widened
 from ..primitive import NAMED, Primitive
 from ..relation import Loops, Relation, Whole
@@ -161,10 +161,21 @@ def _running_log_add_exp(x: np.ndarray, *, axis: int, dtype: Any) -> np.ndarray:
         top = np.where(np.isfinite(top), top, 0)
         return np.log(np.exp(a - top) + np.exp(b - top)) + top
 
-    return np.stack([*accumulate(np.moveaxis(x, axis, 0), combine)], axis).astype(dtype)
+    rows = np.moveaxis(x, axis, 0)
+    sums = accumulate(rows, combine, initial=np.full_like(rows[0], -np.inf))
+    return np.stack([*sums][1:], axis).astype(dtype)
 
 
-def _cumulative(name: str, kinds: Sequence[str], running: Any, combine: Combine, linear: bool = False) -> Primitive:
+def _scan_log_add_exp(combine: Combine, x: Any, axis: int, reverse: bool) -> Any:
+    """The scan; a complex number that nothing is added to is a logarithm's principal value too."""
+    if is_complex(typeof(x).dtype):
+        x = combine(x, spread(like(x, -np.inf), shape_of(x)))
+    return scan_by_blocks(combine, x, axis, reverse)
+
+
+def _cumulative(
+    name: str, kinds: Sequence[str], running: Any, combine: Combine, linear: bool = False, scan: Any = scan_by_blocks
+) -> Primitive:
     def meaning(x: Any, *, axis: int, reverse: bool) -> Any:
         if not x.shape[axis]:
             return x
@@ -173,7 +184,7 @@ def _cumulative(name: str, kinds: Sequence[str], running: Any, combine: Combine,
         return np.flip(out, axis) if reverse else out
 
     def expand(x: Any, *, axis: int, reverse: bool) -> Any:
-        return scan_by_blocks(combine, x, axis, reverse)
+        return scan(combine, x, axis, reverse)
 
     def transpose(ct: Any, x: Any, *, axis: int, reverse: bool) -> list[Any]:
         return [p.bind(ct, axis=axis, reverse=not reverse)]
@@ -195,7 +206,7 @@ cumsum_p = _cumulative("cumsum", NUMBER, np.add.accumulate, add_p.bind, linear=T
 cumprod_p = _cumulative("cumprod", NUMBER, np.multiply.accumulate, mul_p.bind)
 cummax_p = _cumulative("cummax", ORDERED, np.maximum.accumulate, max_p.bind)
 cummin_p = _cumulative("cummin", ORDERED, np.minimum.accumulate, min_p.bind)
-cumlogsumexp_p = _cumulative("cumlogsumexp", INEXACT, _running_log_add_exp, log_add_exp)
+cumlogsumexp_p = _cumulative("cumlogsumexp", INEXACT, _running_log_add_exp, log_add_exp, scan=_scan_log_add_exp)
 
 
 def _function(primitive: Primitive, doc: str) -> Callable[..., Any]:

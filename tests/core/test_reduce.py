@@ -5,6 +5,8 @@ import pytest
 
 from tilewright import config, grad, hessian, jvp, lax, make_jaxpr, vmap
 from tilewright.core.errors import ArgumentError, ShapeError
+from tilewright.core.evaluate import NUMPY
+from tilewright.core.trace import under
 
 
 def test_gradient_of_a_product_with_zeros():
@@ -30,6 +32,20 @@ def test_cumulative_log_sum_of_nothing():
     x = np.array([-np.inf, -np.inf, 0.0, 1.0], np.float32)
     np.testing.assert_allclose(lax.cumlogsumexp(x), np.logaddexp.accumulate(x), rtol=1e-6)
     assert np.isfinite(grad(lambda x: lax.cumlogsumexp(x)[3])(x)).all()
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+def test_log_sums_of_complex_exponentials_are_principal_values(reverse):
+    z = np.array([0.1 + 5.2j, -0.1 + 3.8j, 0.6 - 2.8j, 0.1 - 5.1j], np.complex64)
+    wanted = np.log(np.cumsum(np.exp(z.astype(np.complex128))))
+    z, wanted = (np.flip(v) if reverse else v for v in (z, wanted))
+
+    def sums(z):
+        return lax.cumlogsumexp(z, reverse=reverse)
+
+    for found in (sums(z), under(NUMPY, sums, z)):
+        np.testing.assert_allclose(found, wanted, rtol=1e-5)
+    np.testing.assert_allclose(jvp(sums, (z,), (np.ones_like(z),))[1], np.ones(4), rtol=1e-5)
 
 
 @pytest.mark.parametrize(
