@@ -103,7 +103,8 @@ def _is_ours(trace: TracebackType | None) -> bool:
 
 
 def _shown(x: Any) -> str:
-    return f"{x.dtype}{list(x.shape)}" if hasattr(x, "dtype") and hasattr(x, "shape") else reprlib.repr(x)
+    typed = hasattr(x, "dtype") and hasattr(x, "shape") and not isinstance(x, type)  # NumPy's scalar types have both
+    return f"{x.dtype}{list(x.shape)}" if typed else reprlib.repr(x)
 
 
 def _remedy(function: Any, name: str, named: dict[str, Any]) -> str:

@@ -9,6 +9,7 @@ from typing import Any
 
 from ... import numpy as jnp
 from ...core import api, tree
+from ...core.arguments import public
 from ...core.errors import ArgumentError, UnsupportedError
 from ...core.trace import shape_of
 from .bcoo import BCOO
@@ -58,6 +59,7 @@ def _at(mat: Any, data: Any) -> Any:
     return BCOO((data, indices), shape=(*first, *mat.shape), **mat._flags)
 
 
+@public
 def value_and_grad(
     fun: Callable[..., Any], argnums: int | Sequence[int] = 0, has_aux: bool = False, **kwargs: Any
 ) -> Callable[..., Any]:
@@ -78,6 +80,7 @@ def value_and_grad(
     return value_and_gradient
 
 
+@public
 def grad(
     fun: Callable[..., Any], argnums: int | Sequence[int] = 0, has_aux: bool = False, **kwargs: Any
 ) -> Callable[..., Any]:
@@ -100,6 +103,7 @@ def _without_value(derivative: Callable[..., Any], fun: Callable[..., Any], has_
     return found_by
 
 
+@public
 def jacfwd(
     fun: Callable[..., Any], argnums: int | Sequence[int] = 0, has_aux: bool = False, **kwargs: Any
 ) -> Callable[..., Any]:
@@ -116,6 +120,7 @@ def jacfwd(
     return _without_value(_derivative(api.jacfwd, fun, argnums, has_aux, kwargs), fun, has_aux)
 
 
+@public
 def jacrev(
     fun: Callable[..., Any], argnums: int | Sequence[int] = 0, has_aux: bool = False, **kwargs: Any
 ) -> Callable[..., Any]:

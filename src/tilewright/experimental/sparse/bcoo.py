@@ -152,6 +152,7 @@ class BCOO(JAXSparse):
         return bcoo_fromdense(mat, nse=nse, index_dtype=index_dtype, n_dense=n_dense, n_batch=n_batch)
 
     @classmethod
+    @public
     def from_scipy_sparse(cls, mat: Any, *, index_dtype: Any = None, n_dense: int = 0, n_batch: int = 0) -> BCOO:
         """The matrix of SciPy's `mat`, a sparse matrix or array of any format."""
         if n_dense or n_batch:

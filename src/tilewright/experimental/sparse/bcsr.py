@@ -115,6 +115,7 @@ class BCSR(JAXSparse):
         return bcsr_fromdense(mat, nse=nse, index_dtype=index_dtype, n_dense=n_dense, n_batch=n_batch)
 
     @classmethod
+    @public
     def from_bcoo(cls, arr: BCOO) -> BCSR:
         """The array of a BCOO with two sparse axes."""
         if arr.n_sparse != 2:
@@ -134,6 +135,7 @@ class BCSR(JAXSparse):
                    unique_indices=arr.unique_indices)  # fmt: skip
 
     @classmethod
+    @public
     def from_scipy_sparse(cls, mat: Any, *, index_dtype: Any = None, n_dense: int = 0, n_batch: int = 0) -> BCSR:
         """The matrix of SciPy's `mat`, a sparse matrix or array of any format."""
         if n_dense or n_batch:

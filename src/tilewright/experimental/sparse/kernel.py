@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from typing import Any
 
 import numpy as np
@@ -9,6 +10,7 @@ import numpy as np
 from ... import lang, lax
 from ... import numpy as jnp
 from ...core.api import ShapeDtypeStruct
+from ...core.arguments import public
 from ...core.errors import DtypeError, ShapeError
 from .base import Array, check_integers
 
@@ -36,6 +38,7 @@ def _in_order(data: Array, rows: Array, columns: Array, shape: tuple[int, int]) 
     return jnp.where(inside[:, None, None], data, 0).astype(data.dtype)[order], rows, columns
 
 
+@public
 def block_matmul(
     data: Array, rows: Array, columns: Array, dense: Array, *, size: int, tile: int | None = None,
     interpret: bool = False,
@@ -56,6 +59,7 @@ def block_matmul(
     Array([2., 2., 0., 0., 2., 2.], dtype=float32)
     """
     data, rows, columns, dense = map(jnp.asarray, (data, rows, columns, dense))
+    size = operator.index(size)
     _check(data, rows, columns, dense)
     (nse, bm, bk), n = data.shape, dense.shape[1]
     count = dense.shape[0] // bk

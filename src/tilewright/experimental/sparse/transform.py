@@ -15,6 +15,7 @@ import numpy as np
 from ... import lax
 from ... import numpy as jnp
 from ...core import tree
+from ...core.arguments import told
 from ...core.errors import UnsupportedError
 from ...core.ir import Eqn, Program, run
 from ...core.jit import jit
@@ -425,9 +426,9 @@ METHODS = {
     "__iter__": _iterate, "sum": _sum, "reshape": _reshaped, "astype": _astype, "update_layout": bcoo_update_layout,
 }  # fmt: skip
 for _name, _method in METHODS.items():
-    setattr(BCOO, _name, _method)
+    setattr(BCOO, _name, told(_method, _name))
 for _name in ("__matmul__", "__rmatmul__", "__getitem__", "__iter__"):
-    setattr(BCSR, _name, METHODS[_name])
+    setattr(BCSR, _name, told(METHODS[_name], _name))
 
 
 __all__ = ["sparsify"]
