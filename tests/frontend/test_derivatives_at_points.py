@@ -354,6 +354,9 @@ ENDS = {
     "chi2.logsf of 1": (lambda x: stats.chi2.logsf(x, 1.0), 0, -INF, INF),
     "beta.logsf of 0.5 at 0": (lambda x: stats.beta.logsf(x, 0.5, 2.0), 0, -INF, INF),
     "beta.logcdf of 0.5 at 1": (lambda x: stats.beta.logcdf(x, 2.0, 0.5), 1, INF, INF),
+    "pareto.logcdf": (lambda x: stats.pareto.logcdf(x, 2.5), 1, INF, -INF),
+    "pareto.logcdf by b": (lambda b: stats.pareto.logcdf(1.0, b), 2.5, 0.4, -0.16),
+    "gumbel_r.logsf far away": (stats.gumbel_r.logsf, INF, -1, 0),
     "norm.logcdf far away": (stats.norm.logcdf, -INF, INF, -1),
     "norm.logsf far away": (stats.norm.logsf, INF, -INF, -1),
 }

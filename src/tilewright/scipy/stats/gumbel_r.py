@@ -24,7 +24,8 @@ def log_density(y: Any) -> Any:
 
 
 def log_sf(y: Any) -> Any:
-    return log1mexp(-lax.exp(-y))
+    end = lax.eq(y, INF)
+    return where3(end, -y, log1mexp(-lax.exp(where3(end, 0.0, -y))))
 
 
 def sf_of(y: Any) -> Any:
