@@ -26,6 +26,9 @@ SMALLEST = np.float32([1e-45, -7e-45, 1e-39, 2e-38, 0.0])  # subnormal, but for 
 VALUES = [
     ("an integer beyond int32 converted", lambda: lax.convert_element_type(2**32 + 3, "uint8"), 3, "uint8"),
     ("a long integer as a float", lambda: lax.convert_element_type(-(2**40), "float32"), -(2.0**40), "float32"),
+    ("integrals with constants to spare", lambda: jnp.polyint(X, 1, np.float32([3, 4])), [0, 0.5, 2, 3], "float32"),
+    ("taken by one-hot vectors", lambda: jnp.take_along_axis(X, FALLING - 2, mode="one_hot"), [0, 2, 1], "float32"),
+    ("one-hot vectors of no place", lambda: jnp.take_along_axis(X, FALLING + 2, mode="one_hot"), [0, 0, 2], "float32"),
     ("fmod by 0", lambda: jnp.fmod(jnp.array([-3, 5]), 0), [0, 0], "int32"),
     ("gamma.pdf far away", lambda: stats.gamma.pdf(INF, np.float32([0.5, 1, 2])), [0, 0, 0], "float32"),
     ("gamma.logpdf far away", lambda: stats.gamma.logpdf(INF, np.float32([0.5, 1, 2])), [-INF] * 3, "float32"),

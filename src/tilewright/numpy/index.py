@@ -135,6 +135,8 @@ def take_along_axis(
     axis = axis_of(axis, len(shape))
     if wrap_negative_indices:
         indices = wrap_negative(indices, shape[axis])
+    if mode == "one_hot":  # sums of products with ones and zeros
+        mode, fill_value = "fill", 0
     others = [1 if d == axis else lax.broadcast_shapes((n,), (wanted[d],))[0] for d, n in enumerate(shape)]
     a = broadcast_to(a, [shape[d] if d == axis else n for d, n in enumerate(others)])
     indices = broadcast_to(indices, [wanted[d] if d == axis else n for d, n in enumerate(others)])

@@ -265,7 +265,7 @@ def polyint(p: ArrayLike, m: int = 1, k: ArrayLike | None = None) -> Array:
     constants = lax.full((m,), 0, dtype_of(p)) if k is None else astype(ravel(asarray(k)), dtype_of(p))
     if shape_of(constants) == (1,) and m > 1:
         constants = broadcast_to_shape(constants, (m,))
-    if m < 0 or shape_of(constants) != (m,):
+    if m < 0 or shape_of(constants)[0] < m:
         raise ArgumentError(f"integral number {m} with {shape_of(constants)[0]} constants", "give one for each")
     for i in range(m):
         n = shape_of(p)[0]

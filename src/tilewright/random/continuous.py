@@ -12,7 +12,7 @@ import numpy as np
 
 from ..core.api import vmap
 from ..core.arguments import public
-from ..core.errors import ArgumentError, ShapeError, UnsupportedError
+from ..core.errors import ArgumentError, ShapeError
 from ..core.jit import jit
 from ..core.primitives import compare, elementwise, special
 from ..core.primitives import shape as shapes
@@ -29,9 +29,10 @@ from ..core.primitives.reduce import reduce_max_p, reduce_sum_p
 from ..core.runtime import runtime
 from ..core.trace import dtype_of, shape_of
 from ..core.types import canonical_dtype
+from .approximate import draw_gamma_near
 from .basic import _rademacher, constant, draw_normal, draw_uniform
 from .generators import generator
-from .key import Shape, finfo, float_dtype, one_key, sample_shape, split2, working_dtype
+from .key import METHODS, Shape, chosen, finfo, float_dtype, one_key, sample_shape, split2, working_dtype
 
 exp, log, log1p, sqrt, neg, power = (
     elementwise.exp, elementwise.log, elementwise.log1p, elementwise.sqrt, elementwise.neg, elementwise.pow,
@@ -41,11 +42,6 @@ exp, log, log1p, sqrt, neg, power = (
 def _to(dtype: Any, shape: Any, *parameters: Any) -> list[Any]:
     """Parameters in the dtype and shape of the sample."""
     return [shapes.broadcast_to(convert_element_type(p, dtype), shape) for p in parameters]
-
-
-def _exact(name: str, method: str) -> None:
-    if method != "exact":
-        raise UnsupportedError(f"{name}: method={method!r}", "use method='exact'")
 
 
 def _plain(name: str, doc: str, draw: Callable[..., Any]) -> Callable[..., Any]:
@@ -373,9 +369,11 @@ def _gamma_of(log_space: bool) -> Any:
 _gamma_sample = {False: _gamma_of(False), True: _gamma_of(True)}
 
 
-@functools.partial(jit, static_argnums=(2, 3, 4))
-def draw_gamma(key: Any, a: Any, shape: Any, dtype: Any, log_space: bool = False) -> Any:
+@functools.partial(jit, static_argnums=(2, 3, 4, 5))
+def draw_gamma(key: Any, a: Any, shape: Any, dtype: Any, log_space: bool = False, method: str = "exact") -> Any:
     """Gamma values, or their logarithms."""
+    if method == "approximate":
+        return draw_gamma_near(key, a, shape, dtype, log_space)
     (a,) = _to(dtype, shape, a)
     return _gamma_sample[log_space](key, a)
 
@@ -385,6 +383,8 @@ def gamma(
 ) -> Any:
     """Gamma values, with density x^(a - 1) exp(-x) / Gamma(a); differentiable in `a`.
 
+    `method='approximate'` draws them without a loop, from quantiles that are right to about 0.05 percent.
+
     >>> import tilewright as tw
     >>> bool(tw.random.gamma(tw.random.key(0), 2.0) > 0)
     True
@@ -392,8 +392,8 @@ def gamma(
     if out_sharding is not None:
         return runtime.asked(out_sharding, gamma, key, a, shape, dtype, method=method)
     key = one_key("gamma", key)
-    _exact("gamma", method)
-    return draw_gamma(key, a, sample_shape("gamma", shape, a), float_dtype("gamma", dtype), False)
+    method = chosen("gamma's method", method, METHODS)
+    return draw_gamma(key, a, sample_shape("gamma", shape, a), float_dtype("gamma", dtype), False, method)
 
 
 def loggamma(
@@ -403,8 +403,8 @@ def loggamma(
     if out_sharding is not None:
         return runtime.asked(out_sharding, loggamma, key, a, shape, dtype, method=method)
     key = one_key("loggamma", key)
-    _exact("loggamma", method)
-    return draw_gamma(key, a, sample_shape("loggamma", shape, a), float_dtype("loggamma", dtype), True)
+    method = chosen("loggamma's method", method, METHODS)
+    return draw_gamma(key, a, sample_shape("loggamma", shape, a), float_dtype("loggamma", dtype), True, method)
 
 
 def beta(
@@ -415,13 +415,13 @@ def beta(
     if out_sharding is not None:
         return runtime.asked(out_sharding, beta, key, a, b, shape, dtype, method=method)
     key = one_key("beta", key)
-    _exact("beta", method)
-    return _beta(key, a, b, sample_shape("beta", shape, a, b), float_dtype("beta", dtype))
+    method = chosen("beta's method", method, METHODS)
+    return _beta(key, a, b, sample_shape("beta", shape, a, b), float_dtype("beta", dtype), method)
 
 
-@functools.partial(jit, static_argnums=(3, 4))
-def _beta(key: Any, a: Any, b: Any, shape: Any, dtype: Any) -> Any:
-    logs = [draw_gamma(k, p, shape, dtype, True) for k, p in zip(split2(key), (a, b), strict=True)]
+@functools.partial(jit, static_argnums=(3, 4, 5))
+def _beta(key: Any, a: Any, b: Any, shape: Any, dtype: Any, method: str) -> Any:
+    logs = [draw_gamma(k, p, shape, dtype, True, method) for k, p in zip(split2(key), (a, b), strict=True)]
     top = elementwise.max(*logs)
     first, second = (exp(v - top) for v in logs)
     return first / (first + second)
@@ -480,15 +480,15 @@ def chisquare(
     if out_sharding is not None:
         return runtime.asked(out_sharding, chisquare, key, df, shape, dtype, method=method)
     key = one_key("chisquare", key)
-    _exact("chisquare", method)
-    return draw_chisquare(key, df, sample_shape("chisquare", shape, df), float_dtype("chisquare", dtype))
+    method = chosen("chisquare's method", method, METHODS)
+    return draw_chisquare(key, df, sample_shape("chisquare", shape, df), float_dtype("chisquare", dtype), method)
 
 
-@functools.partial(jit, static_argnums=(2, 3))
-def draw_chisquare(key: Any, df: Any, shape: Any, dtype: Any) -> Any:
+@functools.partial(jit, static_argnums=(2, 3, 4))
+def draw_chisquare(key: Any, df: Any, shape: Any, dtype: Any, method: str = "exact") -> Any:
     """Twice a gamma value of half the degrees."""
     (df,) = _to(dtype, shape, df)
-    return exp(draw_gamma(key, df / 2, shape, dtype, True)) * 2
+    return exp(draw_gamma(key, df / 2, shape, dtype, True, method)) * 2
 
 
 def f(

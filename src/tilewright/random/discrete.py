@@ -9,7 +9,7 @@ import numpy as np
 
 from ..core.arguments import public
 from ..core.convert import as_array
-from ..core.errors import ShapeError, UnsupportedError
+from ..core.errors import ShapeError
 from ..core.jit import jit
 from ..core.primitives import compare, elementwise, special
 from ..core.primitives import shape as shapes
@@ -22,9 +22,10 @@ from ..core.primitives.shape import as_shape, broadcast_shapes
 from ..core.promote import to_inexact
 from ..core.runtime import runtime
 from ..core.trace import dtype_of, shape_of
+from .approximate import draw_poisson_near
 from .basic import constant, draw_uniform
 from .generators import generator
-from .key import Shape, float_dtype, int_dtype, one_key, sample_shape, split2
+from .key import METHODS, Shape, chosen, float_dtype, int_dtype, one_key, sample_shape, split2
 
 select, log, floor = compare.select, elementwise.log, elementwise.floor
 
@@ -72,6 +73,8 @@ def poisson(
 ) -> Any:  # fmt: skip
     """Poisson counts of mean `lam`: by products of uniforms below 10 (Knuth), above by rejection (Hormann, 1993).
 
+    `method='approximate'` draws them without a loop; their distribution differs by less than 1e-4 in total variation.
+
     >>> import tilewright as tw
     >>> int(tw.random.poisson(tw.random.key(0), 0.0))
     0
@@ -79,9 +82,8 @@ def poisson(
     if out_sharding is not None:
         return runtime.asked(out_sharding, poisson, key, lam, shape, dtype, method=method)
     key = one_key("poisson", key)
-    if method != "exact":
-        raise UnsupportedError(f"poisson: method={method!r}", "use method='exact'")
-    return _poisson(key, lam, sample_shape("poisson", shape, lam), int_dtype("poisson", dtype))
+    draw = draw_poisson_near if chosen("poisson's method", method, METHODS) == "approximate" else _poisson
+    return draw(key, lam, sample_shape("poisson", shape, lam), int_dtype("poisson", dtype))
 
 
 @functools.partial(jit, static_argnums=(2, 3))

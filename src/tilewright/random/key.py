@@ -88,6 +88,9 @@ def sample_shape(name: str, shape: Any, *parameters: Any) -> tuple[int, ...]:
     return shape
 
 
+METHODS = ("exact", "approximate")  # of samplers that have both
+
+
 def chosen(name: str, value: Any, choices: Sequence[Any]) -> Any:
     """An option, checked."""
     if value not in choices:
