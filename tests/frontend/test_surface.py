@@ -82,12 +82,13 @@ def test_every_documented_function_of_distributions_is_called():
 def test_batches_are_loops(space):
     wrong = {}
     for name, f, args in calls(space):
-        batch = [np.stack([x, x * np.float32(0.75)]) for x in args]
+        rows, axes = [args, [x * np.float32(0.75) for x in args]], tuple([n % 2 - 1 for n in range(len(args))])
+        batch = [np.stack(xs, d) for *xs, d in zip(*rows, axes, strict=True)]  # axes last and first by turns
         with np.errstate(all="ignore"):
-            found = under(NUMPY, tw.vmap(f), *batch)
-            rows = [under(NUMPY, f, *(x[i] for x in batch)) for i in range(2)]
-        for out, *each in zip(found, *rows, strict=True):
-            if not np.allclose(out, np.stack(each), rtol=1e-4, atol=1e-4, equal_nan=True):
+            found = under(NUMPY, tw.vmap(f, in_axes=axes, out_axes=-1), *batch)
+            outs = [under(NUMPY, f, *row) for row in rows]
+        for out, *each in zip(found, *outs, strict=True):
+            if not np.allclose(out, np.stack(each, -1), rtol=1e-4, atol=1e-4, equal_nan=True):
                 wrong[name] = out, each
     assert not wrong
 
