@@ -43,6 +43,14 @@ BAD = {
     "float of a slice": (lambda: tnp.ones(4)[: 4 / 2], errors.IndexingError, ["2.0", "`int`", "//"]),
     "array for an axis": (lambda: tnp.concatenate(tnp.ones((9, 99)), tnp.ones((9, 99))), errors.ArgumentTypeError,
                           ["axis ((1.0, 1.0", "...), ...) is not"]),
+    "another library's name of an axis": (
+        lambda: tnp.sum(tnp.ones(3), dim=0), errors.ArgumentTypeError, ["'dim'", "sum(a, axis=None"]),
+    "a misspelt option of a method": (
+        lambda: tnp.ones(3).mean(keepdim=True), errors.ArgumentTypeError, ["keepdim is like keepdims"]),
+    "another library's name of a shape": (
+        lambda: tw.random.normal(tw.random.key(0), size=3), errors.ArgumentTypeError, ["normal(key, shape=()"]),
+    "arrays not in a list": (
+        lambda: tnp.stack(tnp.ones(3), tnp.ones(3), axis=0), errors.ArgumentTypeError, ["stack(arrays, axis=0"]),
     "format of an array": (lambda: f"{tnp.ones(3):.2f}", errors.ArgumentError, ["'.2f'", "(3,)"]),
     "a loop's body without result": (
         lambda: lax.fori_loop(0, 3, lambda i, x: None, 0.0), errors.ControlFlowTypeError, ["fori_loop"]),

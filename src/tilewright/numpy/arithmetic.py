@@ -9,6 +9,7 @@ import numpy as np
 
 from .. import lax
 from ..core import operators
+from ..core.arguments import public
 from ..core.errors import ArgumentError, DtypeError
 from ..core.primitives.custom import custom_jvp
 from ..core.types import KeyDtype, as_dtype
@@ -482,6 +483,7 @@ def allclose(
     return lax.reduce_and(close, tuple(range(len(shape_of(close)))))
 
 
+@public
 def array_equal(a1: ArrayLike, a2: ArrayLike, equal_nan: bool = False) -> Array:
     """Whether two arrays have the same shape and elements.
 

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from .. import lax
+from ..core.arguments import public
 from ..core.errors import ArgumentError
 from ..core.primitives.structured import known
 from .arithmetic import clip, mod
@@ -99,6 +100,7 @@ def ediff1d(ary: ArrayLike, to_end: ArrayLike | None = None, to_begin: ArrayLike
     return concatenate(result)
 
 
+@public
 def gradient(f: ArrayLike, *varargs: ArrayLike, axis: Any = None, edge_order: int | None = None) -> Any:
     """Numerical derivatives along axes: central differences inside, one-sided ones at the ends.
 
@@ -199,6 +201,7 @@ def _interp(x: Any, xp: Any, fp: Any, left: Any, right: Any, period: Any, edges:
     return result
 
 
+@public
 def interp(
     x: ArrayLike, xp: ArrayLike, fp: ArrayLike, left: Any = None, right: Any = None, period: Any = None
 ) -> Array:

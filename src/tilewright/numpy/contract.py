@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from .. import lax
+from ..core.arguments import public
 from ..core.errors import ArgumentError, ShapeError
 from ..core.runtime import runtime
 from ..core.trace import Tracer
@@ -288,6 +289,7 @@ def _outer(a: Any, b: Any) -> Array:
     return multiply(lax.expand_dims(a, (1,)), lax.expand_dims(b, (0,)))
 
 
+@public
 def outer(a: ArrayLike, b: ArrayLike, out: None = None) -> Array:
     """The product of every pair of elements of two arrays laid flat.
 
@@ -321,6 +323,7 @@ def _tensordot(a: Any, b: Any, axes: Any, precision: Any = None, preferred_eleme
     return pair(a, xs, b, ys, out, precision, preferred_element_type)
 
 
+@public
 def tensordot(
     a: ArrayLike, b: ArrayLike, axes: Any = 2, *, precision: Any = None, preferred_element_type: DTypeLike = None,
     out_sharding: Any = None,
@@ -354,6 +357,7 @@ def kron(a: ArrayLike, b: ArrayLike) -> Array:
     return lax.reshape(multiply(left, right), tuple(i * j for i, j in zip(n, m, strict=True)))
 
 
+@public
 def cross(
     a: ArrayLike, b: ArrayLike, axisa: int = -1, axisb: int = -1, axisc: int = -1, axis: int | None = None
 ) -> Array:
@@ -397,6 +401,7 @@ def _trace(a: Any, offset: Any, axis1: int, axis2: int, dtype: Any) -> Array:
     return sum_of(a, (-2, -1), dtype, where=rows + offset == columns)
 
 
+@public
 def trace(
     a: ArrayLike, offset: int = 0, axis1: int = 0, axis2: int = 1, dtype: DTypeLike = None, out: None = None
 ) -> Array:
@@ -506,6 +511,7 @@ def _einsum(
     return result_array if preferred is None else astype(result_array, preferred)
 
 
+@public
 def einsum(
     subscripts: Any, /, *operands: Any, out: None = None, optimize: Any = "auto", precision: Any = None,
     preferred_element_type: DTypeLike = None, _dot_general: Any = None, out_sharding: Any = None,

@@ -13,6 +13,7 @@ import ml_dtypes
 import numpy as np
 
 from .. import lax
+from ..core.arguments import public
 from ..core.convert import copied
 from ..core.errors import ArgumentError, ArgumentTypeError, IntegerOverflowError
 from ..core.primitives.random import random_wrap_p
@@ -248,6 +249,7 @@ def fromstring(string: str, dtype: DTypeLike = float, count: int = -1, *, sep: s
 # ---------------------------------------------------------------------------- constants
 
 
+@public
 def full(
     shape: Any, fill_value: ArrayLike, dtype: DTypeLike = None, *, device: Any = None, out_sharding: Any = None
 ) -> Array:
@@ -281,6 +283,7 @@ def _filled(shape: tuple[int, ...], fill: Any, dtype: Any, weak: bool = False) -
     return lax.broadcast_in_dim_p.bind(fill, shape=shape, broadcast_dimensions=dims)
 
 
+@public
 def zeros(shape: Any, dtype: DTypeLike = None, *, device: Any = None, out_sharding: Any = None) -> Array:
     """An array of zeros.
 
@@ -293,6 +296,7 @@ def zeros(shape: Any, dtype: DTypeLike = None, *, device: Any = None, out_shardi
     return put(_filled(shape_argument(shape), 0, dtype_argument(dtype, float)), device)
 
 
+@public
 def ones(shape: Any, dtype: DTypeLike = None, *, device: Any = None, out_sharding: Any = None) -> Array:
     """An array of ones.
 
@@ -305,6 +309,7 @@ def ones(shape: Any, dtype: DTypeLike = None, *, device: Any = None, out_shardin
     return put(_filled(shape_argument(shape), 1, dtype_argument(dtype, float)), device)
 
 
+@public
 def empty(shape: Any, dtype: DTypeLike = None, *, device: Any = None, out_sharding: Any = None) -> Array:
     """An array whose values are of no interest (zeros, as arrays have no uninitialised state).
 
@@ -317,6 +322,7 @@ def empty(shape: Any, dtype: DTypeLike = None, *, device: Any = None, out_shardi
     return zeros(shape, dtype, device=device)
 
 
+@public
 def full_like(
     a: Any, fill_value: ArrayLike, dtype: DTypeLike = None, shape: Any = None, *, device: Any = None,
     out_sharding: Any = None,
@@ -345,6 +351,7 @@ def full_like(
     return full(where, fill_value, canonical_dtype(kind) if dtype is None else dtype, device=device)
 
 
+@public
 def zeros_like(
     a: Any, dtype: DTypeLike = None, shape: Any = None, *, device: Any = None, out_sharding: Any = None
 ) -> Array:
@@ -359,6 +366,7 @@ def zeros_like(
     return full_like(a, 0, dtype, shape, device=device)
 
 
+@public
 def ones_like(
     a: Any, dtype: DTypeLike = None, shape: Any = None, *, device: Any = None, out_sharding: Any = None
 ) -> Array:
@@ -386,6 +394,7 @@ def empty_like(prototype: Any, dtype: DTypeLike = None, shape: Any = None, *, de
 # ---------------------------------------------------------------------------- sequences
 
 
+@public
 def arange(
     start: Any, stop: Any = None, step: Any = None, dtype: DTypeLike = None, *, device: Any = None,
     out_sharding: Any = None,

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from .. import lax
+from ..core.arguments import public
 from ..core.errors import ArgumentError
 from .elementwise import isnan, where3
 from .reductions import sum_dtype, summands
@@ -58,6 +59,7 @@ _cumsum, _cumprod = _running(lax.cumsum_p, 0, False), _running(lax.cumprod_p, 1,
 _nancumsum, _nancumprod = _running(lax.cumsum_p, 0, True), _running(lax.cumprod_p, 1, True)
 
 
+@public
 def cumsum(a: ArrayLike, axis: int | None = None, dtype: DTypeLike = None, out: None = None) -> Array:
     """The running sum along an axis, or of the array laid flat.
 
@@ -69,6 +71,7 @@ def cumsum(a: ArrayLike, axis: int | None = None, dtype: DTypeLike = None, out: 
     return _cumsum(a, axis, dtype_argument(dtype))
 
 
+@public
 def cumprod(a: ArrayLike, axis: int | None = None, dtype: DTypeLike = None, out: None = None) -> Array:
     """The running product along an axis, or of the array laid flat.
 
@@ -110,6 +113,7 @@ def _only_axis(x: Any, axis: int | None, name: str) -> int:
     return axis
 
 
+@public
 def cumulative_sum(
     x: ArrayLike, /, *, axis: int | None = None, dtype: DTypeLike = None, include_initial: bool = False
 ) -> Array:
@@ -123,6 +127,7 @@ def cumulative_sum(
     return _cumsum(x, _only_axis(x, axis, "cumulative_sum"), dtype, include_initial)
 
 
+@public
 def cumulative_prod(
     x: ArrayLike, /, *, axis: int | None = None, dtype: DTypeLike = None, include_initial: bool = False
 ) -> Array:

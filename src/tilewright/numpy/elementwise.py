@@ -13,6 +13,7 @@ import numpy as np
 
 from .. import lax
 from ..core import operators
+from ..core.arguments import public
 from ..core.errors import DtypeError
 from ..core.trace import Scalar
 from ..core.types import FLOAT32, is_key
@@ -126,6 +127,7 @@ def _round(a: Any, decimals: int) -> Array:
     return weak_of_numbers(found, found) if decimals and is_inexact(dtype_of(found)) else found
 
 
+@public
 def round(a: ArrayLike, decimals: int = 0, out: None = None) -> Array:  # noqa: A001
     """Round to a number of decimals, halves to the even digit.
 

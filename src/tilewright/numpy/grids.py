@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from .. import lax
+from ..core.arguments import public
 from ..core.config import config
 from ..core.errors import ArgumentError
 from .create import arange, asarray
@@ -17,6 +18,7 @@ from .spaces import linspace
 from .util import Array, ArrayLike, DTypeLike, dtype_argument, promote_dtypes, shape_argument, shape_of
 
 
+@public
 def meshgrid(*xi: ArrayLike, copy: bool = True, sparse: bool = False, indexing: str = "xy") -> tuple[Array, ...]:
     """Coordinate arrays of a grid from coordinate vectors; with 'xy' the first two axes are swapped.
 

@@ -149,6 +149,7 @@ def take_along_axis(
 # ---------------------------------------------------------------------------- where things are
 
 
+@public
 def nonzero(a: ArrayLike, *, size: int | None = None, fill_value: Any = None) -> tuple[Array, ...]:
     """The indices of elements that are not zero, one array for each axis.
 
@@ -198,6 +199,7 @@ def _nonzero(a: Any, size: int, fills: Any) -> list[Array]:
     ]
 
 
+@public
 def flatnonzero(a: ArrayLike, *, size: int | None = None, fill_value: Any = None) -> Array:
     """The places, in the array laid flat, of elements that are not zero.
 
@@ -208,6 +210,7 @@ def flatnonzero(a: ArrayLike, *, size: int | None = None, fill_value: Any = None
     return nonzero(ravel(a), size=size, fill_value=fill_value)[0]
 
 
+@public
 def argwhere(a: ArrayLike, *, size: int | None = None, fill_value: Any = None) -> Array:
     """The indices of elements that are not zero, a row for each.
 

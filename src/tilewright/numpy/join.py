@@ -59,6 +59,7 @@ def _concatenate(arrays: Any, axis: int | None, dtype: Any) -> Array:
     return parts[0] if len(parts) == 1 else lax.concatenate(parts, axis)
 
 
+@public
 def concatenate(arrays: Any, axis: int | None = 0, dtype: DTypeLike = None) -> Array:
     """Join arrays along an axis they have.
 
@@ -69,6 +70,7 @@ def concatenate(arrays: Any, axis: int | None = 0, dtype: DTypeLike = None) -> A
     return _concatenate(arrays, axis, dtype_argument(dtype))
 
 
+@public
 def concat(arrays: Sequence[ArrayLike], /, *, axis: int | None = 0) -> Array:
     """Join arrays along an axis they have.
 
@@ -89,6 +91,7 @@ def _stack(arrays: Any, axis: int, dtype: Any) -> Array:
     return lax.concatenate([lax.expand_dims(p, (axis,)) for p in parts], axis)
 
 
+@public
 def stack(arrays: Any, axis: int = 0, out: None = None, dtype: DTypeLike = None) -> Array:
     """Join arrays of one shape along a new axis.
 
@@ -101,6 +104,7 @@ def stack(arrays: Any, axis: int = 0, out: None = None, dtype: DTypeLike = None)
     return _stack(arrays, axis, dtype_argument(dtype))
 
 
+@public
 def unstack(x: ArrayLike, /, *, axis: int = 0) -> tuple[Array, ...]:
     """The slices of an array along an axis, which they lose.
 
@@ -118,6 +122,7 @@ def _rows(arrays: Any, raised: Any, name: str) -> list[Array]:
     return result if isinstance(result, list) else [result]
 
 
+@public
 def hstack(tup: Any, dtype: DTypeLike = None) -> Array:
     """Join arrays along the second axis, vectors along the first.
 
@@ -129,6 +134,7 @@ def hstack(tup: Any, dtype: DTypeLike = None) -> Array:
     return concatenate(parts, 0 if len(shape_of(parts[0])) == 1 else 1, dtype)
 
 
+@public
 def vstack(tup: Any, dtype: DTypeLike = None) -> Array:
     """Join arrays along the first axis, vectors as rows.
 
@@ -139,6 +145,7 @@ def vstack(tup: Any, dtype: DTypeLike = None) -> Array:
     return concatenate(_rows(tup, atleast_2d, "vstack"), 0, dtype)
 
 
+@public
 def dstack(tup: Any, dtype: DTypeLike = None) -> Array:
     """Join arrays along the third axis.
 
@@ -149,6 +156,7 @@ def dstack(tup: Any, dtype: DTypeLike = None) -> Array:
     return concatenate(_rows(tup, atleast_3d, "dstack"), 2, dtype)
 
 
+@public
 def column_stack(tup: Any) -> Array:
     """Join vectors as columns, and matrices along the second axis.
 
@@ -161,6 +169,7 @@ def column_stack(tup: Any) -> Array:
     return concatenate(parts, 1)
 
 
+@public
 def append(arr: ArrayLike, values: ArrayLike, axis: int | None = None) -> Array:
     """Join values to the end of an array, both laid flat unless an axis is named.
 
@@ -244,6 +253,7 @@ def array_split(ary: ArrayLike, indices_or_sections: Any, axis: int = 0) -> list
     return _split("array_split", ary, indices_or_sections, axis, False)
 
 
+@public
 def vsplit(ary: ArrayLike, indices_or_sections: Any) -> list[Array]:
     """`split` along the first axis.
 
@@ -254,6 +264,7 @@ def vsplit(ary: ArrayLike, indices_or_sections: Any) -> list[Array]:
     return split(ary, indices_or_sections, 0)
 
 
+@public
 def hsplit(ary: ArrayLike, indices_or_sections: Any) -> list[Array]:
     """`split` along the second axis, of a vector along the first.
 
@@ -264,6 +275,7 @@ def hsplit(ary: ArrayLike, indices_or_sections: Any) -> list[Array]:
     return split(ary, indices_or_sections, 0 if len(shape_of(ary)) == 1 else 1)
 
 
+@public
 def dsplit(ary: ArrayLike, indices_or_sections: Any) -> list[Array]:
     """`split` along the third axis.
 

@@ -34,6 +34,7 @@ from .util import (
 )
 
 
+@public
 def eye(N: int, M: int | None = None, k: Any = 0, dtype: DTypeLike = None, *, device: Any = None) -> Array:
     """A matrix with ones on diagonal number `k` and zeros elsewhere.
 
@@ -52,6 +53,7 @@ def eye(N: int, M: int | None = None, k: Any = 0, dtype: DTypeLike = None, *, de
     return put(util.astype(rows + k == columns, dtype), device)
 
 
+@public
 def identity(n: int, dtype: DTypeLike = None) -> Array:
     """The square identity matrix.
 
@@ -62,6 +64,7 @@ def identity(n: int, dtype: DTypeLike = None) -> Array:
     return eye(n, dtype=dtype)
 
 
+@public
 def tri(N: int, M: int | None = None, k: int = 0, dtype: DTypeLike = None) -> Array:
     """A matrix with ones at and below diagonal number `k`.
 

@@ -48,6 +48,7 @@ def _nanprod(a: Any, axis: Any, dtype: Any, keepdims: bool, initial: Any = None,
     return r.prod(where3(isnan(a), np.ones((), dtype_of(a))[()], a), axis, dtype, None, keepdims, initial, where)
 
 
+@public
 def nansum(
     a: ArrayLike, axis: Axis = None, dtype: DTypeLike = None, out: None = None, keepdims: bool = False,
     initial: ArrayLike | None = None, where: ArrayLike | None = None,
@@ -101,6 +102,7 @@ _nanmax = _nan_extreme("nanmax", r.max, r.lowest, lax.max)
 _nanmin = _nan_extreme("nanmin", r.min, r.highest, lax.min)
 
 
+@public
 def nanmax(
     a: ArrayLike, axis: Axis = None, out: None = None, keepdims: bool = False, initial: ArrayLike | None = None,
     where: ArrayLike | None = None,
@@ -115,6 +117,7 @@ def nanmax(
     return _nanmax(a, axis, keepdims, initial, where)
 
 
+@public
 def nanmin(
     a: ArrayLike, axis: Axis = None, out: None = None, keepdims: bool = False, initial: ArrayLike | None = None,
     where: ArrayLike | None = None,
@@ -137,6 +140,7 @@ def _nanmean(a: Any, axis: Any, dtype: Any, keepdims: bool, where: Any = None) -
     return r.mean(a, axis, dtype, None, keepdims, where=_numbers(a, where))
 
 
+@public
 def nanmean(
     a: ArrayLike, axis: Axis = None, dtype: DTypeLike = None, out: None = None, keepdims: bool = False,
     where: ArrayLike | None = None,
@@ -159,6 +163,7 @@ def _nanvar(a: Any, axis: Any, dtype: Any, ddof: Any, keepdims: bool, where: Any
     return r.var(a, axis, dtype, None, ddof, keepdims, where=_numbers(a, where), mean=mean)
 
 
+@public
 def nanvar(
     a: ArrayLike, axis: Axis = None, dtype: DTypeLike = None, out: None = None, ddof: int = 0, keepdims: bool = False,
     where: ArrayLike | None = None, mean: ArrayLike | None = None,
@@ -173,6 +178,7 @@ def nanvar(
     return _nanvar(a, axis, dtype_argument(dtype), ddof, keepdims, where, mean)
 
 
+@public
 def nanstd(
     a: ArrayLike, axis: Axis = None, dtype: DTypeLike = None, out: None = None, ddof: int = 0, keepdims: bool = False,
     where: ArrayLike | None = None, mean: ArrayLike | None = None,

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from .. import lax
+from ..core.arguments import public
 from ..core.errors import ArgumentError
 from . import linalg
 from .contract import convolve
@@ -38,6 +39,7 @@ from .util import (
 )
 
 
+@public
 def polyval(p: ArrayLike, x: ArrayLike, *, unroll: int = 16) -> Array:
     """The value of a polynomial, highest power first, by Horner's rule.
 
@@ -109,6 +111,7 @@ def polysub(a1: ArrayLike, a2: ArrayLike) -> Array:
     return as_weak_as(_polysub(a1, a2), a1, a2)
 
 
+@public
 def polyfit(
     x: ArrayLike, y: ArrayLike, deg: int, rcond: float | None = None, full: bool = False, w: ArrayLike | None = None,
     cov: bool | str = False,
@@ -166,6 +169,7 @@ def _polyfit(x: Any, y: Any, deg: int, rcond: Any, full: bool, w: Any, cov: Any)
     return found, base
 
 
+@public
 def roots(p: ArrayLike, *, strip_zeros: bool = True) -> Array:
     """The roots of a polynomial, highest power first: the eigenvalues of its companion matrix, complex.
 

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from .. import lax
+from ..core.arguments import public
 from ..core.errors import ArgumentError
 from .arithmetic import clip
 from .elementwise import isnan, where3
@@ -154,6 +155,7 @@ def _against(running: Array, wanted: Array) -> list[Array]:
     return broadcast([lax.expand_dims(running, (rank,)), lax.expand_dims(wanted, (rank - 1,))], scalars=False)
 
 
+@public
 def quantile(
     a: ArrayLike, q: ArrayLike, axis: Axis = None, out: None = None, overwrite_input: bool = False,
     method: str = "linear", keepdims: bool = False, *, weights: ArrayLike | None = None,
@@ -177,6 +179,7 @@ def _plain(name: str, out: Any, overwrite_input: bool) -> None:
         raise ArgumentError(f"{name} cannot overwrite its input", "leave `overwrite_input` out")
 
 
+@public
 def nanquantile(
     a: ArrayLike, q: ArrayLike, axis: Axis = None, out: None = None, overwrite_input: bool = False,
     method: str = "linear", keepdims: bool = False, *, weights: ArrayLike | None = None,
@@ -191,6 +194,7 @@ def nanquantile(
     return _quantile(a, q, axis, method, keepdims, True, weights)
 
 
+@public
 def percentile(
     a: ArrayLike, q: ArrayLike, axis: Axis = None, out: None = None, overwrite_input: bool = False,
     method: str = "linear", keepdims: bool = False, *, weights: ArrayLike | None = None, out_sharding: Any = None,
@@ -205,6 +209,7 @@ def percentile(
     return _quantile(a, promote_dtypes_inexact(value(q))[0] / 100, axis, method, keepdims, False, weights)
 
 
+@public
 def nanpercentile(
     a: ArrayLike, q: ArrayLike, axis: Axis = None, out: None = None, overwrite_input: bool = False,
     method: str = "linear", keepdims: bool = False, *, weights: ArrayLike | None = None,
@@ -219,6 +224,7 @@ def nanpercentile(
     return _quantile(a, promote_dtypes_inexact(value(q))[0] / 100, axis, method, keepdims, True, weights)
 
 
+@public
 def median(
     a: ArrayLike, axis: Axis = None, out: None = None, overwrite_input: bool = False, keepdims: bool = False
 ) -> Array:
@@ -232,6 +238,7 @@ def median(
     return _quantile(a, 0.5, axis, "midpoint", keepdims, False)
 
 
+@public
 def nanmedian(
     a: ArrayLike, axis: Axis = None, out: None = None, overwrite_input: bool = False, keepdims: bool = False
 ) -> Array:

@@ -110,6 +110,7 @@ _sum = composite(*_STATIC)(_added(lax.reduce_sum_p, lax.add, 0))
 _prod = composite(*_STATIC)(_added(lax.reduce_prod_p, lax.mul, 1))
 
 
+@public
 def sum(  # noqa: A001
     a: ArrayLike, axis: Axis = None, dtype: DTypeLike = None, out: None = None, keepdims: bool = False,
     initial: ArrayLike | None = None, where: ArrayLike | None = None, promote_integers: bool = True,
@@ -124,6 +125,7 @@ def sum(  # noqa: A001
     return _sum(a, axis, dtype_argument(dtype), keepdims, initial, where, promote_integers)
 
 
+@public
 def prod(
     a: ArrayLike, axis: Axis = None, dtype: DTypeLike = None, out: None = None, keepdims: bool = False,
     initial: ArrayLike | None = None, where: ArrayLike | None = None, promote_integers: bool = True,
@@ -181,6 +183,7 @@ _max = _extreme("max", lax.reduce_max_p, lax.max, lowest)
 _min = _extreme("min", lax.reduce_min_p, lax.min, highest)
 
 
+@public
 def max(  # noqa: A001
     a: ArrayLike, axis: Axis = None, out: None = None, keepdims: bool = False, initial: ArrayLike | None = None,
     where: ArrayLike | None = None,
@@ -195,6 +198,7 @@ def max(  # noqa: A001
     return _max(a, axis, keepdims, initial, where)
 
 
+@public
 def min(  # noqa: A001
     a: ArrayLike, axis: Axis = None, out: None = None, keepdims: bool = False, initial: ArrayLike | None = None,
     where: ArrayLike | None = None,
@@ -225,6 +229,7 @@ def minmax(
     return min(a, axis, out, keepdims, initial, where), max(a, axis, out, keepdims, initial, where)
 
 
+@public
 def ptp(a: ArrayLike, axis: Axis = None, out: None = None, keepdims: bool = False) -> Array:
     """The range: largest less smallest.
 
@@ -257,6 +262,7 @@ _all = _truth("all", lax.reduce_and_p, True)
 _any = _truth("any", lax.reduce_or_p, False)
 
 
+@public
 def all(  # noqa: A001
     a: ArrayLike, axis: Axis = None, out: None = None, keepdims: bool = False, *, where: ArrayLike | None = None
 ) -> Array:
@@ -270,6 +276,7 @@ def all(  # noqa: A001
     return _all(a, axis, keepdims, where)
 
 
+@public
 def any(  # noqa: A001
     a: ArrayLike, axis: Axis = None, out: None = None, keepdims: bool = False, *, where: ArrayLike | None = None
 ) -> Array:
@@ -312,6 +319,7 @@ def _mean(a: Any, axis: Any, dtype: Any, keepdims: bool, where: Any) -> Array:
     return strong(astype(total / count(shape, axes, where, work, keepdims), result))
 
 
+@public
 def mean(
     a: ArrayLike, axis: Axis = None, dtype: DTypeLike = None, out: None = None, keepdims: bool = False, *,
     where: ArrayLike | None = None,
@@ -358,6 +366,7 @@ def _correction(ddof: Any, correction: Any) -> Any:
     return correction
 
 
+@public
 def var(
     a: ArrayLike, axis: Axis = None, dtype: DTypeLike = None, out: None = None, ddof: int = 0, keepdims: bool = False,
     *, where: ArrayLike | None = None, mean: ArrayLike | None = None, correction: int | float | None = None,
@@ -372,6 +381,7 @@ def var(
     return _var(a, axis, dtype_argument(dtype), _correction(ddof, correction), keepdims, where, mean)
 
 
+@public
 def std(
     a: ArrayLike, axis: Axis = None, dtype: DTypeLike = None, out: None = None, ddof: int = 0, keepdims: bool = False,
     *, where: ArrayLike | None = None, mean: ArrayLike | None = None, correction: int | float | None = None,
@@ -391,6 +401,7 @@ def _std(a: Any, axis: Any, dtype: Any, correction: Any, keepdims: bool, where: 
     return lax.sqrt(_var(a, axis, dtype, correction, keepdims, where, mean))
 
 
+@public
 def average(
     a: ArrayLike, axis: Axis = None, weights: ArrayLike | None = None, returned: bool = False, keepdims: bool = False
 ) -> Any:

@@ -29,6 +29,7 @@ from .util import (
 )
 
 
+@public
 def roll(a: ArrayLike, shift: Any, axis: Any = None) -> Array:
     """Shift elements along axes, those that fall off coming in at the other end.
 

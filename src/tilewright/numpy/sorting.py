@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from .. import lax
+from ..core.arguments import public
 from ..core.errors import ArgumentError, ArgumentTypeError
 from ..core.integers import integer
 from .elementwise import isnan, where3
@@ -43,6 +44,7 @@ def _along(a: Any, axis: int | None, name: str) -> tuple[Array, int]:
     return (ravel(a), 0) if axis is None else (a, axis_of(axis, len(shape_of(a))))
 
 
+@public
 def sort(
     a: ArrayLike, axis: int | None = -1, *, kind: None = None, order: None = None, stable: bool = True,
     descending: bool = False,
@@ -64,6 +66,7 @@ def _sort(a: Any, axis: Any, stable: bool, descending: bool) -> Array:
     return lax.rev(result, (axis,)) if descending else result
 
 
+@public
 def argsort(
     a: ArrayLike, axis: int | None = -1, *, kind: None = None, order: None = None, stable: bool = True,
     descending: bool = False, dtype: Any = None,
@@ -177,6 +180,7 @@ def top_k(
 METHODS = ("scan", "scan_unrolled", "sort", "compare_all")
 
 
+@public
 def searchsorted(
     a: ArrayLike, v: ArrayLike, side: str = "left", sorter: ArrayLike | None = None, *, method: str = "scan"
 ) -> Array:

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from .. import lax
+from ..core.arguments import public
 from ..core.errors import ArgumentError
 from . import util
 from .arithmetic import power
@@ -30,6 +31,7 @@ from .util import (
 )
 
 
+@public
 def linspace(
     start: ArrayLike, stop: ArrayLike, num: int = 50, endpoint: bool = True, retstep: bool = False,
     dtype: DTypeLike = None, axis: int = 0, *, device: Any = None,
@@ -136,6 +138,7 @@ def _window(name: str) -> Any:
 hanning, hamming, blackman, bartlett = (_window(name) for name in _WINDOWS)
 
 
+@public
 def kaiser(M: int, beta: ArrayLike) -> Array:
     """The Kaiser window of `M` points with shape parameter `beta`.
 

@@ -48,6 +48,7 @@ from .util import (
 )
 
 
+@public
 def cov(
     m: ArrayLike, y: ArrayLike | None = None, rowvar: bool = True, bias: bool = False, ddof: int | None = None,
     fweights: ArrayLike | None = None, aweights: ArrayLike | None = None, dtype: DTypeLike = None,

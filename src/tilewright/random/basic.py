@@ -46,6 +46,7 @@ def constant(dtype: Any, value: Any) -> Any:
     return np.asarray(value).astype(dtype)[()]
 
 
+@public
 def bits(key: Any, shape: Shape = (), dtype: Any = None, *, out_sharding: None = None) -> Any:
     """Unsigned integers, every bit of them fair and independent; uint32 by default (uint64 with `enable_x64`).
 
@@ -67,6 +68,7 @@ def bits(key: Any, shape: Shape = (), dtype: Any = None, *, out_sharding: None =
 # ---------------------------------------------------------------------------- uniform
 
 
+@public
 def uniform(
     key: Any, shape: Shape = (), dtype: Any = None, minval: Any = 0.0, maxval: Any = 1.0, *, out_sharding: None = None
 ) -> Any:
@@ -105,6 +107,7 @@ def draw_uniform(key: Any, minval: Any, maxval: Any, shape: Any, dtype: Any) -> 
 # ---------------------------------------------------------------------------- normal
 
 
+@public
 def normal(key: Any, shape: Shape = (), dtype: Any = None, *, out_sharding: None = None) -> Any:
     """Standard normal values; complex ones have variance 1 shared by both parts.
 
@@ -132,6 +135,7 @@ def draw_normal(key: Any, shape: Any, dtype: Any) -> Any:
     return special.erf_inv(u) * constant(dtype, math.sqrt(2))
 
 
+@public
 def truncated_normal(
     key: Any, lower: Any, upper: Any, shape: Shape | None = None, dtype: Any = None, *, out_sharding: None = None
 ) -> Any:
@@ -164,6 +168,7 @@ def _truncated_normal(key: Any, lower: Any, upper: Any, shape: Any, dtype: Any) 
 # ---------------------------------------------------------------------------- integers
 
 
+@public
 def bernoulli(
     key: Any, p: Any = 0.5, shape: Shape | None = None, mode: str = "low", *, out_sharding: None = None
 ) -> Any:
@@ -196,6 +201,7 @@ def _bernoulli(key: Any, p: Any, shape: Any, mode: str) -> Any:
     return second * constant(dtype, 2.0 ** -finfo(dtype).nmant) < p - first
 
 
+@public
 def randint(key: Any, shape: Shape, minval: Any, maxval: Any, dtype: Any = None, *, out_sharding: None = None) -> Any:
     """Integers uniform in [minval, maxval); `minval` where that range is empty.
 
@@ -257,6 +263,7 @@ def _randint(key: Any, minval: Any, maxval: Any, shape: Any, dtype: Any) -> Any:
     return low + convert_element_type(elementwise.rem(offset, span), dtype)
 
 
+@public
 def rademacher(key: Any, shape: Shape = (), dtype: Any = None, *, out_sharding: None = None) -> Any:
     """-1 or 1, each with probability one half.
 
@@ -280,6 +287,7 @@ def _rademacher(key: Any, shape: Any, dtype: Any) -> Any:
 # ---------------------------------------------------------------------------- permutations and choices
 
 
+@public
 def permutation(key: Any, x: Any, axis: int = 0, independent: bool = False, *, out_sharding: None = None) -> Any:
     """The elements of `x` along `axis` (or of `range(x)`) in random order; slices move whole unless `independent`.
 
@@ -380,6 +388,7 @@ def _weighted_index(key: Any, p: Any, shape: Any, replace: bool, mode: Any) -> A
 # ---------------------------------------------------------------------------- gumbel and categorical
 
 
+@public
 def gumbel(
     key: Any, shape: Shape = (), dtype: Any = None, mode: str | None = None, *, out_sharding: None = None
 ) -> Any:

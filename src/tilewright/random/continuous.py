@@ -107,6 +107,7 @@ cauchy = _plain("cauchy", "Cauchy values, with density 1 / (pi (x^2 + 1)).", _ca
 maxwell = _plain("maxwell", "One-sided Maxwell values: lengths of standard normal 3-vectors.", draw_maxwell)
 
 
+@public
 def pareto(key: Any, b: Any, shape: Shape | None = None, dtype: Any = None, *, out_sharding: None = None) -> Any:
     """Pareto values, with density b / x^(b + 1) on x >= 1.
 
@@ -126,6 +127,7 @@ def _pareto(key: Any, b: Any, shape: Any, dtype: Any) -> Any:
     return exp(draw_exponential(key, shape, dtype) / b)
 
 
+@public
 def rayleigh(key: Any, scale: Any, shape: Shape | None = None, dtype: Any = None, *, out_sharding: None = None) -> Any:
     """Rayleigh values, with density x exp(-x^2 / (2 scale^2)) / scale^2 on x >= 0."""
     if out_sharding is not None:
@@ -140,6 +142,7 @@ def _rayleigh(key: Any, scale: Any, shape: Any, dtype: Any) -> Any:
     return scale * convert_element_type(sqrt(-2.0 * log(_draw_open(key, shape, dtype))), dtype)
 
 
+@public
 def weibull_min(key: Any, scale: Any, concentration: Any, shape: Shape = (), dtype: Any = None) -> Any:
     """Weibull values: `scale` times an exponential value to the power 1 / concentration."""
     key = one_key("weibull_min", key)
@@ -154,6 +157,7 @@ def _weibull_min(key: Any, scale: Any, concentration: Any, shape: Any, dtype: An
     return power(draw_exponential(key, shape, dtype), constant(dtype, 1) / concentration) * scale
 
 
+@public
 def triangular(
     key: Any, left: Any, mode: Any, right: Any, shape: Shape | None = None, dtype: Any = None, *,
     out_sharding: None = None,
@@ -178,6 +182,7 @@ def _triangular(key: Any, left: Any, mode: Any, right: Any, shape: Any, dtype: A
 # ---------------------------------------------------------------------------- from normals
 
 
+@public
 def lognormal(
     key: Any, sigma: Any = 1.0, shape: Shape | None = None, dtype: Any = None, *, out_sharding: None = None
 ) -> Any:
@@ -194,6 +199,7 @@ def _lognormal(key: Any, sigma: Any, shape: Any, dtype: Any) -> Any:
     return exp(draw_normal(key, shape, dtype) * sigma)
 
 
+@public
 def wald(key: Any, mean: Any, shape: Shape | None = None, dtype: Any = None, *, out_sharding: None = None) -> Any:
     """Wald (inverse Gaussian) values of a given mean and shape parameter 1 (Michael, Schucany and Haas, 1976)."""
     if out_sharding is not None:
@@ -212,6 +218,7 @@ def _wald(key: Any, mean: Any, shape: Any, dtype: Any) -> Any:
     return compare.select(z <= mean / (mean + x), x, square / x)
 
 
+@public
 def double_sided_maxwell(key: Any, loc: Any, scale: Any, shape: Shape = (), dtype: Any = None) -> Any:
     """Maxwell values with a random sign, scaled and moved; parameters' shape is appended to `shape`."""
     key = one_key("double_sided_maxwell", key)
@@ -228,6 +235,7 @@ def _double_sided_maxwell(key: Any, loc: Any, scale: Any, shape: Any, dtype: Any
     return _rademacher(second, shape, dtype) * draw_maxwell(first, shape, dtype) * scale + loc
 
 
+@public
 def multivariate_normal(
     key: Any, mean: Any, cov: Any, shape: Shape | None = None, dtype: Any = None, method: str = "cholesky",
     *, out_sharding: None = None,
@@ -378,6 +386,7 @@ def draw_gamma(key: Any, a: Any, shape: Any, dtype: Any, log_space: bool = False
     return _gamma_sample[log_space](key, a)
 
 
+@public
 def gamma(
     key: Any, a: Any, shape: Shape | None = None, dtype: Any = None, *, method: str = "exact", out_sharding: None = None
 ) -> Any:
@@ -396,6 +405,7 @@ def gamma(
     return draw_gamma(key, a, sample_shape("gamma", shape, a), float_dtype("gamma", dtype), False, method)
 
 
+@public
 def loggamma(
     key: Any, a: Any, shape: Shape | None = None, dtype: Any = None, *, method: str = "exact", out_sharding: None = None
 ) -> Any:
@@ -407,6 +417,7 @@ def loggamma(
     return draw_gamma(key, a, sample_shape("loggamma", shape, a), float_dtype("loggamma", dtype), True, method)
 
 
+@public
 def beta(
     key: Any, a: Any, b: Any, shape: Shape | None = None, dtype: Any = None, *, method: str = "exact",
     out_sharding: None = None,
@@ -427,6 +438,7 @@ def _beta(key: Any, a: Any, b: Any, shape: Any, dtype: Any, method: str) -> Any:
     return first / (first + second)
 
 
+@public
 def dirichlet(key: Any, alpha: Any, shape: Shape | None = None, dtype: Any = None, *, out_sharding: None = None) -> Any:
     """Dirichlet vectors: positive, with sum 1; `alpha` is (..., n) and `shape` that of the batch.
 
@@ -456,6 +468,7 @@ def _dirichlet(key: Any, alpha: Any, shape: Any, dtype: Any) -> Any:
     return parts / shapes.broadcast_to(total, shape)
 
 
+@public
 def t(key: Any, df: Any, shape: Shape | None = None, dtype: Any = None, *, out_sharding: None = None) -> Any:
     """Student's t values with `df` degrees of freedom."""
     if out_sharding is not None:
@@ -472,6 +485,7 @@ def _t(key: Any, df: Any, shape: Any, dtype: Any) -> Any:
     return draw_normal(for_normal, shape, dtype) * sqrt(half / draw_gamma(for_gamma, half, shape, dtype, False))
 
 
+@public
 def chisquare(
     key: Any, df: Any, shape: Shape | None = None, dtype: Any = None, *, method: str = "exact",
     out_sharding: None = None,
@@ -491,6 +505,7 @@ def draw_chisquare(key: Any, df: Any, shape: Any, dtype: Any, method: str = "exa
     return exp(draw_gamma(key, df / 2, shape, dtype, True, method)) * 2
 
 
+@public
 def f(
     key: Any, dfnum: Any, dfden: Any, shape: Shape | None = None, dtype: Any = None, *, out_sharding: None = None
 ) -> Any:
@@ -509,6 +524,7 @@ def _f(key: Any, dfnum: Any, dfden: Any, shape: Any, dtype: Any) -> Any:
     return draw_chisquare(for_num, dfnum, shape, dtype) / dfnum / den
 
 
+@public
 def generalized_normal(key: Any, p: Any, shape: Shape = (), dtype: Any = None, *, out_sharding: None = None) -> Any:
     """Values with density proportional to exp(-|x|^p)."""
     if out_sharding is not None:

@@ -67,6 +67,7 @@ def _geometric(key: Any, p: Any, shape: Any, dtype: Any) -> Any:
 # ---------------------------------------------------------------------------- Poisson
 
 
+@public
 def poisson(
     key: Any, lam: Any, shape: Shape | None = None, dtype: Any = None, *, method: str = "exact",
     out_sharding: None = None,
@@ -149,6 +150,7 @@ def _poisson_by_rejection(key: Any, lam: Any, dtype: Any, most: int) -> Any:
 # ---------------------------------------------------------------------------- binomial
 
 
+@public
 def binomial(key: Any, n: Any, p: Any, shape: Shape | None = None, dtype: Any = None) -> Any:
     """Binomial counts, as floats: successes in `n` trials of probability `p`.
 

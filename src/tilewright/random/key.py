@@ -137,6 +137,7 @@ def _seeded(name: str, seed: Any, impl: Any) -> Any:
     return seeded(seed, impl)
 
 
+@public
 def key(seed: Any, *, impl: Any = None, dtype: Any = None) -> Any:
     """A random key made from an integer seed: a scalar of an opaque key dtype.
 
@@ -154,6 +155,7 @@ def key(seed: Any, *, impl: Any = None, dtype: Any = None) -> Any:
     return _seeded("key", seed, impl if dtype is None else dtype)
 
 
+@public
 def PRNGKey(seed: Any, *, impl: Any = None) -> Any:
     """A random key in the older form: a uint32 array of two words; a typed one where `enable_custom_prng` is set.
 
@@ -165,6 +167,7 @@ def PRNGKey(seed: Any, *, impl: Any = None) -> Any:
     return key if current().enable_custom_prng else random_unwrap_p.bind(key)
 
 
+@public
 def key_data(keys: Any) -> Any:
     """The words of a key or an array of keys: uint32, with one axis more.
 
@@ -176,6 +179,7 @@ def key_data(keys: Any) -> Any:
     return random_unwrap_p.bind(random_clone_p.bind(typed))  # to look at a key is not to use it
 
 
+@public
 def wrap_key_data(key_bits_array: Any, *, impl: Any = None, dtype: Any = None) -> Any:
     """The array of keys whose words these are: the inverse of `key_data`.
 
@@ -186,6 +190,7 @@ def wrap_key_data(key_bits_array: Any, *, impl: Any = None, dtype: Any = None) -
     return random_wrap_p.bind(as_array(key_bits_array), impl=generator_of(impl if dtype is None else dtype).dtype)
 
 
+@public
 def key_dtype(impl_spec: Any = None) -> Any:
     """The dtype of the keys of a generator, by its name; None is the one of `default_prng_impl`.
 
@@ -196,6 +201,7 @@ def key_dtype(impl_spec: Any = None) -> Any:
     return generator_of(impl_spec).dtype
 
 
+@public
 def key_impl(keys: Any) -> str:
     """The name of the generator of a key or an array of keys.
 
@@ -220,6 +226,7 @@ def split(key: Any, num: int | Sequence[int] = 2) -> Any:
     return random_unwrap_p.bind(keys) if raw else keys
 
 
+@public
 def fold_in(key: Any, data: Any) -> Any:
     """A new key that depends on a key and an integer, such as a step's number: 32 bits without a sign.
 
@@ -243,6 +250,7 @@ def fold_in(key: Any, data: Any) -> Any:
     return random_unwrap_p.bind(out) if raw else out
 
 
+@public
 def clone(key: Any) -> Any:
     """The same key again, for code that checks that no key is used twice."""
     typed, raw = typed_key("clone", key, batched=True)
