@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import itertools
+import reprlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -96,8 +97,15 @@ class ShapeDtypeStruct:
         return self.shape[0]
 
 
+def _check_callable(fun: Any) -> None:
+    if not callable(fun):
+        what = f"a transformation takes a function, got {reprlib.repr(fun)} of type {type(fun).__name__}"
+        raise ArgumentTypeError(what, "pass the function itself: grad(f)(x) for grad(f(x))")
+
+
 def _like(fun: Callable[..., Any]) -> Callable[[Any], Any]:
     """A decorator that gives a function the name of another, where that has one."""
+    _check_callable(fun)
     named = [name for name in ("__name__", "__doc__", "__module__") if isinstance(getattr(fun, name, None), str)]
     return functools.wraps(fun, assigned=named, updated=())
 
@@ -127,6 +135,7 @@ class Flat:
     """A function of flat arguments; the structure of its result is known after a call as `out_tree`."""
 
     def __init__(self, fun: Callable[..., Any], in_tree: Any, kwargs: bool = False, has_aux: bool = False):
+        _check_callable(fun)
         self.fun, self.in_tree, self.kwargs, self.has_aux = fun, in_tree, kwargs, has_aux
         self.out_tree: Any = None
         self.aux: Any = None
@@ -136,8 +145,9 @@ class Flat:
         out = self.fun(*tree_in[0], **tree_in[1]) if self.kwargs else self.fun(*tree_in)
         if self.has_aux:
             if not isinstance(out, tuple) or len(out) != 2:
-                raise ArgumentTypeError("with has_aux=True the function returns a pair (output, auxiliary)",
-                                        f"it returned a {type(out).__name__}; return (output, auxiliary)")  # fmt: skip
+                found = typeof(out).show() if isinstance(out, Value) else type(out).__name__
+                raise ArgumentTypeError(f"with has_aux=True the function returns a pair, and returned {found}",
+                                        "return (output, auxiliary)")  # fmt: skip
             out, self.aux = out
         flat, self.out_tree = tree.flatten(out)
         for x in flat:
@@ -616,7 +626,8 @@ def _axes_of(axes: Any, full: Any, what: str, added: int = 0) -> list[Any]:
             _check_batch_axis(axis, part, what, added)
     except TreeError as error:
         raise BatchAxisError(
-            f"vmap {what}={axes!r} is not a prefix of the values' structure", str(error.what)
+            f"vmap {what}={axes!r} is not a prefix of the values' structure: {error.what}",
+            "name each of their keys, or give one axis for a whole part",
         ) from None
     for axis in found:
         if axis is not None and (isinstance(axis, bool) or not isinstance(axis, (int, np.integer, MappingSpec))):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import warnings
 from collections.abc import Iterable
 from types import CodeType, FrameType
 
@@ -93,6 +94,11 @@ def user_source(scope: str = "", notes: tuple[tuple[str, str], ...] = ()) -> Sou
             return Source(code, frame.f_lasti, scope, notes)
         frame = frame.f_back
     return None
+
+
+def warn(text: str, category: type[Warning] = UserWarning) -> None:
+    """Warn at the user's line."""
+    warnings.warn(text, category, skip_file_prefixes=(*_OURS, "<tilewright"))
 
 
 class TilewrightError(Exception):

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import functools
 import operator
-import warnings
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -16,7 +15,7 @@ import numpy as np
 
 from .config import current
 from .entries import Entries, Entry, Flag, Span, is_array, is_basic, known_mask, parse_index, takes_axis
-from .errors import IndexingError, ShapeError, check_options
+from .errors import IndexingError, ShapeError, check_options, warn
 from .primitives.compare import select_n_p
 from .primitives.convert import cast, convert_element_type
 from .primitives.elementwise import add_p, max_p, min_p, mul_p, sub_p
@@ -449,9 +448,8 @@ def _promoted(x: Any, values: Any, name: str) -> tuple[Any, Any]:
     dtype, _ = promote_types([x_type, value_type])  # type: ignore[list-item]
     in_range = type(values) is int and is_integer(x_type.dtype)
     if dtype != x_type.dtype and not in_range:
-        warnings.warn(
-            f"at[].{name}: values of {value_type.show()} do not fit an array of {x_type.show()} and will be cast",
-            FutureWarning, stacklevel=4)  # fmt: skip
+        what = f"at[].{name}: values of {value_type.show()} do not fit an array of {x_type.show()} and will be cast"
+        warn(what, FutureWarning)
     if name == "set" or in_range:
         dtype = x_type.dtype
     return cast(x, dtype), cast(values, dtype)

@@ -7,7 +7,6 @@ different dtypes and shapes are brought together; the functions of `tilewright.n
 from __future__ import annotations
 
 import operator
-import warnings
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -15,7 +14,7 @@ import numpy as np
 
 from .config import current
 from .convert import as_array
-from .errors import ArgumentTypeError, ImmutableArrayError, ShapeError
+from .errors import ArgumentTypeError, ImmutableArrayError, ShapeError, warn
 from .indexing import IndexUpdate, getitem
 from .opaque import is_opaque
 from .primitives.compare import (
@@ -80,7 +79,7 @@ def check_ranks(types: Sequence[Any]) -> None:
         what = f"operands of ranks {sorted(ranks)} ({', '.join(t.show() for t in types)}) need rank promotion"
         if mode == "raise":
             raise ShapeError(f"{what}, and numpy_rank_promotion is 'raise'", "reshape them to one rank")
-        warnings.warn(what, stacklevel=4)
+        warn(what)
 
 
 def _cast(values: tuple[Any, ...], dtype: Any, weak: bool) -> list[Any]:

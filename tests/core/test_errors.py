@@ -51,6 +51,16 @@ BAD = {
         lambda: tw.random.normal(tw.random.key(0), size=3), errors.ArgumentTypeError, ["normal(key, shape=()"]),
     "arrays not in a list": (
         lambda: tnp.stack(tnp.ones(3), tnp.ones(3), axis=0), errors.ArgumentTypeError, ["stack(arrays, axis=0"]),
+    "a rotation of vectors by a product": (
+        lambda: tw.scipy.spatial.transform.Rotation.from_rotvec(tnp.ones(3)) * tnp.ones(3), errors.ArgumentTypeError,
+        ["apply(vectors)"]),
+    "gradient of a number": (lambda: tw.grad(2.0), errors.ArgumentTypeError, ["got 2.0 of type float", "grad(f)(x)"]),
+    "pullback of a number": (lambda: tw.vjp(2.0, 1.0), errors.ArgumentTypeError, ["got 2.0 of type float"]),
+    "no auxiliary result": (
+        lambda: tw.grad(lambda x: x, has_aux=True)(1.0), errors.ArgumentTypeError, ["returned f32[]", "(output, aux"]),
+    "axes of other keys": (
+        lambda: tw.vmap(lambda p: p["a"], in_axes=({"b": 0},))({"a": tnp.ones(3)}), errors.BatchAxisError,
+        ["present keys: ['a']", "name each of their keys"]),
     "format of an array": (lambda: f"{tnp.ones(3):.2f}", errors.ArgumentError, ["'.2f'", "(3,)"]),
     "a loop's body without result": (
         lambda: lax.fori_loop(0, 3, lambda i, x: None, 0.0), errors.ControlFlowTypeError, ["fori_loop"]),
@@ -128,6 +138,17 @@ def test_bad_input(name):
         assert word in text, text
     assert "test_errors.py" in text or error is errors.ConfigError, text
     assert "remedy:" in text, text
+
+
+def test_warnings_are_of_the_users_line():
+    for call in (
+        lambda: tnp.zeros(3, int).at[0].set(1.5), lambda: tnp.zeros(3, "float64"),
+        lambda: tnp.sum(tnp.ones(3), dtype="float64"),
+        lambda: tw.scipy.signal.welch(tnp.ones(9), nperseg=50),
+    ):  # fmt: skip
+        with pytest.warns() as caught:
+            call()
+        assert {w.filename for w in caught} == {__file__}
 
 
 def test_what_has_no_derivative_is_taken_of_differentiated_values():

@@ -17,6 +17,7 @@ from .. import lax
 from .. import numpy as tnp
 from ..core import tree
 from ..core.api import vjp, vmap
+from ..core.arguments import public
 from ..core.config import default_matmul_precision
 from ..core.errors import ArgumentTypeError, DtypeError, ShapeError
 from ..core.primitives.custom import closure_convert, custom_vjp
@@ -190,6 +191,7 @@ def _backward(field: Field, options: _Options, residuals: Any, ct: Array) -> Any
 _odeint.defvjp(_forward, _backward)
 
 
+@public
 def odeint(
     func: Callable[..., Any],
     y0: Any,

@@ -424,6 +424,7 @@ bitwise_right_shift = right_shift
 # ---------------------------------------------------------------------------- bounds and closeness
 
 
+@public
 def clip(arr: ArrayLike | None = None, /, min: ArrayLike | None = None, max: ArrayLike | None = None) -> Array:  # noqa: A002
     """Bound elements below by `min` and above by `max`, either of which may be absent.
 

@@ -47,7 +47,7 @@ def _laid_out(a: Array, axis: Any) -> tuple[Array, tuple[int, ...]]:
 @composite("axis", "method", "keepdims", "skip_nan")
 def _quantile(a: Any, q: Any, axis: Any, method: str, keepdims: bool, skip_nan: bool, weights: Any = None) -> Array:
     a, *weighing = promote_dtypes_inexact(value(a, "quantile"), *(() if weights is None else (value(weights),)))
-    q, weights = value(q), weighing[0] if weighing else None
+    q, weights = value(q, "q of quantile"), weighing[0] if weighing else None
     dtype = dtype_of(a)
     if is_complex(dtype) or is_complex(dtype_of(q)):
         raise ArgumentError("quantiles of complex numbers", "take the real or imaginary part")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import operator
 import reprlib
-import warnings
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -21,6 +20,7 @@ from ..core.errors import (
     ShapeError,
     TracerArrayConversionError,
     UnsupportedError,
+    warn,
 )
 from ..core.integers import integer
 from ..core.operators import promote_args, promote_args_inexact
@@ -70,9 +70,7 @@ def dtype_argument(dtype: DTypeLike, otherwise: DTypeLike = None) -> Any:
         raise DtypeError(f"there are no arrays of dtype {wanted}", "use numbers or booleans")
     got = canonical_dtype(wanted)
     if got != wanted and dtype not in _PYTHON_TYPES:
-        warnings.warn(
-            f"dtype {wanted} is not available and becomes {got}; set enable_x64 to have 64-bit types", stacklevel=3
-        )
+        warn(f"dtype {wanted} is not available and becomes {got}; set enable_x64 to have 64-bit types")
     return got
 
 
@@ -91,10 +89,8 @@ def value(x: ArrayLike, name: str = "") -> Array:
     if isinstance(x, Value):
         return x
     if isinstance(x, (list, tuple)):
-        where = f"{name} " if name else ""
-        raise ArgumentTypeError(
-            f"{where}takes an array, not a {type(x).__name__}", "convert it with `numpy.asarray` first"
-        )
+        what = f"{name or 'this function'} takes an array, not a {type(x).__name__}"
+        raise ArgumentTypeError(what, "convert it with `numpy.asarray` first")
     return as_array(x)
 
 

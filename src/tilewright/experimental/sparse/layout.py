@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import operator
-import warnings
 from collections.abc import Sequence
 from typing import Any
 
@@ -14,7 +13,7 @@ from ... import lax
 from ... import numpy as jnp
 from ...core.api import vmap
 from ...core.arguments import public
-from ...core.errors import ArgumentError, ArgumentTypeError, AxisError, ShapeError, UnsupportedError
+from ...core.errors import ArgumentError, ArgumentTypeError, AxisError, ShapeError, UnsupportedError, warn
 from ...core.primitives.positions import GatherScatterMode
 from ...core.trace import dtype_of, shape_of
 from ...core.types import canonical_dtype
@@ -58,7 +57,7 @@ def bcoo_update_layout(
         what = f"{mat} with n_batch={n_batch} and n_dense={n_dense} stores zeros"
         if on_inefficient == "error":
             raise SparseEfficiencyError(what, "pass on_inefficient='warn' or None if that is what you want")
-        warnings.warn(what, SparseEfficiencyWarning, stacklevel=2)
+        warn(what, SparseEfficiencyWarning)
     if n_dense < mat.n_dense:
         mat = _dense_to_sparse(mat, mat.n_dense - n_dense)
     if n_batch < mat.n_batch:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import warnings
 from typing import Any
 
 import numpy as np
 
 from ... import lax
 from ...core.arguments import public
-from ...core.errors import ArgumentError, ShapeError
+from ...core.errors import ArgumentError, ShapeError, warn
 from ...core.primitives.linalg import lu as _lu
 from ...core.primitives.linalg.common import through_float32
 from ...core.primitives.linalg.matrices import adjoint, eye, from_triangle, product, transposed, triangle
@@ -37,8 +36,7 @@ def system(name: str, a: ArrayLike, b: ArrayLike, narrow: bool = False) -> tuple
     rank, other = len(shape_of(a)), len(shape_of(b))
     vector = other == 1 or (other == rank - 1 > 1 and shape_of(b)[-1] == shape_of(a)[-1])
     if vector and other > 1:
-        warnings.warn(f"{name}: batches of vectors are meant as matrices by others; pass b[..., None]", FutureWarning,
-                      stacklevel=4)  # fmt: skip
+        warn(f"{name}: batches of vectors are meant as matrices by others; pass b[..., None]", FutureWarning)
     if not other or shape_of(b)[-1 if vector else -2] != shape_of(a)[-1]:
         raise ShapeError(f"{name}: a of shape {shape_of(a)} and b of shape {shape_of(b)}",
                          "b is a vector, or matrices with as many rows as a")  # fmt: skip

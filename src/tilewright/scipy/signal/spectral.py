@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib
 import operator
-import warnings
 from typing import Any
 
 import numpy as np
@@ -12,7 +11,7 @@ import numpy as np
 from ... import lax
 from ...core.arguments import public
 from ...core.caches import once
-from ...core.errors import ArgumentError, ShapeError
+from ...core.errors import ArgumentError, ShapeError, warn
 from ...numpy.create import arange
 from ...numpy.elementwise import conj, imag, real, sqrt, where3
 from ...numpy.fft import fft, fftfreq, ifft, irfft, rfft, rfftfreq
@@ -67,7 +66,7 @@ def _window(window: Any, nperseg: int | None, length: int | None, dtype: Any) ->
         n = 256 if nperseg is None else operator.index(nperseg)
         if length is not None and n > length:
             if nperseg is not None:
-                warnings.warn(f"nperseg={n} is more than the signal's {length} points, which are taken", stacklevel=4)
+                warn(f"nperseg={n} is more than the signal's {length} points, which are taken")
             n = length
         return value(_named_window(window, n).astype(dtype)), n
     found = astype(value(window), dtype)
@@ -147,7 +146,7 @@ def _spectral(
     both = [moveaxis(v, axis, -1) for v in both]
     complex_ = is_complex(dtype_of(both[0]))
     if onesided and complex_:
-        warnings.warn("the spectrum of complex numbers has two sides: return_onesided=False", stacklevel=3)
+        warn("the spectrum of complex numbers has two sides: return_onesided=False")
     real_dtype = np.zeros((), dtype_of(both[0])).real.dtype
     length = max(shape_of(v)[-1] for v in both)
     if any(v.size == 0 for v in both):

@@ -155,7 +155,7 @@ class Rotation(NamedTuple):
     def __mul__(self, other: Rotation) -> Rotation:
         """First the other rotation, then this one."""
         if not isinstance(other, Rotation):
-            return NotImplemented
+            raise ArgumentTypeError(f"a rotation times a {type(other).__name__}", "turn vectors by `apply(vectors)`")
         return Rotation.from_quat(_composed(self.quat, other.quat))
 
     def apply(self, vectors: ArrayLike, inverse: bool = False) -> Array:
