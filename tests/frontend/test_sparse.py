@@ -204,6 +204,14 @@ def test_vmap_takes_batch_axes_alone(made):
     assert tw.vmap(lambda m: m)(x).shape == (2, 3, 4)
 
 
+def test_vmap_keeps_the_sizes_of_repeated_axes():
+    """Of buffers of size 1 along an axis that stays, the array's size became 1."""
+    x = BCOO((jnp.ones((2, 1, 2)), jnp.zeros((2, 1, 2, 1), int)), shape=(2, 3, 4))
+    again, found = tw.eval_shape(tw.vmap(lambda m: (m, m.todense())), x)
+    assert again.shape == found.shape == x.shape
+    assert tw.eval_shape(tw.vmap(lambda m: m, axis_size=5, in_axes=None), x).shape == (5, *x.shape)
+
+
 # ------------------------------------------------------------------------------------------- between sparse arrays
 
 A, B = mat(3, 4), mat(4, 5)
@@ -424,6 +432,15 @@ def test_functions_of_rows_give_rows():
 
     for a, b in zip(*np.array_split(np.array(by_numpy(found, x), object), 2), strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-6)
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float8_e4m3fn"])
+def test_files_of_floats_that_numpy_lacks(dtype):
+    file, x = io.BytesIO(), BCOO((jnp.arange(2.0).astype(dtype), jnp.array([[2], [0]])), shape=(3,))
+    sparse.save(file, x)
+    file.seek(0)
+    again = sparse.load(file)
+    assert again.dtype == x.dtype and again.data.tolist() == [0.0, 1.0]
 
 
 def test_scipy():

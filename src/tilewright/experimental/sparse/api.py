@@ -13,6 +13,7 @@ from ...core.arguments import public
 from ...core.errors import ArgumentError, ArgumentTypeError
 from ...core.primitives.checkpoint import name_p
 from ...core.trace import Tracer
+from ...core.types import as_dtype
 from .base import TODENSE, Array, JAXSparse
 from .bcoo import BCOO
 from .bcsr import BCSR
@@ -88,7 +89,8 @@ def save(file: Any, mat: JAXSparse) -> None:
     name = next(n for n, made in FORMATS.items() if type(mat) is made)
     flags = [getattr(mat, f, False) for f in ("indices_sorted", "unique_indices")]
     buffers = {f"buffer{i}": np.asarray(x) for i, x in enumerate(mat.tree_flatten()[0])}
-    entries: Any = {"format": np.str_(name), "shape": np.array(mat.shape, np.int64), "flags": np.array(flags)}
+    entries: Any = {"format": np.str_(name), "shape": np.array(mat.shape, np.int64), "flags": np.array(flags),
+                    "dtype": np.str_(mat.dtype)}  # fmt: skip
     np.savez(file, **(entries | buffers))
 
 
@@ -111,7 +113,10 @@ def load(file: Any) -> Any:
         name = str(found["format"]) if "format" in found else ""
         if name not in FORMATS:
             raise ArgumentError("the file holds no sparse array", "use `numpy.load` for dense arrays")
-        buffers = tuple(jnp.asarray(found[f"buffer{i}"]) for i in range(2 if name == "bcoo" else 3))
+        data, *places = (found[f"buffer{i}"] for i in range(2 if name == "bcoo" else 3))
+        if data.dtype.kind == "V":  # NumPy's files do not tell what floats these are
+            data = data.view(as_dtype(str(found["dtype"])))
+        buffers = tuple(map(jnp.asarray, (data, *places)))
         flags = dict(zip(("indices_sorted", "unique_indices"), map(bool, found["flags"]), strict=True))
         shape = tuple(int(n) for n in found["shape"])
     return FORMATS[name](buffers, shape=shape, **(flags if name in ("bcoo", "bcsr") else {}))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import abc
+import itertools
 import math
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
@@ -153,6 +154,22 @@ def _mapped(fun: Callable[..., Any]) -> Callable[..., Any]:
         return vmap(fun, in_axes=tuple(None if shape_of(x)[0] == 1 else 0 for x in args))(*given)
 
     return run
+
+
+def batch_shape(old: Shape, buffers: Sequence[Array], count: int) -> Shape:
+    """The sizes of `count` batch axes, of which `vmap` took some of `old` away, or to which it gave some.
+
+    Buffers that repeat along an axis have size 1 there, so that they alone do not tell its size.
+    """
+    held, grown = tuple(map(max, *(x.shape[:count] for x in buffers))), count > len(old)
+    least, most = sorted((count, len(old)))
+    for kept in reversed([*itertools.combinations(range(most), least)]):  # the first axes come and go first
+        known = old if grown else tuple(old[i] for i in kept)
+        seen = [held[i] for i in kept] if grown else held
+        if all(n in (1, m) for n, m in zip(seen, known, strict=True)):
+            sizes = dict(zip(kept, known, strict=True))
+            return tuple(sizes.get(i, n) for i, n in enumerate(held)) if grown else known
+    return held
 
 
 def check_integers(indices: Array, what: str) -> None:

@@ -20,7 +20,18 @@ from ...core.errors import ArgumentError, ArgumentTypeError, ConcretizationError
 from ...core.integers import as_shape
 from ...core.trace import Value, dtype_of, shape_of
 from ...core.types import is_bool
-from .base import Array, JAXSparse, Shape, SparseInfo, batched, check_fits, permutation, register, wide_indices
+from .base import (
+    Array,
+    JAXSparse,
+    Shape,
+    SparseInfo,
+    batch_shape,
+    batched,
+    check_fits,
+    permutation,
+    register,
+    wide_indices,
+)
 
 
 class BCOOProperties(NamedTuple):
@@ -137,8 +148,7 @@ class BCOO(JAXSparse):
         if hasattr(made.data, "shape") and hasattr(made.indices, "shape"):
             now = len(made.indices.shape) - 2
             if 0 <= now != count:
-                both = (made.data.shape[:now], made.indices.shape[:now])
-                shape = (*(max(a, b) for a, b in zip(*both, strict=False)), *shape[count:])
+                shape = (*batch_shape(shape[:count], children, now), *shape[count:])
         made.shape = shape
         return made
 

@@ -13,7 +13,7 @@ from ...core.errors import ArgumentError, ShapeError, UnsupportedError
 from ...core.integers import as_shape
 from ...core.trace import Value, dtype_of, shape_of
 from .arithmetic import bcoo_dot_general
-from .base import Array, JAXSparse, SparseInfo, batched, register, wide_indices
+from .base import Array, JAXSparse, SparseInfo, batch_shape, batched, register, wide_indices
 from .bcoo import BCOO, bcoo_eliminate_zeros, bcoo_extract, bcoo_fromdense, bcoo_sum_duplicates, bcoo_todense, wrapped
 from .layout import bcoo_broadcast_in_dim, bcoo_concatenate
 
@@ -103,7 +103,7 @@ class BCSR(JAXSparse):
         if all(hasattr(x, "shape") for x in children):
             now = len(made.indices.shape) - 1
             if 0 <= now != count:
-                shape = (*map(max, *(x.shape[:now] for x in children)), *shape[count:])
+                shape = (*batch_shape(shape[:count], children, now), *shape[count:])
         made.shape = shape
         return made
 
