@@ -31,8 +31,7 @@ class Cost:
 
 def _clipped(block: Block, axis: int, index: np.ndarray) -> np.ndarray:
     """How many elements of the array blocks at some indices hold along an axis."""
-    low = block.padding[axis][0] if block.element[axis] else 0
-    start = index * block.steps[axis] - low
+    start = block.axes[axis].start(index)
     stop = np.minimum(start + block.sizes[axis], block.array.shape[axis])
     return np.maximum(stop - np.maximum(start, 0), 0)
 

@@ -23,7 +23,7 @@ from ..core.primitives.random import random_unwrap_p, random_wrap_p
 from ..core.primitives.shape import reshape_to
 from ..core.trace import trace_program, typeof
 from ..core.types import UINT32, ArrayType, is_key
-from ..lang.block import BlockSpec, PrefetchScalarGridSpec
+from ..lang.block import BlockAxis, BlockSpec, PrefetchScalarGridSpec
 from ..lang.call import kernel_call
 from ..lang.cost import eqn_cost
 from ..lang.kernel import Kernel
@@ -310,7 +310,7 @@ class Template:
 def _sizes(spec: BlockSpec, array: ArrayType) -> tuple[int, ...]:
     if spec.block_shape is None:
         return array.shape
-    return tuple(1 if s is None else getattr(s, "block_size", s) for s in spec.block_shape)
+    return tuple(BlockAxis.of(s).size for s in spec.block_shape)
 
 
 def _viewed(t: ArrayType, shape: tuple[int, ...] | None) -> ArrayType:

@@ -304,8 +304,8 @@ class _Builder:
         self.cover()
         name = f"{self.kernel.name}_bwd_{'_'.join(b.name.removesuffix('_bar') for _, b in self.outputs)}"
         built = trace_kernel(
-            name, self.grid, self.kernel.prefetch, [b for _, b in self.inputs], [b for _, b in self.outputs],
-            [t for _, t in self.scratch], self.body, self.kernel, self.aliases,
+            self.kernel, self.body, name=name, grid=self.grid, inputs=[b for _, b in self.inputs],
+            outputs=[b for _, b in self.outputs], scratch=[t for _, t in self.scratch], aliases=self.aliases,
         )  # fmt: skip
         parallel = [k < self.n_used for k in range(len(self.grid))]
         smaller, kept = prune(built)
@@ -379,6 +379,5 @@ def saving(kernel: Kernel, parts: Phases, saved: Sequence[int]) -> Kernel:
         eval_program(parts.main, *args)
         at(True, finish)
 
-    made = trace_kernel(f"{kernel.name}_fwd", kernel.grid, kernel.prefetch, kernel.inputs, [*kernel.outputs, *more],
-                        kernel.scratch, body, kernel, kernel.aliases)  # fmt: skip
-    return made.replace(semantics=kernel.semantics)
+    return trace_kernel(kernel, body, name=f"{kernel.name}_fwd", outputs=[*kernel.outputs, *more],
+                        semantics=kernel.semantics)  # fmt: skip

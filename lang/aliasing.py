@@ -29,7 +29,7 @@ def _starts(kernel: Kernel, block: Block, fact: Fact) -> np.ndarray:
     """The first element of the block of every cell, [*grid, axes of the array]."""
     assert fact.table is not None
     table = spread(fact.table, fact.axes, len(kernel.grid)) * np.asarray(block.steps, np.int64)
-    low = np.array([before for before, _ in block.padding], np.int64)
+    low = np.array([a.padding[0] for a in block.axes], np.int64)
     return np.broadcast_to(table - low, (*kernel.grid, block.array.ndim))
 
 

@@ -62,6 +62,52 @@ class BoundedSlice:
     block_size: int
 
 
+@dataclass(frozen=True)
+class BlockAxis:
+    """One axis of a block: its size, whether bodies see it, and whether its index counts elements rather than blocks.
+
+    `padding` is how many elements blocks may see before the array and after it; none but along `element` axes.
+    """
+
+    size: int
+    squeezed: bool = False
+    element: bool = False
+    padding: tuple[int, int] = (0, 0)
+
+    @staticmethod
+    def of(entry: Any) -> BlockAxis:
+        """The axis that an entry of a block shape states."""
+        if entry is None or isinstance(entry, Squeezed):
+            return BlockAxis(1, True)
+        size = int(getattr(entry, "block_size", entry))
+        if isinstance(entry, BoundedSlice):
+            return BlockAxis(size, element=True, padding=(0, size))
+        return BlockAxis(size, element=True, padding=entry.padding) if isinstance(entry, Element) else BlockAxis(size)
+
+    @property
+    def step(self) -> int:
+        """How many elements one step of the index is."""
+        return 1 if self.element else self.size
+
+    def start(self, index: Any) -> Any:
+        """The first element of the block of an index."""
+        return index * self.step - self.padding[0]
+
+    def count(self, n: int) -> int:
+        """How many indices there are along an axis of `n` elements."""
+        return n + sum(self.padding) - self.size + 1 if self.element else -(-n // self.size)
+
+    def fits(self, start: Any, n: int) -> Any:
+        """Whether a block that starts there is one of those of an axis of `n` elements."""
+        if self.element:
+            return (start >= -self.padding[0]) & (start + self.size <= n + self.padding[1])
+        return (start >= 0) & (start < n)
+
+    def ragged(self, n: int) -> bool:
+        """Whether blocks may reach past the end of an axis of `n` elements."""
+        return not self.squeezed and (any(self.padding) if self.element else n % self.size != 0)
+
+
 @public
 @dataclass(frozen=True)
 class Buffered:

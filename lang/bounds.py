@@ -27,11 +27,9 @@ class _Bounds:
     def __call__(self, *values: Any) -> None:
         ids, index = (tuple(map(int, part)) for part in (values[: self.rank], values[self.rank :]))
         block = self.block
-        for d, (i, step, size, n) in enumerate(zip(index, block.steps, block.sizes, block.array.shape, strict=True)):
-            low, high = block.padding[d]
-            start = i * step - low
-            inside = -low <= start and start + size <= n + high if block.element[d] else 0 <= start < n
-            if not inside:
+        for d, (i, axis, n) in enumerate(zip(index, block.axes, block.array.shape, strict=True)):
+            start = axis.start(i)
+            if not axis.fits(start, n):
                 raise OutOfBoundsError(
                     f"kernel {self.kernel}, cell {ids}: the index map of operand {block.name} of {block.array.show()} "
                     f"gives block {index}, and along axis {d} that starts at {start}, outside of {n}",

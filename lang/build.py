@@ -6,13 +6,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
-import numpy as np
-
 from ..core.primitives.refview import view, write
 from ..core.rules import zeros
 from ..core.trace import eval_program, trace_program
 from ..core.types import ArrayType, MemorySpace, RefType
-from .kernel import ID, Block, Kernel, trace_map
+from .kernel import ID, Block, Kernel, trace_map, whole_block
 from .normalize import normalize
 from .params import stated
 from .sinking import forwarded, sunk
@@ -58,37 +56,35 @@ def remap(block: Block, prefetch: Sequence[ArrayType], grid: Sequence[int], ids:
 def grid_block(name: str, shape: Sequence[int], dtype: Any, axes: Sequence[int], grid: Sequence[int],
                prefetch: Sequence[ArrayType]) -> Block:  # fmt: skip
     """A block of its own for every cell of some grid axes: an array with those axes leading."""
-    rank, n = len(shape), len(axes)
-    array = ArrayType((*(grid[a] for a in axes), *shape), dtype)
-    index_map = trace_map(grid, prefetch, lambda *args: [*(args[a] for a in axes), *[np.int32(0)] * rank])
-    return Block(name, array, (*[1] * n, *shape), (*[True] * n, *[False] * rank), (False,) * (n + rank), index_map,
-                 MemorySpace.VMEM, None, ((0, 0),) * (n + rank))  # fmt: skip
+    return for_each(whole_block(name, ArrayType(tuple(shape), dtype)), axes, grid, prefetch)
 
 
-def trace_kernel(
-    name: str, grid: Sequence[int], prefetch: Sequence[ArrayType], inputs: Sequence[Block], outputs: Sequence[Block],
-    scratch: Sequence[RefType], body: Callable[..., None], like: Kernel, aliases: Sequence[tuple[int, int]] = (),
-) -> Kernel:  # fmt: skip
-    """A kernel whose body is traced from `body(ids, prefetched, inputs, outputs, scratch)`."""
-    n, p, i, o = len(grid), len(prefetch), len(inputs), len(outputs)
-    types: list[Any] = [ID] * n + [RefType(t, MemorySpace.SMEM) for t in prefetch]
-    types += [b.ref_type for b in (*inputs, *outputs)] + list(scratch)
+def for_each(block: Block, axes: Sequence[int], grid: Sequence[int], prefetch: Sequence[ArrayType]) -> Block:
+    """A block once for every cell of some grid axes: of an array with those axes leading."""
+    index_map = trace_map(grid, prefetch, lambda *args: [*(args[a] for a in axes), *block.index(*args)])
+    return block.stacked([grid[a] for a in axes], index_map)
 
-    def fun(*values: Any) -> list[Any]:
-        ids, rest = values[:n], values[n:]
-        body(ids, rest[:p], rest[p : p + i], rest[p + i : p + i + o], rest[p + i + o :])
-        return []
 
-    program = normalize(trace_program(fun, types, name))
-    return Kernel(name, tuple(grid), tuple(prefetch), tuple(inputs), tuple(outputs), tuple(scratch), program,
-                  tuple(aliases), None, like.interpret, carried(like), source=like.source)  # fmt: skip
+def trace_kernel(like: Kernel, body: Callable[..., None], **changes: Any) -> Kernel:
+    """A kernel with some fields of another, whose body is traced: `body(ids, prefetched, inputs, outputs, scratch)`.
+
+    What that one says of its grid (semantics, extents) and of its scratch is left out, where it is not given again.
+    """
+    fresh = {"semantics": None, "settings": carried(like), "extents": (), "scratch_names": ()}
+    made = like.replace(**fresh | {k: tuple(v) if isinstance(v, list) else v for k, v in changes.items()})
+    return with_body(made, body)
 
 
 def with_body(kernel: Kernel, body: Callable[..., None]) -> Kernel:
     """The kernel with another body, traced from `body(ids, prefetched, inputs, outputs, scratch)`."""
-    made = trace_kernel(kernel.name, kernel.grid, kernel.prefetch, kernel.inputs, kernel.outputs, kernel.scratch, body,
-                        kernel)  # fmt: skip
-    return kernel.replace(body=made.body)
+    types = [ID] * len(kernel.grid) + [RefType(t, MemorySpace.SMEM) for t in kernel.prefetch]
+    types += [b.ref_type for b in kernel.blocks] + list(kernel.scratch)
+
+    def fun(*values: Any) -> list[Any]:
+        body(*kernel.parts(values))
+        return []
+
+    return kernel.replace(body=normalize(trace_program(fun, types, kernel.name)))
 
 
 def blank(*refs: Any) -> None:

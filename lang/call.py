@@ -35,7 +35,7 @@ from ..core.types import ArrayType, KeyDtype, MemorySpace, RefType, is_integer
 from . import block as blocks
 from . import tpu, triton
 from .alone import check_remote
-from .block import BlockSpec, BoundedSlice, Element, GridSpec, Squeezed, no_block_spec
+from .block import BlockAxis, BlockSpec, BoundedSlice, GridSpec, no_block_spec
 from .bounds import checked
 from .constants import inlined
 from .devices import asked_of_devices, mesh_of
@@ -340,24 +340,13 @@ class _Request:
                 "give the block shape one entry per axis of the operand" + (
                     "; a list is as many operands as it has numbers: pass `numpy.asarray(list)`"
                     if "[" in name and not array.ndim else ""))  # fmt: skip
-        squeezed = tuple(s is None or isinstance(s, Squeezed) for s in shape)
-        element = tuple(isinstance(s, (Element, BoundedSlice)) for s in shape)
-        sizes = tuple(1 if gone else getattr(s, "block_size", s) for s, gone in zip(shape, squeezed, strict=True))
-        padding = tuple(
-            s.padding if isinstance(s, Element) else (0, s.block_size) if isinstance(s, BoundedSlice) else (0, 0)
-            for s in shape
-        )
-        if spec.index_map is None:
-            index_map = (
-                None
-                if sizes == array.shape and not any(squeezed)
-                else trace_map(self.grid, prefetch, lambda *_: [np.int32(0)] * array.ndim)
-            )
-        else:
+        axes, index_map = tuple(map(BlockAxis.of, shape)), None
+        if spec.index_map is not None:
             index_map = self._trace_map(spec.index_map, prefetch, scalars, where, shape)
+        elif any(a.squeezed or a.size != n for a, n in zip(axes, array.shape, strict=True)):
+            index_map = trace_map(self.grid, prefetch, lambda *_: [np.int32(0)] * array.ndim)
         fill = spec.fill if spec.fill is None else np.asarray(spec.fill).astype(array.dtype)[()]
-        return Block(name, array.strong(), tuple(map(int, sizes)), squeezed, element, index_map, space, fill, padding,
-                     spec.buffers)  # fmt: skip
+        return Block(name, array.strong(), axes, index_map, space, fill, spec.buffers)
 
     def _trace_map(
         self, index_map: Callable[..., Any], prefetch: Sequence[ArrayType], scalars: Any, where: str, shape: Any

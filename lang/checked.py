@@ -22,7 +22,7 @@ from ..core.primitives.staged import platform
 from ..core.rules import zeros
 from ..core.trace import shape_of, typeof
 from ..core.types import INT32, ArrayType, is_bool
-from .build import grid_block, trace_kernel
+from .build import grid_block, with_body
 from .kernel import Block, Kernel
 
 
@@ -106,7 +106,5 @@ def _kernel(kernel: Kernel, walk: Any, sites: Sequence[Site]) -> Kernel:
         for ref, x, t in zip(outputs[m:], state.state, types, strict=True):
             write(view(ref), _tiled(x, t))
 
-    made = trace_kernel(kernel.name, grid, kernel.prefetch, [*kernel.inputs, *starts], [*kernel.outputs, *more],
-                        kernel.scratch, body, kernel, aliases)  # fmt: skip
-    return made.replace(semantics=kernel.semantics, settings=kernel.settings, extents=kernel.extents,
-                        scratch_names=kernel.scratch_names)  # fmt: skip
+    made = kernel.replace(inputs=(*kernel.inputs, *starts), outputs=(*kernel.outputs, *more), aliases=tuple(aliases))
+    return with_body(made, body)

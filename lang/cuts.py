@@ -108,8 +108,7 @@ class _Joined:
         for i, o in kernel.aliases:
             self.same(refs[first_in + i], refs[first_out + o])
         for block, ref in zip(kernel.blocks, refs[first_in:first_scratch], strict=True):
-            seen = [d for d, gone in enumerate(block.squeezed) if not gone]
-            for axis, d in enumerate(seen):
+            for axis, d in enumerate(block.seen):
                 if any(block.padding[d]):
                     self.keep([ref], [axis])
 

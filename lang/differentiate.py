@@ -68,11 +68,11 @@ def jvp_kernel(kernel: Kernel, active: tuple[int, ...]) -> Kernel:
     out_where = {o: n_out + k for k, o in enumerate(float_outs)}
     aliases = [*kernel.aliases, *((where[i], out_where[o]) for i, o in kernel.aliases if i in where)]
     return trace_kernel(
-        f"{kernel.name}_jvp", kernel.grid, kernel.prefetch,
-        [*kernel.inputs, *(tangent(kernel.inputs[i]) for i in active)],
-        [*kernel.outputs, *(tangent(kernel.outputs[o]) for o in float_outs)],
-        [*kernel.scratch, *(kernel.scratch[s] for s in float_scratch)], body, kernel, aliases,
-    ).replace(semantics=kernel.semantics, extents=kernel.extents)  # fmt: skip
+        kernel, body, name=f"{kernel.name}_jvp", semantics=kernel.semantics, extents=kernel.extents, aliases=aliases,
+        inputs=[*kernel.inputs, *(tangent(kernel.inputs[i]) for i in active)],
+        outputs=[*kernel.outputs, *(tangent(kernel.outputs[o]) for o in float_outs)],
+        scratch=[*kernel.scratch, *(kernel.scratch[s] for s in float_scratch)],
+    )  # fmt: skip
 
 
 # ---------------------------------------------------------------------------- reverse mode

@@ -122,29 +122,27 @@ def own_extents(rank: int, prefetch: Sequence[Any], axes: Sequence[int]) -> tupl
 def bound_of(axis: int, grid: Sequence[int], blocks: Sequence[Block]) -> int:
     """The most cells along an axis for which known index maps stay within their operands and within what they read."""
     found = UNBOUNDED
-    for atom, program, low, last in itertools.chain.from_iterable(map(_places, blocks)):
+    for atom, program, last in itertools.chain.from_iterable(map(_places, blocks)):
         forms = closed_form(slice_of(program, [atom]))
         if forms and forms[0].terms.get(axis) and all(k < len(grid) for k in forms[0].terms):
-            found = min(found, _cells(forms[0].const, forms[0].terms, axis, last + low, grid))
+            found = min(found, _cells(forms[0].const, forms[0].terms, axis, last, grid))
     return max(found, 1)
 
 
-def _places(block: Block) -> Iterator[tuple[Any, Program, int, int]]:
-    """What an index map computes as a place: the block's, and those in prefetched operands; its least and its last."""
+def _places(block: Block) -> Iterator[tuple[Any, Program, int]]:
+    """What an index map computes as a place: the block's, and those in prefetched operands; and the last one."""
     program = block.index_map
     if program is None:
         return
     for d, n in enumerate(block.array.shape):
-        low, high = block.padding[d]
         if n:
-            yield program.outputs[d], program, low, (
-                n + high - block.sizes[d] if block.element[d] else -(-n // block.steps[d]) - 1)  # fmt: skip
+            yield program.outputs[d], program, block.axes[d].count(n) - 1
     for eqn in program.eqns:
         if eqn.primitive is get_p and not eqn.params.get("masked"):
             index = eqn.params["index"]
             for place, d in zip(eqn.inputs[1:], index.dynamic, strict=True):
                 if type(index[d]) is Point:
-                    yield place, program, 0, eqn.inputs[0].type.shape[d] - 1
+                    yield place, program, eqn.inputs[0].type.shape[d] - 1
 
 
 def _cells(const: int, terms: dict[int, int], axis: int, last: int, grid: Sequence[int]) -> int:

@@ -56,13 +56,11 @@ class _Resident:
         """Where a block lies in the array, and that part within the block."""
         inner, outer = [], []
         block = self.block
-        axes = zip(index, block.steps, block.sizes, self.array.shape, block.padding, strict=True)
-        for d, (i, step, size, n, (before, after)) in enumerate(axes):
-            start = i * step - before
+        for d, (i, axis, n) in enumerate(zip(index, block.axes, self.array.shape, strict=True)):
+            start = axis.start(i)
             low = min(max(start, 0), n)
-            high = max(min(start + size, n), low)
-            padding = block.element[d] and -before <= start and start + size <= n + after
-            if n and low == high and not padding:
+            high = max(min(start + axis.size, n), low)
+            if n and low == high and not axis.fits(start, n):
                 raise OutOfBoundsError(
                     f"kernel {self.kernel.name}: operand {block.name} of {block.array.show()}: block {index} "
                     f"of sizes {block.sizes} starts at {start} along axis {d}, past the end {n}",

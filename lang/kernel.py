@@ -24,8 +24,9 @@ import numpy as np
 from ..core.errors import Source
 from ..core.ir import Literal, Program, Var
 from ..core.show import show_program
-from ..core.trace import trace_program
+from ..core.trace import eval_program, trace_program
 from ..core.types import ArrayType, MemorySpace, RefType
+from .block import BlockAxis
 
 ID = ArrayType((), np.dtype(np.int32))
 UNBOUNDED = 2**31 - 1  # the entry in `grid` of an axis whose computed size nothing bounds
@@ -67,27 +68,43 @@ def program_key(program: Program) -> Any:
 class Block:
     """One operand of a kernel and how it is cut.
 
-    `sizes` has the block's size along every axis of the array; the body does not see `squeezed` axes; an
-    `element` axis counts elements, not blocks. `index_map` is None for the whole array. `padding` is how many elements
-    blocks may see before the array and after it along each axis; none but along `element` ones.
+    `axes` are those of the block, along each axis of the array. `index_map` is None for the whole array.
     """
 
     name: str
     array: ArrayType
-    sizes: tuple[int, ...]
-    squeezed: tuple[bool, ...]
-    element: tuple[bool, ...]
+    axes: tuple[BlockAxis, ...]
     index_map: Program | None
     space: MemorySpace = MemorySpace.VMEM
     fill: Any = None
-    padding: tuple[tuple[int, int], ...] = ()
     buffers: int | None = None  # blocks in flight; None: the target's choice
     loose: bool = False  # an output that may hold what nothing has written: a state saved on entry to every cell
 
-    @property
+    @functools.cached_property
+    def sizes(self) -> tuple[int, ...]:
+        return tuple([a.size for a in self.axes])
+
+    @functools.cached_property
+    def squeezed(self) -> tuple[bool, ...]:
+        return tuple([a.squeezed for a in self.axes])
+
+    @functools.cached_property
+    def element(self) -> tuple[bool, ...]:
+        return tuple([a.element for a in self.axes])
+
+    @functools.cached_property
+    def padding(self) -> tuple[tuple[int, int], ...]:
+        return tuple([a.padding for a in self.axes])
+
+    @functools.cached_property
+    def seen(self) -> tuple[int, ...]:
+        """The axes of the array that the body sees."""
+        return tuple([d for d, a in enumerate(self.axes) if not a.squeezed])
+
+    @functools.cached_property
     def shape(self) -> tuple[int, ...]:
         """The shape of the block as the body sees it."""
-        return tuple(n for n, gone in zip(self.sizes, self.squeezed, strict=True) if not gone)
+        return tuple([a.size for a in self.axes if not a.squeezed])
 
     @property
     def ref_type(self) -> RefType:
@@ -96,19 +113,24 @@ class Block:
     @property
     def steps(self) -> tuple[int, ...]:
         """How many elements one step of the index is, along every axis."""
-        return tuple(1 if e else n for n, e in zip(self.sizes, self.element, strict=True))
+        return tuple([a.step for a in self.axes])
 
     @functools.cached_property
     def key(self) -> Any:
         index_map = None if self.index_map is None else program_key(self.index_map)
-        return (self.name, self.array, self.sizes, self.squeezed, self.element, index_map, self.space, str(self.fill),
-                self.padding, self.buffers)  # fmt: skip
+        return self.name, self.array, self.axes, index_map, self.space, str(self.fill), self.buffers
+
+    def index(self, *args: Any) -> Sequence[Any]:
+        """What the index map gives for ids and prefetched Refs."""
+        return [np.int32(0)] * self.array.ndim if self.index_map is None else eval_program(self.index_map, *args)
+
+    def stacked(self, sizes: Sequence[int], index_map: Program) -> Block:
+        """The block of an array with more leading axes, of which a cell sees one element."""
+        array = ArrayType((*sizes, *self.array.shape), self.array.dtype)
+        return replace(self, array=array, axes=(BlockAxis(1, True),) * len(sizes) + self.axes, index_map=index_map)
 
     def show(self) -> str:
-        sizes = ",".join(
-            "*" if gone else f"{n}@" if e else str(n)
-            for n, gone, e in zip(self.sizes, self.squeezed, self.element, strict=True)
-        )
+        sizes = ",".join("*" if a.squeezed else f"{a.size}@" if a.element else str(a.size) for a in self.axes)
         fill = "" if self.fill is None else f" fill={self.fill}"
         return f"{self.name}: {self.array.show()} block ({sizes}) {self.space}{fill}"
 
@@ -117,9 +139,7 @@ def ragged_axes(block: Block) -> list[int]:
     """The axes of an array along which a block may reach past its end."""
     if 0 in block.sizes:
         return []
-    shape = zip(block.array.shape, block.sizes, strict=True)
-    return [d for d, (n, size) in enumerate(shape)
-            if (any(block.padding[d]) if block.element[d] else n % size) and not block.squeezed[d]]  # fmt: skip
+    return [d for d, (n, axis) in enumerate(zip(block.array.shape, block.axes, strict=True)) if axis.ragged(n)]
 
 
 def edged(block: Block) -> Block:
@@ -129,8 +149,7 @@ def edged(block: Block) -> Block:
 
 def whole_block(name: str, array: ArrayType, space: MemorySpace = MemorySpace.VMEM) -> Block:
     """The Block that is its whole array, in every cell."""
-    n = array.ndim
-    return Block(name, array, array.shape, (False,) * n, (False,) * n, None, space, None, ((0, 0),) * n)
+    return Block(name, array, tuple(map(BlockAxis, array.shape)), None, space)
 
 
 @dataclass(frozen=True, eq=False)

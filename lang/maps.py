@@ -115,10 +115,10 @@ def inside(kernel: Kernel, block: Block) -> tuple[tuple[bool, bool], ...]:
     """Along each axis, whether every cell's block is proved not to start before the array, and not to end after it."""
     fact = map_of(kernel, block)
     found = []
-    for d, (n, size, step) in enumerate(zip(block.array.shape, block.sizes, block.steps, strict=True)):
+    for d, (n, axis) in enumerate(zip(block.array.shape, block.axes, strict=True)):
         ends = None if fact is None else _ends(fact, kernel.grid, d)
-        low = block.padding[d][0] if block.element[d] else 0
-        found.append((False, False) if ends is None else (ends[0] * step >= low, ends[1] * step - low + size <= n))
+        first, last = (-1, n) if ends is None else map(axis.start, ends)
+        found.append((first >= 0, last + axis.size <= n))
     return tuple(found)
 
 

@@ -37,17 +37,12 @@ class _Edge:
         self.block, self.rank = block, len(block.shape)
         self.fact: Fact | None = map_of(kernel, block)
         self.axes = ragged_axes(block)
-        self.seen = [d for d in range(block.array.ndim) if not block.squeezed[d]]
         self.known = self.fact is not None and self.fact.table is not None
 
     def starts(self, d: int) -> np.ndarray:
         """The first element of the block along an axis of the array, for every cell of the map's axes."""
         assert self.fact is not None and self.fact.table is not None
-        return self.place(self.fact.table[..., d], d)
-
-    def place(self, index: Any, d: int) -> Any:
-        """The first element along an axis of the blocks of some indices."""
-        return index * self.block.steps[d] - (self.block.padding[d][0] if self.block.element[d] else 0)
+        return self.block.axes[d].start(self.fact.table[..., d])
 
     def past(self, d: int, start: int) -> np.ndarray:
         place = start + np.arange(self.block.sizes[d])
@@ -65,7 +60,7 @@ class _Edge:
 
     def start(self, d: int, ids: Ids) -> int:
         assert self.fact is not None and self.fact.table is not None
-        return self.place(int(self.fact.table[tuple(ids[a] for a in self.fact.axes)][d]), d)
+        return self.block.axes[d].start(int(self.fact.table[tuple(ids[a] for a in self.fact.axes)][d]))
 
     def level(self, ids: Ids | None, axes: Sequence[int]) -> Level:
         """The level of the block in a cell (None: the worst of all cells), of its ends along some axes."""
@@ -78,7 +73,7 @@ class _Edge:
                 past = (self.past(d, int(starts.min())) | self.past(d, int(starts.max()))) * np.uint8(RAW)
             else:
                 past = self.past(d, self.start(d, ids)) * np.uint8(RAW)
-            found.append(tidy(past.reshape([-1 if k == d else 1 for k in self.seen]).astype(np.uint8)))
+            found.append(tidy(past.reshape([-1 if k == d else 1 for k in self.block.seen]).astype(np.uint8)))
         return most(found, self.rank)
 
     def element(self, held: np.ndarray, ids: Ids) -> tuple[int, ...] | None:
@@ -89,13 +84,13 @@ class _Edge:
         index = self.fact.table[tuple(ids[a] for a in self.fact.axes)]
         found = []
         for d in range(self.block.array.ndim):
-            start = self.place(int(index[d]), d)
-            found.append(max(start, 0) + (int(next(at)) if d in self.seen else 0))
+            start = self.block.axes[d].start(int(index[d]))
+            found.append(max(start, 0) + (int(next(at)) if d in self.block.seen else 0))
         return tuple(found)
 
     def within(self, held: np.ndarray, ids: Ids) -> np.ndarray:
         """The part of a level of the block that lies within the array."""
-        for place, d in enumerate(self.seen):
+        for place, d in enumerate(self.block.seen):
             if d in self.axes and self.known and held.shape[place] > 1:
                 start, n = self.start(d, ids), self.block.array.shape[d]
                 held = held[(slice(None),) * place + (slice(max(-start, 0), max(n - start, 0)),)]

@@ -21,7 +21,7 @@ from ..core.primitives.loops import fori_loop
 from ..core.primitives.refindex import dslice
 from ..core.trace import typeof
 from ..core.types import RefType
-from .block import BlockSpec, BoundedSlice, Element, Squeezed, block_index, no_block_spec
+from .block import BlockAxis, BlockSpec, BoundedSlice, block_index, no_block_spec
 from .ops import unravel, when
 from .scoped import allocate
 from .warpgroups.barriers import barrier_arrive, barrier_wait, set_max_registers
@@ -48,9 +48,7 @@ class _Operand:
         if any(isinstance(s, BoundedSlice) for s in given):
             raise UnsupportedError(f"{self.where}: its block shape {given} has a BoundedSlice",
                                    "blocks of a pipeline of warpgroups have one size")  # fmt: skip
-        self.gone = [s is None or isinstance(s, Squeezed) for s in given]
-        self.element = [isinstance(s, Element) for s in given]
-        self.sizes = [1 if g else int(getattr(s, "block_size", s)) for s, g in zip(given, self.gone, strict=True)]
+        self.cut = list(map(BlockAxis.of, given))
         self.delay = getattr(self.spec, "delay_release", 0)
         if self.delay >= stages and not out:
             raise ArgumentError(f"{self.where}: delay_release is {self.delay}, of {stages} stages",
@@ -59,11 +57,10 @@ class _Operand:
         self.far = self.spec.memory_space in _FAR
         self.fixed = out and self._same(rank)
         self.stages = 1 if self.fixed else stages
-        kept = tuple(n for n, g in zip(self.sizes, self.gone, strict=True) if not g)
-        self.memory = SMEM((self.stages, *kept), self.ref.dtype)
+        self.memory = SMEM((self.stages, *(a.size for a in self.cut if not a.squeezed)), self.ref.dtype)
 
     def index(self, ids: Sequence[Any]) -> list[Any]:
-        return block_index(self.spec, ids, len(self.sizes), self.where)
+        return block_index(self.spec, ids, len(self.cut), self.where)
 
     def _same(self, rank: int) -> bool:
         """Whether all steps surely have the same block."""
@@ -77,9 +74,9 @@ class _Operand:
     def part(self, ids: Sequence[Any]) -> Any:
         """The block of a step in global memory."""
         entries = []
-        for i, n, gone, element in zip(self.index(ids), self.sizes, self.gone, self.element, strict=True):
-            start = i if element else i * np.int32(n)
-            entries.append(start if gone else dslice(start, n))
+        for i, axis in zip(self.index(ids), self.cut, strict=True):
+            start = i if axis.element else i * np.int32(axis.size)
+            entries.append(start if axis.squeezed else dslice(start, axis.size))
         return refs.view(self.ref, tuple(entries))
 
     def block(self, step: Any, ids: Sequence[Any]) -> Any:

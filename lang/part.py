@@ -106,10 +106,9 @@ def local(kernel: Kernel, parts: Parts, numbers: frozenset[int], body: Body | No
         whole, valid = frame.whole(ids, refs[-1])
         run(ids, whole, valid, refs[:-1], *others)
 
-    made = trace_kernel(kernel.name, grid, prefetch, blocks[:n], blocks[n:], kernel.scratch, traced, kernel,
-                        kernel.aliases)  # fmt: skip
     extents = tuple((a, trace_map(grid, prefetch, frame.mapped(p))) for a, p in kernel.extents)
-    return made.replace(semantics=kernel.semantics, extents=extents, scratch_names=kernel.scratch_names)
+    return trace_kernel(kernel, traced, grid=grid, prefetch=prefetch, inputs=blocks[:n], outputs=blocks[n:],
+                        semantics=kernel.semantics, extents=extents, scratch_names=kernel.scratch_names)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -152,15 +151,15 @@ class _Frame:
             return block
         n, old, maps = len(self.grid), block.index_map, []
         for d, (atom, piece, dim) in enumerate(zip(old.outputs, pieces, dims, strict=True)):
-            before = 0 if piece is None else piece.before - (block.padding[d][0] if block.padding else 0)
+            before = 0 if piece is None else piece.before - block.padding[d][0]
             maps.append((slice_of(old, [atom]), piece, dim, block.steps[d], before // block.steps[d]))
 
         def fun(*args: Any) -> list[Any]:
             return [self.index(args[:n], args[n:], *given) for given in maps]
 
         shape = [m if p is None else p.length for m, p in zip(block.array.shape, pieces, strict=True)]
-        padding = [p if piece is None else (0, 0) for p, piece in zip(block.padding, pieces)]
-        return replace(block, array=ArrayType(tuple(shape), block.array.dtype), padding=tuple(padding),
+        axes = [a if piece is None else replace(a, padding=(0, 0)) for a, piece in zip(block.axes, pieces, strict=True)]
+        return replace(block, array=ArrayType(tuple(shape), block.array.dtype), axes=tuple(axes),
                        index_map=trace_map(self.grid, self.prefetch, fun))  # fmt: skip
 
     def index(self, ids: Sequence[Any], refs: Sequence[Any], program: Program, piece: Piece | None, dim: Any,

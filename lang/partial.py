@@ -105,9 +105,8 @@ def _partial(
         when_all([] if valid is None else [valid], main)
 
     kept = [kernel.scratch[p - first_scratch] for p in local]
-    name = f"{kernel.name}_part"
-    return trace_kernel(name, kernel.grid, kernel.prefetch, kernel.inputs, states, kept,
-                        lambda ids, *refs: body(ids, ids, None, *refs), kernel), body  # fmt: skip
+    return trace_kernel(kernel, lambda ids, *refs: body(ids, ids, None, *refs), name=f"{kernel.name}_part",
+                        outputs=list(states), scratch=kept, aliases=()), body  # fmt: skip
 
 
 def _final(kernel: Kernel, phases: Phases, added: Sequence[int], states: Sequence[Block]) -> Any:
@@ -126,6 +125,6 @@ def _final(kernel: Kernel, phases: Phases, added: Sequence[int], states: Sequenc
 
     ins = [remap(b, kernel.prefetch, grid, ids_of) for b in (*kernel.inputs, *states)]
     outs = [remap(b, kernel.prefetch, grid, ids_of) for b in kernel.outputs]
-    made = trace_kernel(f"{kernel.name}_end", grid, kernel.prefetch, ins, outs, kernel.scratch, body, kernel)
+    made = trace_kernel(kernel, body, name=f"{kernel.name}_end", grid=grid, inputs=ins, outputs=outs, aliases=())
     final, taken = prune(made)
     return final, tuple(i for i in taken if i < n)

@@ -166,7 +166,7 @@ def _dim(kernel: Kernel, block: Block, d: int, carry: Any) -> Dim | None:
     if fact is None or not fact.axes:
         return None
     unit, size, n = block.steps[d], block.sizes[d], block.array.shape[d]
-    before = block.padding[d][0] if block.padding else 0
+    before = block.padding[d][0]
     if fact.affine is not None:
         by = {a: k * unit for a, k in fact.affine.coefficients[0].items()}
         axis = max(by, key=lambda a: (by[a] > 0, a not in carry, by[a] * kernel.grid[a]))

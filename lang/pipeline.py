@@ -26,7 +26,7 @@ from ..core.primitives.refindex import Slice, dslice
 from ..core.primitives.shape import iota_p
 from ..core.types import FAR, INT32, MemorySpace, RefType
 from .asm import staged
-from .block import BlockSpec, BoundedSlice, Buffered, Element, Squeezed, block_index, no_block_spec
+from .block import BlockAxis, BlockSpec, BoundedSlice, Buffered, block_index, no_block_spec
 from .copies import AsyncCopyDescriptor, SemaphoreType, sync_copy
 from .ops import Cell, current_cell, in_cell, unravel, when
 from .runtime_parts import int32_of
@@ -47,18 +47,12 @@ class _Operand:
             raise BlockRankError(
                 f"{self.where} has rank {len(shape)}, its block shape {given} has rank {len(given)}",
                 "give the block shape one entry per axis of the operand")  # fmt: skip
-        self.squeezed = [s is None or isinstance(s, Squeezed) for s in given]
-        self.sizes = [
-            1 if gone else int(getattr(s, "block_size", s)) for s, gone in zip(given, self.squeezed, strict=True)
-        ]
+        self.axes = list(map(BlockAxis.of, given))
         self.bounded = [isinstance(s, BoundedSlice) for s in given]
-        self.element = [isinstance(s, (Element, BoundedSlice)) for s in given]
-        self.low = [s.padding[0] if isinstance(s, Element) else 0 for s in given]
-        padded = [isinstance(s, Element) and any(s.padding) for s in given]
-        parts = zip(self.squeezed, padded, self.element, shape, self.sizes, strict=True)
-        self.ragged = [not gone and (p or (not e and n % size != 0)) for gone, p, e, n, size in parts]
+        parts = zip(self.axes, self.bounded, shape, strict=True)
+        self.ragged = [axis.ragged(n) and not bounded for axis, bounded, n in parts]
         self._check_bounded()
-        self.kept = kept = tuple(n for n, gone in zip(self.sizes, self.squeezed, strict=True) if not gone)
+        self.kept = kept = tuple(a.size for a in self.axes if not a.squeezed)
         self.block = ref
         held = refs.view(ref).ref
         self.ahead = (self.moves and written is not None and not any((*self.ragged, *self.bounded))
@@ -79,27 +73,24 @@ class _Operand:
 
     def index(self, ids: Sequence[Any]) -> list[Any]:
         """Which block a step sees: an index, or along an axis of BoundedSlice a slice."""
-        found = block_index(self.spec, ids, len(self.sizes), self.where)
+        found = block_index(self.spec, ids, len(self.axes), self.where)
         return [i if isinstance(i, Slice) else int32_of(i) for i in found]
 
     def part(self, index: Sequence[Any]) -> tuple[Any, Any]:
         """The block as part of the Ref, and the mask of what lies within it (None: all)."""
         starts = [
-            sub_p.bind(i, np.int32(low)) if e else mul_p.bind(i, np.int32(n))
-            for i, e, n, low in zip(index, self.element, self.sizes, self.low, strict=True)
+            sub_p.bind(i, np.int32(a.padding[0])) if a.element else mul_p.bind(i, np.int32(a.size))
+            for i, a in zip(index, self.axes, strict=True)
         ]
-        entries = tuple(
-            start if gone else dslice(start, n)
-            for start, gone, n in zip(starts, self.squeezed, self.sizes, strict=True)
-        )
+        entries = [s if a.squeezed else dslice(s, a.size) for s, a in zip(starts, self.axes, strict=True)]
         mask, seen = None, 0
-        for axis, (start, n) in enumerate(zip(starts, self.array.shape, strict=True)):
-            if self.ragged[axis]:
+        for axis, ragged, start, n in zip(self.axes, self.ragged, starts, self.array.shape, strict=True):
+            if ragged:
                 place = add_p.bind(iota_p.bind(dtype=INT32, shape=self.kept, dimension=seen), start)
                 inside = and_p.bind(ge_p.bind(place, np.int32(0)), lt_p.bind(place, np.int32(n)))
                 mask = inside if mask is None else and_p.bind(mask, inside)
-            seen += not self.squeezed[axis]
-        return refs.view(self.ref, entries), mask
+            seen += not axis.squeezed
+        return refs.view(self.ref, tuple(entries)), mask
 
     def copy(self, number: Any, ids: Sequence[Any]) -> AsyncCopyDescriptor:
         """The copy of the block of step `number` to its buffer."""
@@ -113,12 +104,12 @@ class _Operand:
     def slices(self, index: Sequence[Any]) -> tuple[Any, Any]:
         """Of a block with slices: the part of the Ref, and that of the block which holds it."""
         starts = [
-            i if bounded else dslice(i if e or gone else mul_p.bind(i, np.int32(n)), n)
-            for i, bounded, e, gone, n in zip(index, self.bounded, self.element, self.squeezed, self.sizes, strict=True)
+            i if bounded else dslice(i if a.element or a.squeezed else mul_p.bind(i, np.int32(a.size)), a.size)
+            for i, bounded, a in zip(index, self.bounded, self.axes, strict=True)
         ]
-        kept = [i for i, gone in zip(starts, self.squeezed, strict=True) if not gone]
-        far = tuple(i.start if gone else i for i, gone in zip(starts, self.squeezed, strict=True))
-        return refs.view(self.ref, far), refs.view(self.block, tuple(dslice(0, i.size) for i in kept))
+        pairs = list(zip(starts, self.axes, strict=True))
+        far, near = [i.start if a.squeezed else i for i, a in pairs], [i for i, a in pairs if not a.squeezed]
+        return refs.view(self.ref, tuple(far)), refs.view(self.block, tuple(dslice(0, i.size) for i in near))
 
     def load(self, index: Sequence[Any]) -> None:
         if any(self.bounded):

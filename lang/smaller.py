@@ -26,7 +26,7 @@ from ..core.primitives.scan import bind_scan, scan_p
 from ..core.primitives.shape import index_in_dim, iota_p
 from ..core.trace import bind_eqn, eval_program, trace_program
 from ..core.types import ArrayType, RefType
-from .build import INHERITED, carried, remap, trace_kernel
+from .build import INHERITED, carried, for_each, remap, trace_kernel
 from .cuts import SIZED, SPLIT, SUM, Cut, Unit, cuts
 from .kernel import Block, Kernel, trace_map
 from .stores import ACCESSES
@@ -83,16 +83,11 @@ def smaller(kernel: Kernel, unit: Unit, parts: int = 2) -> tuple[Smaller, ...] |
     return tuple(_Cutter(c).made() for c in found if _fits(c)) or "a part of a block lies past the end of its array"
 
 
-def _seen(block: Block) -> list[int]:
-    """The axes of a block's array that the body sees."""
-    return [d for d, gone in enumerate(block.squeezed) if not gone]
-
-
 def _split(cut: Cut, position: int) -> list[int]:
     """The axes of the array behind a Ref that are cut."""
     ref = cut.kernel.body.inputs[position]
     block = cut.kernel.blocks[position - cut.kernel.splits[1]]
-    return [d for axis, d in enumerate(_seen(block)) if (ref, axis) in cut.axes]
+    return [d for axis, d in enumerate(block.seen) if (ref, axis) in cut.axes]
 
 
 def _fits(cut: Cut) -> bool:
@@ -126,14 +121,13 @@ class _Cutter:
             self.part = ids[0]
             run(kernel.body, self.bind, [*ids[1:], *prefetched, *inputs, *outputs, *scratch])
 
-        made = trace_kernel(kernel.name, self.grid, kernel.prefetch, blocks[:n], outputs, scratch, body, kernel,
-                            kernel.aliases)  # fmt: skip
         semantics = None if kernel.semantics is None else ("parallel", *kernel.semantics)
         told = dict(kernel.settings)
         kept = ((INHERITED, True),) if told.get(INHERITED) else ()
         extents = tuple((a + 1, trace_map(self.grid, kernel.prefetch, lambda *args, p=p: eval_program(p, *args[1:])))
                         for a, p in kernel.extents)  # fmt: skip
-        made = made.replace(semantics=semantics, extents=extents, settings=(*carried(kernel, 1), *kept))
+        made = trace_kernel(kernel, body, grid=self.grid, inputs=blocks[:n], outputs=outputs, scratch=scratch,
+                            semantics=semantics, extents=extents, settings=(*carried(kernel, 1), *kept))  # fmt: skip
         return Smaller(made, self.finish(made))
 
     # ---------------------------------------------------------------------- blocks
@@ -143,33 +137,22 @@ class _Cutter:
         split, parts = _split(self.cut, position), self.cut.parts
         if not split:
             return remap(block, self.kernel.prefetch, self.grid, lambda ids: ids[1:])
-        old, n = block.index_map, len(self.grid)
-        sizes = tuple(s // parts if d in split else s for d, s in enumerate(block.sizes))
+        axes = [replace(a, size=a.size // parts) if d in split else a for d, a in enumerate(block.axes)]
 
         def index(*args: Any) -> list[Any]:
-            zeros = [np.int32(0)] * block.array.ndim
-            at = zeros if old is None else eval_program(old, *args[1:n], *args[n:])
             found = []
-            for d, i in enumerate(at):
+            for d, i in enumerate(block.index(*args[1:])):
                 if d in split:
-                    part = mul_p.bind(args[0], np.int32(sizes[d])) if block.element[d] else args[0]
+                    part = mul_p.bind(args[0], np.int32(axes[d].size)) if block.element[d] else args[0]
                     i = add_p.bind(i if block.element[d] else mul_p.bind(i, np.int32(parts)), part)
                 found.append(i)
             return found
 
-        return replace(block, sizes=sizes, index_map=trace_map(self.grid, self.kernel.prefetch, index))
+        return replace(block, axes=tuple(axes), index_map=trace_map(self.grid, self.kernel.prefetch, index))
 
     def copies(self, block: Block) -> Block:
         """An output of which each part has a copy of its own."""
-        old, rank = block.index_map, block.array.ndim
-
-        def index(*args: Any) -> list[Any]:
-            return [args[0], *([np.int32(0)] * rank if old is None else eval_program(old, *args))]
-
-        return replace(
-            block, array=ArrayType((self.cut.parts, *block.array.shape), block.array.dtype), sizes=(1, *block.sizes),
-            squeezed=(True, *block.squeezed), element=(False, *block.element), padding=((0, 0), *block.padding),
-            index_map=trace_map(self.grid, self.kernel.prefetch, index))  # fmt: skip
+        return for_each(block, [0], self.grid, self.kernel.prefetch)
 
     def finish(self, made: Kernel) -> Program | None:
         kinds = self.cut.outputs

@@ -27,9 +27,9 @@ from ..core.types import FAR, RefType, is_inexact
 from .additive import Route, covers, route_of
 from .adjoint import ReadOnly, is_active, plan, record, run_backwards, work_space
 from .analysis import analyse
-from .build import backwards, blank, grid_block, prune, remap, trace_kernel
+from .build import backwards, blank, for_each, grid_block, prune, remap, trace_kernel
 from .flatten import flatten_control
-from .kernel import Block, Kernel, edged, ragged_axes, trace_map
+from .kernel import Block, Kernel, edged, ragged_axes
 from .ops import when_all
 from .stores import reads
 from .window import scatter_blocks
@@ -206,8 +206,8 @@ class Sweeper:
             return self.remap_out(made)
         if not part.axes:
             return self.remap_out(block, name=name, fill=None)
-        made = grid_block(name, (), block.array.dtype, part.axes, grid, prefetch)
-        return self.remap_out(_joined(made, block, prefetch, grid, name))
+        made = for_each(replace(block, name=name, fill=None, buffers=None), part.axes, grid, prefetch)
+        return self.remap_out(made)
 
     def cover(self) -> None:
         for number, part in enumerate(self.parts):
@@ -273,9 +273,9 @@ class Sweeper:
         self.cover()
         kernel = self.kernel
         built = trace_kernel(
-            f"{kernel.name}_bwd", self.grid, kernel.prefetch,
-            [b for _, b in self.inputs], [b for _, b in self.outputs],
-            [t for _, t in self.scratch], self.body, kernel, self.aliases)  # fmt: skip
+            kernel, self.body, name=f"{kernel.name}_bwd", grid=self.grid, inputs=[b for _, b in self.inputs],
+            outputs=[b for _, b in self.outputs], scratch=[t for _, t in self.scratch], aliases=self.aliases,
+        )  # fmt: skip
         smaller, kept = prune(built)
         smaller = backwards(kernel, smaller, [self.parallel(a) for a in self.old_axes()])
         operands = tuple(self.inputs[i][0] for i in kept)
@@ -319,23 +319,8 @@ class Sweeper:
         more = [self.entry_block(p) for p in saved]
         aliased = {i for i, _ in kernel.aliases}
         inputs = [b if i in aliased else edged(b) for i, b in enumerate(kernel.inputs)]
-        made = trace_kernel(f"{kernel.name}_fwd", kernel.grid, kernel.prefetch, inputs, [*kernel.outputs, *more],
-                            kernel.scratch, body, kernel, kernel.aliases)  # fmt: skip
-        return made.replace(semantics=kernel.semantics)
-
-
-def _joined(lead: Block, block: Block, prefetch: Any, grid: Axes, name: str) -> Block:
-    """A block with the leading grid axes of one block and the axes of another."""
-
-    def index(*args: Any) -> list[Any]:
-        first = eval_program(lead.index_map, *args)  # type: ignore[arg-type]
-        rest = [np.int32(0)] * block.array.ndim if block.index_map is None else eval_program(block.index_map, *args)
-        return [*first, *rest]
-
-    array = type(block.array)((*lead.array.shape, *block.array.shape), block.array.dtype)
-    return Block(name, array, (*lead.sizes, *block.sizes), (*lead.squeezed, *block.squeezed),
-                 (*lead.element, *block.element), trace_map(grid, prefetch, index), block.space, None,
-                 (*lead.padding, *(block.padding or ((0, 0),) * block.array.ndim)))  # fmt: skip
+        return trace_kernel(kernel, body, name=f"{kernel.name}_fwd", inputs=inputs, outputs=[*kernel.outputs, *more],
+                            semantics=kernel.semantics)  # fmt: skip
 
 
 def assemble(sweep: Sweep, part: Part, value: Any, prefetched: Sequence[Any]) -> Any:

@@ -6,8 +6,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-import numpy as np
-
 from ..core.caches import cached
 from ..core.primitives.refview import view
 from ..core.types import ArrayType
@@ -32,33 +30,24 @@ def batched_kernel(kernel: Kernel, size: int, batched: tuple[bool, ...]) -> Kern
     def with_axis(block: Block, has: bool) -> Block:
         def index(*args: Any) -> list[Any]:
             if block.index_map is None:
-                rest = [np.int32(0)] * block.array.ndim
-            else:
-                rest = run_cells(block.index_map, [*args[1:n], *of_row(args)])
-            return [args[0], *rest] if has else list(rest)
+                return [args[0], *block.index()]
+            return [*([args[0]] if has else []), *run_cells(block.index_map, [*args[1:n], *of_row(args)])]
 
+        if not has and block.index_map is None:
+            return block
         index_map = trace_map(grid, prefetch, index)
-        if not has:
-            return replace(block, index_map=index_map if block.index_map is not None else None)
-        return replace(
-            block, array=ArrayType((size, *block.array.shape), block.array.dtype), sizes=(1, *block.sizes),
-            squeezed=(True, *block.squeezed), element=(False, *block.element), index_map=index_map,
-            padding=((0, 0), *block.padding),
-        )  # fmt: skip
+        return block.stacked([size], index_map) if has else replace(block, index_map=index_map)
 
     def body(ids: Any, prefetched: Any, inputs: Any, outputs: Any, scratch: Any) -> None:
         values = [*ids[1:], *of_row([*ids, *prefetched]), *inputs, *outputs, *scratch]
         run_cells(kernel.body, values)
 
-    made = trace_kernel(
-        f"{kernel.name}_vmap", grid, prefetch,
-        [with_axis(b, h) for b, h in zip(kernel.inputs, batched, strict=True)],
-        [with_axis(b, True) for b in kernel.outputs], kernel.scratch, body, kernel, kernel.aliases,
-    )  # fmt: skip
-    semantics = kernel.semantics
     extents = tuple(
         (a + 1, trace_map(grid, prefetch, lambda *args, p=p: run_cells(p, [*args[1:n], *of_row(args)])))
         for a, p in kernel.extents
     )
-    semantics = None if semantics is None else ("parallel", *semantics)
-    return made.replace(semantics=semantics, extents=extents, settings=carried(kernel, 1))
+    return trace_kernel(
+        kernel, body, name=f"{kernel.name}_vmap", grid=grid, prefetch=prefetch,
+        inputs=[with_axis(b, h) for b, h in zip(kernel.inputs, batched, strict=True)],
+        outputs=[with_axis(b, True) for b in kernel.outputs], extents=extents, settings=carried(kernel, 1),
+        semantics=None if kernel.semantics is None else ("parallel", *kernel.semantics))  # fmt: skip

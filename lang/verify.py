@@ -141,13 +141,9 @@ def _bounds_of(kernel: Kernel, block: Block) -> Finding:
         if fact.affine is None:
             return Finding("in bounds", block.name, "unknown", "the grid has too many cells to enumerate")
         return _bounds_affine(kernel, block, fact)
-    for d, (step, size, n) in enumerate(zip(block.steps, block.sizes, block.array.shape, strict=True)):
-        low, high = block.padding[d] if block.element[d] else (0, 0)
-        start = fact.table[..., d] * step - low
-        wrong = ((start + size <= 0) | (start >= n)) & (n > 0)
-        if block.element[d]:  # an element window stays within its stated padding
-            wrong = (start < -low) | (start + size > n + high)
-        if wrong.any():
+    for d, (axis, n) in enumerate(zip(block.axes, block.array.shape, strict=True)):
+        wrong = ~axis.fits(axis.start(fact.table[..., d]), n)
+        if wrong.any() and (n or axis.element):  # an element window stays within its stated padding
             position = np.argwhere(wrong)[0]
             _out_of_bounds(kernel, block, cell_at(kernel, fact.axes, position), fact.table[tuple(position)], d)
     return Finding("in bounds", block.name, "proved")
@@ -157,7 +153,7 @@ def _bounds_affine(kernel: Kernel, block: Block, fact: Fact) -> Finding:
     assert fact.affine is not None
     for d, n in enumerate(block.array.shape):
         terms = fact.affine.coefficients[d]
-        past = _indices(block, d)
+        past = block.axes[d].count(n)
         for sign in (1, -1):  # the cells with the largest and the smallest index
             ids = tuple(kernel.grid[a] - 1 if sign * terms.get(a, 0) > 0 else 0 for a in range(len(kernel.grid)))
             index = [
@@ -188,24 +184,15 @@ def _reads_of_maps(known: Analysis) -> Iterator[Finding]:
                           f"a place along axis {place.axis} of {name} is not known to lie within")  # fmt: skip
 
 
-def _indices(block: Block, axis: int) -> int:
-    """How many indices of a block there are along an axis."""
-    n = block.array.shape[axis]
-    if block.element[axis]:
-        return n + sum(block.padding[axis]) - block.sizes[axis] + 1
-    return -(-n // block.steps[axis])
-
-
 def _out_of_bounds(kernel: Kernel, block: Block, cell: tuple[int, ...], index: Any, axis: int) -> None:
-    n, size, step = block.array.shape[axis], block.sizes[axis], block.steps[axis]
-    low, high = block.padding[axis] if block.element[axis] else (0, 0)
-    start = int(index[axis]) * step - low
-    wanted = f"keep block indices along axis {axis} from 0 to {max(_indices(block, axis) - 1, 0)}: the grid is "
-    counts = "" if step == 1 or not 0 <= int(index[axis]) < n else "; an index counts blocks, not elements"
+    n, cut = block.array.shape[axis], block.axes[axis]
+    (low, high), start = cut.padding, cut.start(int(index[axis]))
+    wanted = f"keep block indices along axis {axis} from 0 to {max(cut.count(n) - 1, 0)}: the grid is "
+    counts = "" if cut.step == 1 or not 0 <= int(index[axis]) < n else "; an index counts blocks, not elements"
     padded = f", with {low} before it and {high} after it: indices count from the first of those" if low or high else ""
     raise OutOfBoundsError(
         f"kernel {kernel.name}: operand {block.name} of {block.array.show()}: in cell {cell} the index map gives block "
-        f"{tuple(int(i) for i in index)}; along axis {axis} that is elements {start} to {start + size - 1}, "
+        f"{tuple(int(i) for i in index)}; along axis {axis} that is elements {start} to {start + cut.size - 1}, "
         f"but the operand has {n}{padded}",
         f"{wanted}{kernel.grid_text}{counts}", kernel.source)  # fmt: skip
 
@@ -462,9 +449,8 @@ def _reached(kernel: Kernel, block: Block, fact: Fact, cells: np.ndarray | None)
     seen = fact.table[np.isin(linear_index(fact.table), numbers)]
     out = np.zeros(block.array.shape, bool)
     for index in np.unique(seen.reshape(-1, block.array.ndim), axis=0):
-        low = [p[0] if e else 0 for p, e in zip(block.padding, block.element, strict=True)]
-        starts = [int(i) * s - b for i, s, b in zip(index, block.steps, low, strict=True)]
-        out[tuple(slice(max(a, 0), max(a + n, 0)) for a, n in zip(starts, block.sizes, strict=True))] = True
+        starts = [(a.start(int(i)), a.size) for i, a in zip(index, block.axes, strict=True)]
+        out[tuple(slice(max(start, 0), max(start + n, 0)) for start, n in starts)] = True
     return out
 
 

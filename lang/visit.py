@@ -33,8 +33,8 @@ def inner_programs(eqn: Eqn) -> Iterator[tuple[Program, Sequence[Atom]]]:
 
 def stays(block: Block) -> bool:
     """Whether an operand stays in far memory, its body reaching it from there: all of it, or of each of a batch."""
-    whole = zip(block.sizes, block.array.shape, block.squeezed, strict=True)
-    return block.space in FAR and (block.index_map is None or all(gone or size == n for size, n, gone in whole))
+    whole = all(a.squeezed or a.size == n for a, n in zip(block.axes, block.array.shape, strict=True))
+    return block.space in FAR and (block.index_map is None or whole)
 
 
 def block_bytes(kernel: Kernel) -> int:

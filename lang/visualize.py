@@ -76,12 +76,9 @@ class _Panel:
         """x, y, width, height of each run of rows of a block, cut at the array's edges."""
         low, high = [0] * max(self.pad, 0), [1] * max(self.pad, 0)
         block = self.block
-        for d, (i, step, size, n) in enumerate(
-            zip(index, block.steps, block.sizes, block.array.shape, strict=True)
-        ):
-            start = i * step - (block.padding[d][0] if block.element[d] else 0)
-            low.append(min(max(start, 0), n))
-            high.append(min(max(start + size, 0), n))
+        for i, axis, n in zip(index, block.axes, block.array.shape, strict=True):
+            low.append(min(max(axis.start(i), 0), n))
+            high.append(min(max(axis.start(i) + axis.size, 0), n))
         across, down = self.width / max(self.cols, 1), self.height / max(self.rows, 1)
         inner = self.rows // max(int(np.prod(self.lead, dtype=np.int64)), 1)
         runs: list[list[int]] = []

@@ -27,17 +27,14 @@ INT32 = np.dtype(np.int32)
 
 def margins(block: Block) -> list[tuple[int, int, int]]:
     """How much to pad an array so that every block lies within it: (before, after, between) along every axis."""
-    margins = []
-    for d, (size, n) in enumerate(zip(block.sizes, block.array.shape, strict=True)):
-        low, high = block.padding[d] if block.padding else (0, 0)
-        margins.append((low, high, 0) if block.element[d] else (0, -n % size, 0))
-    return margins
+    pairs = zip(block.axes, block.array.shape, strict=True)
+    return [(*a.padding, 0) if a.element else (0, -n % a.size, 0) for a, n in pairs]
 
 
 def starts_of(block: Block, ids: Sequence[Any], prefetched: Sequence[Any]) -> list[Any]:
     """Where a cell's block starts in the padded array."""
     if block.index_map is None:
-        return [np.int32(0)] * block.array.ndim
+        return list(block.index())
     cells = [*ids, *(Cell(p) for p in prefetched)]
     found = run_cells(block.index_map, cells)
     return [

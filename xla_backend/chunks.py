@@ -92,12 +92,8 @@ def split_axis(kernel: Kernel, axis: int, inner: int) -> Kernel:
     def body(ids: Any, prefetched: Any, inputs: Any, outputs: Any, scratch: Any) -> None:
         eval_program(kernel.body, *old_ids(ids), *prefetched, *inputs, *outputs, *scratch)
 
-    made = trace_kernel(
-        kernel.name, grid, kernel.prefetch,
-        [remap(b, kernel.prefetch, grid, old_ids) for b in kernel.inputs],
-        [remap(b, kernel.prefetch, grid, old_ids) for b in kernel.outputs],
-        kernel.scratch, body, kernel, kernel.aliases,
-    )  # fmt: skip
-    if kernel.semantics is None:
-        return made
-    return made.replace(semantics=(*kernel.semantics[: axis + 1], *kernel.semantics[axis:]))
+    semantics = kernel.semantics
+    return trace_kernel(
+        kernel, body, grid=grid, inputs=[remap(b, kernel.prefetch, grid, old_ids) for b in kernel.inputs],
+        outputs=[remap(b, kernel.prefetch, grid, old_ids) for b in kernel.outputs],
+        semantics=None if semantics is None else (*semantics[: axis + 1], *semantics[axis:]))  # fmt: skip

@@ -72,7 +72,7 @@ def plan_dims(block: Block, affine: Affine | None, grid: Sequence[int]) -> list[
 def _plan_dim(block: Block, d: int, affine: Affine, grid: Sequence[int]) -> DimPlan | None:
     step = block.steps[d]
     terms = {a: k * step for a, k in affine.coefficients[d].items() if grid[a] > 1}
-    start = affine.const[d] * step - (block.padding[d][0] if block.element[d] and block.padding else 0)
+    start = affine.const[d] * step - block.padding[d][0]
     backwards = tuple(a for a, k in terms.items() if k < 0)
     start += sum(terms[a] * (grid[a] - 1) for a in backwards)
     ordered = sorted(((abs(k), a) for a, k in terms.items()), reverse=True)

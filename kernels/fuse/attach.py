@@ -10,7 +10,7 @@ The operand's (or result's) Ref becomes scratch in the body. Other operands of t
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from ...core.ir import Atom, Eqn, Program, Var
@@ -19,6 +19,7 @@ from ...core.primitives.ref import get_p
 from ...core.primitives.shape import reshape_p, transpose_p
 from ...core.types import INT32, ArrayType, MemorySpace
 from ...lang.analysis import analyse
+from ...lang.block import BlockAxis
 from ...lang.kernel import Block, Kernel
 from ...lang.maps import map_of, same_blocks
 from ..generate.body import ZERO, Body, scalar, written
@@ -67,14 +68,11 @@ class _Attacher:
         """An array cut as the block is, along the axes that it shares with it."""
         array = ArrayType(v.type.shape, v.type.dtype)
         place = [None if x is None else self.axes.index(x) for x in self.group.axes[v]]
-        own = self.block
-        sizes = tuple(1 if d is None else own.sizes[d] for d in place)
-        element = tuple(d is not None and own.element[d] for d in place)
-        made = own.index_map
+        axes = [BlockAxis(1) if d is None else replace(self.block.axes[d], squeezed=False) for d in place]
+        made = self.block.index_map
         if made is not None:
             made = made.replace(outputs=[ZERO if d is None else made.outputs[d] for d in place])
-        n = len(place)
-        return Block(name, array, sizes, (False,) * n, element, made, MemorySpace.VMEM, None, ((0, 0),) * n)
+        return Block(name, array, tuple(axes), made)
 
     def shape(self, axes: Axes) -> tuple[int, ...]:
         return tuple(1 if x is None else self.block.sizes[self.axes.index(x)] for x in axes)

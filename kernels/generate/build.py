@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from ...core.ir import Atom, Eqn, Program, Var
@@ -22,7 +23,8 @@ from ...core.primitives.elementwise import add_p, mul_p
 from ...core.primitives.reduce import SUM
 from ...core.primitives.shape import iota_p
 from ...core.relation import IDENTITY, MOVER
-from ...core.types import INT32, ArrayType, MemorySpace, RefType
+from ...core.types import INT32, ArrayType, RefType
+from ...lang.block import BlockAxis
 from ...lang.kernel import ID, Block, Kernel
 from .block import Seen, unseen
 from .body import Body, index_map, ref_type, scalar, written
@@ -73,20 +75,18 @@ class Builder:
 
     def block(self, v: Var, name: str, fill: Any = None) -> Block:
         axes, array = self.group.axes[v], ArrayType(v.type.shape, self._dtype(v))
-        sizes = self.tiling.block(axes)
-        squeezed = tuple(x in self.gone for x in axes)
         tiling, place = self.tiling, {x: i for i, x in enumerate(self.tiling.grid)}
         entries: tuple[Any, ...] = tuple(None if x is None else place.get(x) for x in axes)
-        if (shared := tiling.shared) is not None and shared in axes:
+        shared = tiling.shared if tiling.shared in axes else None
+        if shared is not None:
             most = tiling.count(shared) - 1 if tiling.uneven else None
             own = (place[RUN], place[shared], tiling.cells(shared), most)
             entries = tuple(own if x == shared else e for x, e in zip(axes, entries, strict=True))
-        elif tiling.runs > 1 and v in self.out_refs:
-            array = ArrayType((tiling.runs, *array.shape), array.dtype)
-            sizes, squeezed, entries = (1, *sizes), (True, *squeezed), (place[RUN], *entries)
-        made = None if sizes == array.shape else index_map(len(self.grid), entries)
-        n = array.ndim
-        return Block(name, array, sizes, squeezed, (False,) * n, made, MemorySpace.VMEM, fill, ((0, 0),) * n)
+        cut = tuple(map(BlockAxis, tiling.block(axes), [x in self.gone for x in axes]))
+        block, count = Block(name, array, cut, None, fill=fill), len(self.grid)
+        if shared is None and tiling.runs > 1 and v in self.out_refs:
+            return block.stacked([tiling.runs], index_map(count, (place[RUN], *entries)))
+        return block if block.sizes == array.shape else replace(block, index_map=index_map(count, entries))
 
     def ragged(self, number: int) -> list[int]:
         """The ragged loops that an equation sums over."""

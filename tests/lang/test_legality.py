@@ -12,6 +12,7 @@ from tilewright import errors
 from tilewright import lang as tl
 from tilewright.core.types import ArrayType
 from tilewright.lang import tpu
+from tilewright.lang.block import BlockAxis
 from tilewright.lang.legality import check_target, tiling_faults
 from tilewright.lang.target import MIB, TARGETS, target_of
 from tilewright.lang.visit import kernels_of
@@ -65,7 +66,7 @@ def test_the_sizes_that_are_offered_are_legal(target, bits, shape, block):
         for size in fault.legal:
             sizes = list(block)
             sizes[axis] = size
-            mended = tiling_faults(dataclasses.replace(subject, sizes=tuple(sizes)), machine)
+            mended = tiling_faults(dataclasses.replace(subject, axes=tuple(map(BlockAxis, sizes))), machine)
             assert fault.what.partition(" of ")[0] not in [f.what.partition(" of ")[0] for f in mended]
 
 

@@ -37,6 +37,7 @@ from tilewright.errors import (
     UninitializedError,
     UnsupportedError,
 )
+from tilewright.lang.block import BlockAxis
 from tilewright.lang.interpret import block_index, interpret
 from tilewright.lang.kernel import ID, Block, Kernel, trace_map
 from tilewright.lang.modes import InterpretParams
@@ -144,11 +145,10 @@ class Draw:
     def make(self, name: str, shape: Sequence[int], block: Sequence[int], index_map: Any, fill: Any = None,
              windows: bool = False) -> Block:  # fmt: skip
         lead = (self.batch,) if self.batch else ()
-        n = len(lead)
-        element = (*[False] * n, windows, False)
-        padding = (*[(0, 0)] * n, (1, 1) if windows else (0, 0), (0, 0))
-        return Block(name, ArrayType((*lead, *shape), F32), (*[1] * n, *block), (*[True] * n, False, False), element,
-                     index_map, MemorySpace.VMEM, fill, padding)  # fmt: skip
+        rows, columns = block
+        axes = BlockAxis(rows, False, windows, (1, 1) if windows else (0, 0)), BlockAxis(columns)
+        axes = (*(BlockAxis(1, True) for _ in lead), *axes)
+        return Block(name, ArrayType((*lead, *shape), F32), axes, index_map, MemorySpace.VMEM, fill)
 
     def kernel(self) -> Drawn:
         rng = self.rng
