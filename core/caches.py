@@ -1,11 +1,11 @@
-"""Decorators that remember results: `cached` what may be forgotten, `once` what is found out once and stays."""
+"""Decorators that remember: `cached` may forget, `once` does not, `kept` has an object keep what its method found."""
 
 from __future__ import annotations
 
 import functools
 import threading
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Concatenate
 
 from .runtime import runtime
 
@@ -29,6 +29,20 @@ def cached[T](limit: int | None = None) -> Callable[[Callable[..., T]], functool
         return runtime.register(_name(function), functools.lru_cache(maxsize=limit)(function))
 
     return decorate
+
+
+def kept[**P, T](method: Callable[Concatenate[Any, P], T]) -> Callable[Concatenate[Any, P], T]:
+    """A method that finds out once what it gives for some arguments; its object keeps that, under "name()"."""
+
+    @functools.wraps(method)
+    def call(self: Any, *args: P.args, **kwargs: P.kwargs) -> T:
+        found = self.__dict__.setdefault(f"{method.__name__}()", {})
+        key = args, tuple(kwargs.items())
+        if key not in found:
+            found[key] = method(self, *args, **kwargs)
+        return found[key]
+
+    return call
 
 
 def once[T](function: Callable[..., T]) -> functools._lru_cache_wrapper[T]:

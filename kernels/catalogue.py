@@ -61,7 +61,7 @@ OWN: dict[Primitive, Template] = {
 def _group_of_one(primitive: Primitive) -> Template:
     """The template of an operation with a relation."""
     family = "shape" if primitive.kind is MOVER else "reduce" if primitive.axes else "elementwise"
-    return Template("contract" if primitive is dot_general_p else family, primitive, grouped(primitive))
+    return grouped("contract" if primitive is dot_general_p else family, primitive)
 
 
 TEMPLATES: dict[Primitive, Template] = {

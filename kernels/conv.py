@@ -21,7 +21,7 @@ from .bodies import cropped
 from .generate.loops import Cut, Loops, windows
 from .generate.sums import Kept, accumulator
 from .spans import Reach, Span, inside, spread_out, tap_ends
-from .template import Params, Parts, Template, Types, filled, own
+from .template import Params, Parts, Types, filled, own
 
 
 def _reaches(types: Types, params: Params) -> list[Reach]:
@@ -174,6 +174,4 @@ def _cut(types: Types, outs: Types, params: Params, cut: Cut) -> Parts:
     return Parts(body, sources, [target], kept.scratch, views=views, outs=results)
 
 
-TEMPLATES = {
-    conv_general_dilated_p: Template("conv", conv_general_dilated_p, own(conv_general_dilated_p, _loops, _cut))
-}
+TEMPLATES = {conv_general_dilated_p: own("conv", conv_general_dilated_p, _cut, _loops)}

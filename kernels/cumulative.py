@@ -28,10 +28,6 @@ MONOIDS: dict[Primitive, Monoid] = {
 }  # fmt: skip
 
 
-def _loops(types: Types, params: Params) -> Loops:
-    return Loops(types[0].shape, carry=(params["axis"],))
-
-
 def cumulative(primitive: Primitive, monoid: Monoid) -> Template:
     def parts(types: Types, outs: Types, params: Params, cut: Cut) -> Parts:
         (x,), axis, reverse = types, params["axis"], params["reverse"]
@@ -62,7 +58,10 @@ def cumulative(primitive: Primitive, monoid: Monoid) -> Template:
 
         return Parts(body, [source], [result], [RefType(ArrayType(edge, wide), MemorySpace.VMEM)])
 
-    return Template("cumulative", primitive, own(primitive, _loops, parts, blockwise=True))
+    def loops(types: Types, params: Params) -> Loops:
+        return Loops(types[0].shape, carry=(params["axis"],))
+
+    return own("cumulative", primitive, parts, loops, blockwise=True)
 
 
 TEMPLATES = {p: cumulative(p, monoid) for p, monoid in MONOIDS.items()}

@@ -20,7 +20,7 @@ from ..core.primitives.elementwise import max_p, min_p, mul_p, neg_p
 from ..core.trace import typeof
 from ..core.types import INT32, ArrayType, MemorySpace
 from ..lang.block import BlockSpec, Element
-from ..lang.ops import addupdate, ds, when
+from ..lang.ops import addupdate, ds, store, when
 from .bodies import copied, cropped, loop_ends, on_elements, within
 from .generate.loops import Cut, Loops, both
 from .generate.sums import full
@@ -188,13 +188,9 @@ def _with(combine: Primitive) -> Any:
     return write
 
 
-def _put(ref: Any, index: Any, value: Any) -> None:
-    ref[index] = value
-
-
 # How an update meets what is there.
 COMBINES: dict[Primitive, Any] = {
-    indexed.scatter_p: _put,
+    indexed.scatter_p: store,
     indexed.scatter_add_p: addupdate,
     indexed.scatter_sub_p: lambda ref, index, value: addupdate(ref, index, neg_p.bind(value)),
     indexed.scatter_mul_p: _with(mul_p),
@@ -244,16 +240,12 @@ def scatter(primitive: Primitive) -> Template:
         steps = _steps(cut, updates, batch)
         return Parts(body, [far, steps], [far], args=(1, 0, 2), prefetch=1, aliases={1: 0})
 
-    return _indexed(primitive, _scatter_loops, parts)
-
-
-def _indexed(primitive: Primitive, loops: Any, parts: Any) -> Template:
-    return Template("index", primitive, own(primitive, loops, parts))
+    return own("index", primitive, parts, _scatter_loops)
 
 
 TEMPLATES = {
-    sl.dynamic_slice_p: _indexed(sl.dynamic_slice_p, lambda _, p: Loops(tuple(p["slice_sizes"])), _dynamic_slice),
-    sl.dynamic_update_slice_p: _indexed(sl.dynamic_update_slice_p, lambda t, _: Loops(t[0].shape), _dynamic_update),
-    indexed.gather_p: _indexed(indexed.gather_p, _gather_loops, _gather),
+    sl.dynamic_slice_p: own("index", sl.dynamic_slice_p, _dynamic_slice),
+    sl.dynamic_update_slice_p: own("index", sl.dynamic_update_slice_p, _dynamic_update),
+    indexed.gather_p: own("index", indexed.gather_p, _gather, _gather_loops),
     **{p: scatter(p) for p in (*COMBINES, indexed.scatter_apply_p)},
 }

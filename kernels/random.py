@@ -21,7 +21,7 @@ from ..core.trace import shape_of
 from ..core.types import UINT32, ArrayType, is_key
 from .generate.loops import Cut, Loops
 from .generate.sums import full
-from .template import Params, Parts, Template, Types, grouped, own
+from .template import Params, Parts, Types, grouped, own
 
 Pair = tuple[Any, Any]
 
@@ -104,10 +104,6 @@ def _seed_cut(types: Types, outs: Types, params: Params, cut: Cut) -> Parts:
     return Parts(body, [_words(cut, seeds)], [_words(cut, outs[0])])
 
 
-def _fold_loops(types: Types, params: Params) -> Loops:
-    return Loops(types[0].shape or types[1].shape)
-
-
 def _fold_cut(types: Types, outs: Types, params: Params, cut: Cut) -> Parts:
     keys, data = types
 
@@ -121,14 +117,13 @@ def _fold_cut(types: Types, outs: Types, params: Params, cut: Cut) -> Parts:
     return Parts(body, [spec(keys), spec(data)], [_words(cut, outs[0])])
 
 
-def _keyed(primitive: Primitive, loops: Callable[..., Loops], parts: Callable[..., Parts]) -> Template:
-    return Template("random", primitive, own(primitive, loops, parts, words=True))
-
-
+_KEYED: dict[Primitive, tuple[Callable[..., Parts], Callable[..., Loops]]] = {
+    r.random_bits_p: (_counted(_bits), _counted_loops),
+    r.random_split_p: (_counted(lambda p, _: _joined(p)), _counted_loops),
+    r.random_seed_p: (_seed_cut, lambda types, _: Loops(types[0].shape)),
+    r.random_fold_in_p: (_fold_cut, lambda types, _: Loops(types[0].shape or types[1].shape)),
+}
 TEMPLATES = {
-    r.threefry2x32_p: Template("random", r.threefry2x32_p, grouped(r.threefry2x32_p)),
-    r.random_bits_p: _keyed(r.random_bits_p, _counted_loops, _counted(_bits)),
-    r.random_split_p: _keyed(r.random_split_p, _counted_loops, _counted(lambda p, _: _joined(p))),
-    r.random_seed_p: _keyed(r.random_seed_p, lambda types, _: Loops(types[0].shape), _seed_cut),
-    r.random_fold_in_p: _keyed(r.random_fold_in_p, _fold_loops, _fold_cut),
+    r.threefry2x32_p: grouped("random", r.threefry2x32_p),
+    **{p: own("random", p, parts, loops, words=True) for p, (parts, loops) in _KEYED.items()},
 }

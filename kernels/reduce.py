@@ -66,7 +66,7 @@ def position(primitive: Primitive) -> Template:
         shape = tuple(cut.tiles[i] for i in _kept(cut))
         return Parts(body, [source], [result], [RefType(ArrayType(shape, x.dtype), MemorySpace.VMEM)])
 
-    return Template("reduce", primitive, own(primitive, _over("axes"), parts, blockwise=True))
+    return own("reduce", primitive, parts, _over("axes"), blockwise=True)
 
 
 def _general(types: Types, outs: Types, params: Params, cut: Cut) -> Parts:
@@ -109,5 +109,5 @@ def _leading(x: Any, axes: Sequence[int]) -> Any:
 
 TEMPLATES = {
     **{p: position(p) for p in (r.argmax_p, r.argmin_p)},
-    r.reduce_p: Template("reduce", r.reduce_p, own(r.reduce_p, _over("dimensions"), _general)),
+    r.reduce_p: own("reduce", r.reduce_p, _general, _over("dimensions")),
 }

@@ -24,15 +24,6 @@ from .generate.loops import Cut, Loops, Window, windows
 from .spans import Reach, Span, inside, spread_out
 from .template import Params, Parts, Template, Types, filled, own
 
-
-def _over_result(primitive: Primitive) -> Callable[[Types, Params], Loops]:
-    return lambda types, params: Loops(primitive.typing(*types, **params).shape)
-
-
-def mover(primitive: Primitive, parts: Callable[..., Parts], loops: Callable[..., Loops] | None = None) -> Template:
-    return Template("shape", primitive, own(primitive, loops or _over_result(primitive), parts))
-
-
 # ---------------------------------------------------------------------------- reshapes
 
 
@@ -66,7 +57,7 @@ def _reshape(primitive: Primitive) -> Template:
         spec = cut.spec(range(len(shape)), shape)
         return Parts(copied, [spec], [spec], views={0: shape}, outs=[ArrayType(shape, outs[0].dtype)])
 
-    return mover(primitive, parts, loops)
+    return own("shape", primitive, parts, loops)
 
 
 # ---------------------------------------------------------------------------- windows
@@ -192,9 +183,9 @@ def _clamped(spec: Any, cut: Cut, loop: int, place: Callable[[Any], Any]) -> Any
 
 TEMPLATES = {
     **{p: _reshape(p) for p in (s.reshape_p, s.squeeze_p)},
-    s.rev_p: mover(s.rev_p, _rev),
-    s.slice_p: mover(s.slice_p, _slice),
-    s.pad_p: mover(s.pad_p, _pad, _pad_loops),
-    s.concatenate_p: mover(s.concatenate_p, _concatenate),
-    s.split_p: mover(s.split_p, _split, _split_loops),
+    s.rev_p: own("shape", s.rev_p, _rev),
+    s.slice_p: own("shape", s.slice_p, _slice),
+    s.pad_p: own("shape", s.pad_p, _pad, _pad_loops),
+    s.concatenate_p: own("shape", s.concatenate_p, _concatenate),
+    s.split_p: own("shape", s.split_p, _split, _split_loops),
 }

@@ -138,13 +138,13 @@ def filled(out_specs: Sequence[BlockSpec], values: Callable[..., Sequence[Any]],
     return Parts(body, in_specs, out_specs, args=args, outs=outs)
 
 
-def own(primitive: Primitive, loops: Callable[[Types, Params], Loops],
-        parts: Callable[[Types, Types, Params, Cut], Parts], blockwise: bool = False, words: bool = False
-        ) -> Make:  # fmt: skip
-    """The nest of an operation by its loops, and by its parts at given tiles; the primitive itself in one cell.
+def own(family: str, primitive: Primitive, parts: Callable[[Types, Types, Params, Cut], Parts],
+        loops: Callable[[Types, Params], Loops] | None = None, blockwise: bool = False, words: bool = False
+        ) -> Template:  # fmt: skip
+    """The template of an operation by its parts at given tiles of its loops (None: those of its result).
 
-    `blockwise`: it is the primitive itself on blocks too, where no loop that carries is cut. `words`: it works on
-    random keys, which kernels see as words.
+    In one cell it is the primitive itself. `blockwise`: it is that on blocks too, where no loop that carries is cut.
+    `words`: it works on random keys, which kernels see as words.
     """
 
     def made(types: Types, outs: Types, params: Params, cut: Cut) -> Parts:
@@ -163,16 +163,17 @@ def own(primitive: Primitive, loops: Callable[[Types, Params], Loops],
         return replace(found, body=body, scratch=()) if blockwise and not carries else found
 
     def make(types: Types, outs: Types, params: Params) -> Nest:
-        return Own(types, outs, loops(types, params), lambda cut: made(types, outs, params, cut))
+        found = loops(types, params) if loops is not None else Loops(outs[0].shape)
+        return Own(types, outs, found, lambda cut: made(types, outs, params, cut))
 
-    return make
+    return Template(family, primitive, make)
 
 
 # ---------------------------------------------------------------------------- the group of one
 
 
-def grouped(primitive: Primitive) -> Make:
-    """The nest of an operation by its relation; a reduction of nothing gives the neutral element."""
+def grouped(family: str, primitive: Primitive) -> Template:
+    """The template of an operation by its relation; a reduction of nothing gives the neutral element."""
 
     def make(types: Types, outs: Types, params: Params) -> Nest:
         alone = Alone.of(primitive, types, outs, params)
@@ -187,7 +188,7 @@ def grouped(primitive: Primitive) -> Make:
 
         return Own(types, outs, loops, nothing)
 
-    return make
+    return Template(family, primitive, make)
 
 
 # ---------------------------------------------------------------------------- templates
@@ -272,7 +273,8 @@ class Template:
     # ------------------------------------------------------------------------ tiles
 
     def nest(self, types: Types, params: Params) -> Nest:
-        return self.make([raw_strong(t) for t in types], self.results(types, params), params)
+        strong = [t if is_key(t.dtype) else t.strong() for t in types]
+        return self.make(strong, self.results(types, params), params)
 
     def loops(self, types: Types, params: Params) -> Loops:
         """The loop nest that tiles cut."""
@@ -320,7 +322,3 @@ def _viewed(t: ArrayType, shape: tuple[int, ...] | None) -> ArrayType:
 def raw_type(t: ArrayType) -> ArrayType:
     """What a kernel sees of an operand: random keys as their words."""
     return ArrayType((*t.shape, t.dtype.words), UINT32) if is_key(t.dtype) else t.strong()
-
-
-def raw_strong(t: ArrayType) -> ArrayType:
-    return t if is_key(t.dtype) else t.strong()

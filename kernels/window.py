@@ -137,7 +137,7 @@ def reducer(primitive: Primitive) -> Template:
             return filled(made.results, lambda *values: made.fillers(values), starts, made.starts)
         return Parts(made.body, [*made.sources(), *starts], made.results, made.kept.scratch)
 
-    return Template("window", primitive, own(primitive, _loops(primitive), parts))
+    return own("window", primitive, parts, _loops(primitive))
 
 
 # ---------------------------------------------------------------------------- the transpose of an extremum
@@ -178,8 +178,7 @@ def _scatter(types: Types, outs: Types, params: Params, cut: Cut) -> Parts:
     return Parts(body, specs, [cut.spec(range(rank), outs[0].shape, params["window_strides"])])
 
 
-_SCATTER = w.select_and_scatter_add_p
 TEMPLATES = {
     **{p: reducer(p) for p in (*MONOIDS, w.reduce_window_p, w.select_and_gather_add_p)},
-    _SCATTER: Template("window", _SCATTER, own(_SCATTER, _scatter_loops, _scatter)),
+    w.select_and_scatter_add_p: own("window", w.select_and_scatter_add_p, _scatter, _scatter_loops),
 }

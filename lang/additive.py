@@ -22,11 +22,12 @@ from ..core.primitives.compare import eq_p
 from ..core.primitives.refview import view, write
 from ..core.rules import zeros
 from ..core.trace import eval_program
-from ..core.types import FAR, RefType, is_inexact
+from ..core.types import FAR, RefType
 from .adjoint import ReadOnly, Record, is_active, plan, record, run_backwards, work_space
 from .affine import Fact, needs_of
 from .analysis import analyse
-from .build import backwards, blank, grid_block, prune, remap, trace_kernel
+from .assembly import Assembly
+from .build import blank, grid_block, trace_kernel
 from .flatten import flatten_control
 from .kernel import Block, Kernel, edged
 from .maps import block_count, distinct, linear_index, map_of
@@ -172,39 +173,21 @@ def pieces(cells: Cells, wanted: tuple[int, ...]) -> tuple[Piece, ...]:
             continue
         axes = route_of(kernel, kernel.inputs[position - first_in]).axes
         groups.setdefault(tuple(a for a in axes if a not in dict(cells.fixed)), []).append(position)
-    return tuple(_piece(cells, axes, positions) for axes, positions in groups.items())
+    return tuple(_Builder(cells, axes, positions).piece() for axes, positions in groups.items())
 
 
-def _piece(cells: Cells, used: Axes, positions: Sequence[int]) -> Piece:
-    kernel = cells.kernel
-    rest = tuple(a for a in cells.axes if a not in used)
-    order = (*used, *rest)
-    grid = tuple(kernel.grid[a] for a in order)
-    fixed = dict(cells.fixed)
-
-    def old_ids(ids: Sequence[Any]) -> list[Any]:
-        new = dict(zip(order, ids, strict=True))
-        return [new[a] if a in new else np.int32(fixed.get(a, 0)) for a in range(len(kernel.grid))]
-
-    build = _Builder(cells, positions, grid, old_ids, used)
-    return build.piece()
-
-
-class _Builder:
+class _Builder(Assembly):
     """Assembles the operands, Refs and body of one backward kernel."""
 
-    def __init__(self, cells: Cells, positions: Sequence[int], grid: Axes, old_ids: Any, used: Axes):
-        self.cells, self.kernel, self.positions = cells, cells.kernel, list(positions)
-        self.grid, self.old_ids, self.used, self.n_used = grid, old_ids, used, len(used)
-        _, self.first_in, self.first_out, self.first_scratch, self.end = self.kernel.splits
-        self.inputs: list[tuple[tuple[str, int], Block]] = []
-        self.outputs: list[tuple[int, Block]] = []
-        self.aliases: list[tuple[int, int]] = []
-        self.scratch: list[tuple[tuple[str, int], RefType]] = []
+    def __init__(self, cells: Cells, used: Axes, positions: Sequence[int]):
+        self.order = (*used, *(a for a in cells.axes if a not in used))
+        super().__init__(cells.kernel, [cells.kernel.grid[a] for a in self.order])
+        self.cells, self.positions, self.used, self.n_used = cells, positions, used, len(used)
         self.scattered: list[int] = []
 
-    def remap(self, block: Block, **changes: Any) -> Block:
-        return remap(block, self.kernel.prefetch, self.grid, self.old_ids, **changes)
+    def old_ids(self, ids: Sequence[Any]) -> list[Any]:
+        known = {a: np.int32(i) for a, i in self.cells.fixed} | dict(zip(self.order, ids, strict=True))
+        return [known.get(a, np.int32(0)) for a in range(len(self.kernel.grid))]
 
     def block_of(self, position: int) -> Block:
         """The block of an input, output or state."""
@@ -237,12 +220,7 @@ class _Builder:
             else:
                 made = self.remap(block, name=name, fill=None)
             self.outputs.append((p, made))
-        for p in range(self.first_out, self.end):
-            type_: RefType = self.kernel.body.inputs[p].type  # type: ignore[assignment]
-            self.scratch.append((("work", p), type_))
-            if is_inexact(type_.dtype):
-                self.scratch.append((("ct", p), type_))
-        self.scratch += [(("space", k), type) for k, type in enumerate(self.cells.space)]
+        self.add_scratch(self.first_out, self.cells.space)
 
     def cover(self) -> None:
         """Outputs whose blocks the cells do not all see start as zeros, or as what is given of the cotangent."""
@@ -257,13 +235,9 @@ class _Builder:
                 self.inputs.append((("zero", p), replace(block, name=f"{block.name}_start")))
 
     def body(self, ids: Any, prefetched: Any, inputs: Any, outputs: Any, scratch: Any) -> None:
-        given = {key: ref for (key, _), ref in zip(self.inputs, inputs, strict=True)}
-        held = {key: ref for (key, _), ref in zip(self.scratch, scratch, strict=True)}
-        results = {p: ref for (p, _), ref in zip(self.outputs, outputs, strict=True)}
+        given, results, held = self.named(inputs, outputs, scratch)
         cells, program = self.cells, self.cells.program
-        primal: list[Any] = [given["in", p] for p in range(self.first_in, self.first_out)]
         for p in range(self.first_out, self.end):
-            primal.append(held["work", p])
             if ("held", p) in given:
                 write(view(held["work", p]), view(given["held", p])[...])
             elif analyse(self.kernel.replace(body=program)).carry_of(p):  # what earlier cells left there is given up
@@ -271,7 +245,7 @@ class _Builder:
         cotangents = self.cotangents(given, held, results)
         self.reset(ids, results)
         space = [held["space", k] for k in range(len(cells.space))]
-        found = record(program, [*self.old_ids(ids), *prefetched, *primal], cells.active, space)
+        found = record(program, [*self.old_ids(ids), *prefetched, *self.primal(given, held)], cells.active, space)
         run_backwards(found, cotangents)
 
     def cotangents(self, given: Any, held: Any, results: Any) -> dict[int, Any]:
@@ -303,15 +277,8 @@ class _Builder:
         self.operands()
         self.cover()
         name = f"{self.kernel.name}_bwd_{'_'.join(b.name.removesuffix('_bar') for _, b in self.outputs)}"
-        built = trace_kernel(
-            self.kernel, self.body, name=name, grid=self.grid, inputs=[b for _, b in self.inputs],
-            outputs=[b for _, b in self.outputs], scratch=[t for _, t in self.scratch], aliases=self.aliases,
-        )  # fmt: skip
-        parallel = [k < self.n_used for k in range(len(self.grid))]
-        smaller, kept = prune(built)
-        smaller = backwards(self.kernel, smaller, parallel)
-        operands = tuple(self.inputs[i][0] for i in kept)
-        return Piece(smaller, operands, tuple(p for p, _ in self.outputs), tuple(self.scattered), self.used)
+        kernel, operands = self.traced(name, [k < self.n_used for k in range(len(self.grid))])
+        return Piece(kernel, operands, tuple(p for p, _ in self.outputs), tuple(self.scattered), self.used)
 
 
 # ---------------------------------------------------------------------------- the whole kernel

@@ -47,7 +47,6 @@ def _check_one(kernel: Kernel, source: Block, target: Block, read: np.ndarray, w
             other = writers[writers != c]
             if not (flat_written[c] == start).all() and other.size:
                 ids = [tuple(int(n) for n in np.unravel_index(k, kernel.grid)) for k in (c, other[0])]
-                raise RaceError(
-                    f"kernel {kernel.name}: cell {ids[0]} reads, through operand {source.name}, elements of output "
-                    f"{target.name} that cell {ids[1]} writes: the two are aliased",
-                    "give both the same index map, or do not alias them", kernel.source)  # fmt: skip
+                raise kernel.error(RaceError, f"cell {ids[0]} reads, through operand {source.name}, elements of output "
+                                   f"{target.name} that cell {ids[1]} writes: the two are aliased",
+                                   "give both the same index map, or do not alias them")  # fmt: skip

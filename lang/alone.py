@@ -67,10 +67,9 @@ def _check(kernel: Kernel, program: Program, position: dict) -> None:
             at = position.get(parts[1][0])
             block = kernel.outputs[at - first] if at is not None and first <= at < end else None
             if block is not None and block.index_map is not None and kernel.cells > 1:
-                raise KernelBodyError(
-                    f"kernel {kernel.name}: a copy to another device goes to output {block.name}, whose block moves "
-                    "from cell to cell: the other device may be at another cell",
-                    "copy to scratch, or to an output in `ANY` memory", eqn.source)  # fmt: skip
+                raise kernel.error(KernelBodyError, f"a copy to another device goes to output {block.name}, whose "
+                                   "block moves from cell to cell: the other device may be at another cell",
+                                   "copy to scratch, or to an output in `ANY` memory", eqn.source)  # fmt: skip
         for _, inner in subprograms(eqn):
             if mesh_of(inner) and len(inner.inputs) <= len(eqn.inputs):
                 given = eqn.inputs[len(eqn.inputs) - len(inner.inputs) :]

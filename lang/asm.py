@@ -48,10 +48,6 @@ def meant(
     return list(found)
 
 
-def _numpy(*operands: Any, **params: Any) -> list[Any]:
-    return [np.asarray(x) for x in meant(*operands, **params)]
-
-
 def _jvp(primals: Sequence[Any], tangents: Sequence[Any], **params: Any) -> Any:
     outs = inline_asm_p.bind(*primals, **params)
     if all(type(t) is Zero for t in tangents):
@@ -64,8 +60,9 @@ def _jvp(primals: Sequence[Any], tangents: Sequence[Any], **params: Any) -> Any:
 
 _derived = expanded_jvp(meant, multiple=True)
 inline_asm_p = Primitive(
-    "inline_asm", _typing, jvp=_jvp, numpy=_numpy, expand=meant, multiple=True, relation=pointwise, kind=POINTWISE
-)
+    "inline_asm", _typing, jvp=_jvp, expand=meant, multiple=True, relation=pointwise, kind=POINTWISE,
+    numpy=lambda *operands, **params: [np.asarray(x) for x in meant(*operands, **params)],
+)  # fmt: skip
 
 
 @public

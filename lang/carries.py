@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from ..core.caches import kept
 from ..core.ir import Eqn, Literal, Program, Var
 from ..core.primitives.compare import and_p, or_p
 from ..core.primitives.cond import cond_p
@@ -36,6 +37,14 @@ Axes = tuple[int, ...]
 def branch_of(eqn: Eqn, taken: int) -> Program:
     """A branch of a `cond`, its inputs replaced by what it is given."""
     return rename(eqn.params["branches"][taken], eqn.inputs[1:])
+
+
+def followed(scope: Program, eqn: Eqn, taken: int) -> Program:
+    """A Program with a branch of a `cond` after its equations."""
+    branch = branch_of(eqn, taken)
+    return scope.replace(
+        eqns=[*scope.eqns, *branch.eqns], outputs=branch.outputs,
+        constants=[*scope.constants, *branch.constants], values=[*scope.values, *branch.values])  # fmt: skip
 
 
 def overwrites(eqn: Eqn, ref: Var) -> bool:
@@ -167,23 +176,18 @@ class Carries:
 
     def __init__(self, kernel: Kernel):
         self.kernel = kernel
-        self._shared: dict[int, Axes] = {}
-        self._carries: dict[tuple[int, bool], Axes] = {}
 
     def _cells(self, everywhere: bool) -> np.ndarray:
         return np.full((1,) * len(self.kernel.grid), everywhere)
 
     # ------------------------------------------------------------ blocks
 
+    @kept
     def shared(self, number: int) -> Axes:
         """The grid axes that an output's index map depends on, though cells that differ in them may see one block."""
-        found = self._shared.get(number)
-        if found is None:
-            fact = map_of(self.kernel, self.kernel.outputs[number])
-            axes = () if fact is None or fact.table is None else fact.axes
-            found = tuple(a for a in axes if shared_block(fact, [a == b for b in axes]))  # type: ignore[arg-type]
-            self._shared[number] = found
-        return found
+        fact = map_of(self.kernel, self.kernel.outputs[number])
+        axes = () if fact is None or fact.table is None else fact.axes
+        return tuple(a for a in axes if shared_block(fact, [a == b for b in axes]))  # type: ignore[arg-type]
 
     def ignored(self, number: int) -> Axes | None:
         """The grid axes along which cells may see one block of an output; None if that is not known."""
@@ -275,28 +279,19 @@ class Carries:
         sure = surely(scope, eqn.inputs[0], self.kernel.grid) if table is None else table != 0
         found = []
         for number, cells in enumerate((~sure, sure if known else self._cells(True))):
-            branch = branch_of(eqn, number)
-            inner = scope.replace(
-                eqns=[*scope.eqns, *branch.eqns], outputs=branch.outputs,
-                constants=[*scope.constants, *branch.constants], values=[*scope.values, *branch.values])  # fmt: skip
-            found.append(self._walk(inner, len(scope.eqns), ref, inside & cells, hopeful))
+            found.append(self._walk(followed(scope, eqn, number), len(scope.eqns), ref, inside & cells, hopeful))
         (read, gone), (other, over) = found
         if known or not hopeful:
             return read | other, gone | over if known else (over & sure) | (gone & over)
         return (read & other) | (other & sure), gone | over
 
+    @kept
     def carry_of(self, position: int, hopeful: bool = False) -> Axes:
         """The axes along which what a Ref holds outlives a cell: the fewest trailing ones, given where it is reset.
 
         Where data decides, as many as there may be; if `hopeful`, as few.
         """
-        found = self._carries.get((position, hopeful))
-        if found is None:
-            found = self._carries[position, hopeful] = self._carry_of(self.kernel.body.inputs[position], hopeful)
-        return found
-
-    def _carry_of(self, ref: Var, hopeful: bool) -> Axes:
-        axes = self.kernel.long_axes
+        axes, ref = self.kernel.long_axes, self.kernel.body.inputs[position]
         read, gone = self._walk(self.kernel.body, 0, ref, self._cells(True), hopeful)
         if not read.any():
             return ()

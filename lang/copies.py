@@ -108,14 +108,20 @@ def effects_on(*always: Effect, **kinds: Sequence[str]) -> Callable[..., Effects
     return rule
 
 
-def operation(name: str, typing: Any, effects: Any, numpy: Any, multiple: bool = True, **more: Any) -> Primitive:
-    """A primitive that acts on Refs, which has no derivative."""
+_NO_DERIVATIVE = "has no derivative", "give the function that calls the kernel a `custom_vjp`"
+
+
+def operation(
+    name: str, typing: Any, effects: Any, numpy: Any, multiple: bool = True, why: tuple[str, str] = _NO_DERIVATIVE,
+    **more: Any,
+) -> Primitive:  # fmt: skip
+    """A primitive that acts on Refs; without a `jvp` rule it has no derivative, and `why` is what is said of that."""
 
     def no_jvp(primals: Sequence[Any], tangents: Sequence[Any], **params: Any) -> Any:
-        raise KernelBodyError(f"{name} has no derivative", "give the function that calls the kernel a `custom_vjp`")
+        raise KernelBodyError(f"{name} {why[0]}", why[1])
 
-    return Primitive(name, typing, jvp=no_jvp, effects=effects, numpy=numpy, multiple=multiple, work=FREE, kind=EFFECT,
-                     **more)  # fmt: skip
+    given = {"jvp": no_jvp, "effects": effects, "numpy": numpy, "multiple": multiple, "work": FREE, "kind": EFFECT}
+    return Primitive(name, typing, **given | more)
 
 
 def address_of(ref: np.ndarray, place: Any) -> int:
@@ -151,17 +157,10 @@ def _wait_numpy(*operands: Any, src: Index, dst: Index, sem: Index, add: bool, o
     return []
 
 
-def _copy(name: str, numpy: Any) -> Primitive:
-    def jvp(primals: Sequence[Any], tangents: Sequence[Any], **params: Any) -> Any:
-        raise KernelBodyError(
-            f"{name} is differentiated before it became a plain copy", "differentiate the kernel call"
-        )
-
-    effects = effects_on(src=("read",), dst=("write",), sem=BOTH)
-    return Primitive(name, _copy_typing, jvp=jvp, effects=effects, numpy=numpy, multiple=True, work=FREE, kind=EFFECT)
-
-
-dma_start_p, dma_wait_p = _copy("dma_start", _start_numpy), _copy("dma_wait", _wait_numpy)
+_EARLY = "is differentiated before it became a plain copy", "differentiate the kernel call"
+_COPIES = effects_on(src=("read",), dst=("write",), sem=BOTH)
+dma_start_p = operation("dma_start", _copy_typing, _COPIES, _start_numpy, why=_EARLY)
+dma_wait_p = operation("dma_wait", _copy_typing, _COPIES, _wait_numpy, why=_EARLY)
 
 
 # ---------------------------------------------------------------------------- semaphores
@@ -192,21 +191,18 @@ def _wait_for_numpy(sem: Any, value: Any, *rest: Any, index: Index, decrement: b
     return []
 
 
-def _read_numpy(sem: Any, *rest: Any, index: Index) -> Any:
-    return sem[numpy_index(index, rest, sem.shape, False, "semaphore_read")]
-
-
-def _semaphore(name: str, typing: Any, numpy: Any, kinds: Sequence[str], multiple: bool) -> Primitive:
-    made = Primitive(
-        name, typing, jvp=no_tangent(lambda: made), effects=effects_on(index=kinds), numpy=numpy, multiple=multiple,
-        work=FREE, kind=EFFECT,
-    )  # fmt: skip
-    return made
-
-
-semaphore_signal_p = _semaphore("semaphore_signal", _signal_typing, _signal_numpy, ("read", "write"), True)
-semaphore_wait_p = _semaphore("semaphore_wait", _signal_typing, _wait_for_numpy, ("read", "write"), True)
-semaphore_read_p = _semaphore("semaphore_read", _read_typing, _read_numpy, ("read",), False)
+semaphore_signal_p = operation(
+    "semaphore_signal", _signal_typing, effects_on(index=BOTH), _signal_numpy,
+    jvp=no_tangent(lambda: semaphore_signal_p),
+)  # fmt: skip
+semaphore_wait_p = operation(
+    "semaphore_wait", _signal_typing, effects_on(index=BOTH), _wait_for_numpy, jvp=no_tangent(lambda: semaphore_wait_p)
+)
+semaphore_read_p = operation(
+    "semaphore_read", _read_typing, effects_on(index=("read",)),
+    lambda sem, *rest, index: sem[numpy_index(index, rest, sem.shape, False, "semaphore_read")], False,
+    jvp=no_tangent(lambda: semaphore_read_p),
+)  # fmt: skip
 PRIMITIVES = (dma_start_p, dma_wait_p, semaphore_signal_p, semaphore_wait_p, semaphore_read_p)
 
 

@@ -182,11 +182,10 @@ def static(kernel: Kernel, why: str, error: Callable[..., Exception] = KernelErr
     """
     for axis in kernel.computed:
         if kernel.grid[axis] == UNBOUNDED:
-            raise error(
-                f"kernel {kernel.name}: axis {axis} of the grid {kernel.grid_text} has a traced size that no index map "
-                f"bounds, and {why} a static bound",
-                "state one: `grid=(..., lang.dynamic(size, bound=n), ...)`; the axes count from 0",
-                kernel.source)  # fmt: skip
+            raise kernel.error(
+                error, f"axis {axis} of the grid {kernel.grid_text} has a traced size that no index map bounds, and "
+                f"{why} a static bound",
+                "state one: `grid=(..., lang.dynamic(size, bound=n), ...)`; the axes count from 0")  # fmt: skip
     return guarded(kernel, kernel.computed).replace(extents=()) if kernel.extents else kernel
 
 
@@ -206,10 +205,9 @@ def actual(kernel: Kernel, prefetched: Sequence[np.ndarray]) -> tuple[Kernel, In
             table[place] = max(int(evaluate(program, *map(np.int32, ids), *prefetched)[0]), 0)
         size = int(table.max(initial=0))
         if size > kernel.grid[axis]:
-            raise OutOfBoundsError(
-                f"kernel {kernel.name}: axis {axis} of the grid {kernel.grid_text} has size {size} in this call",
-                f"at most {kernel.grid[axis]} cells lie within the operands or the stated bound",
-                kernel.source)  # fmt: skip
+            raise kernel.error(
+                OutOfBoundsError, f"axis {axis} of the grid {kernel.grid_text} has size {size} in this call",
+                f"at most {kernel.grid[axis]} cells lie within the operands or the stated bound")  # fmt: skip
         grid[axis] = size
         if axes:
             limits.append((axis, axes, table))

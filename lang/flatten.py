@@ -11,10 +11,11 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import Any
 
-from ..core.ir import Eqn, Program, Var, run
+from ..core.ir import Eqn, Program, Var, run, subprograms
 from ..core.primitives.cond import cond_p
 from ..core.primitives.refview import view, write
 from ..core.primitives.scan import scan_p
+from ..core.rewrite import within
 from ..core.trace import bind_eqn, trace_program, typeof
 from ..core.types import FAR, RefType
 from .discharge import Cell, run_cells, written
@@ -35,40 +36,22 @@ def is_far(eqn: Eqn) -> bool:
     return eqn.primitive is cond_p and any(isinstance(a.type, RefType) and a.type.space in FAR for a in eqn.inputs)
 
 
-def _stays(program: Program, number: int, fixed: bool) -> bool:
-    """Whether a Ref that a loop takes stays one."""
-    ref = program.inputs[number]
-    if number not in written(program):
-        return fixed
-    return not reads(program, ref) or sets_first(program, ref)
-
-
-def _turns(eqn: Eqn, values: Sequence[Any], fixed: Collection[Var]) -> Sequence[Any]:
-    """Bind a loop, the Refs that do not stay as values that it carries."""
-    program = eqn.params["program"]
+def _in_place(eqn: Eqn, values: Sequence[Any], fixed: Collection[Var]) -> Sequence[Any]:
+    """Bind a loop, or a branch over far memory, the Refs that do not stay as values that it carries."""
+    first = int(eqn.primitive is cond_p)  # the operand that the first input of its Programs is
+    programs = [p for _, p in subprograms(eqn)]
     refs = [i for i, v in enumerate(values) if isinstance(typeof(v), RefType)]
-    known = [i for i in refs if eqn.inputs[i] in fixed and i not in written(program)]
-    stay = [i for i in refs if _stays(program, i, i in known)]
-    inner = eqn.replace(params=eqn.params | {"program": flatten_control(program, known)})
-    return _on_values(inner, values, [i for i in refs if i not in stay])
-
-
-def _choice(eqn: Eqn, values: Sequence[Any], fixed: Collection[Var]) -> Sequence[Any]:
-    """Bind a branch over far memory, the Refs that do not stay as values."""
-    branches = eqn.params["branches"]
-    refs = [i for i, v in enumerate(values) if isinstance(typeof(v), RefType)]
-    changed = {i + 1 for b in branches for i in written(b)}
+    changed = {i + first for p in programs for i in written(p)}
     known = [i for i in refs if eqn.inputs[i] in fixed and i not in changed]
-    made = [flatten_control(b, [i - 1 for i in known]) for b in branches]
 
     def stays(i: int) -> bool:
-        sees = [(b, b.inputs[i - 1]) for b in branches]
-        return i in known or (i in changed and all(not reads(b, ref) or sets_first(b, ref) for b, ref in sees))
+        sees = [(p, p.inputs[i - first]) for p in programs]
+        return i in known or (i in changed and all(not reads(p, ref) or sets_first(p, ref) for p, ref in sees))
 
     stay = [i for i in refs if stays(i)]
-    if not any(typeof(values[i]).space in FAR for i in stay):  # then it is a branch like any other
+    if first and not any(typeof(values[i]).space in FAR for i in stay):  # then it is a branch like any other
         return _on_values(eqn, values, refs)
-    inner = eqn.replace(params={"branches": tuple(made)})
+    inner = within(eqn, lambda p: flatten_control(p, [i - first for i in known]))
     return _on_values(inner, values, [i for i in refs if i not in stay])
 
 
@@ -94,10 +77,8 @@ def flatten_control(program: Program, fixed: Collection[int]) -> Program:
     def bind(eqn: Eqn, values: list[Any]) -> Sequence[Any]:
         if not touches_refs(eqn) or eqn.primitive in ACCESSES:
             return bind_eqn(eqn, values)
-        if is_turns(eqn):
-            return _turns(eqn, values, known)
-        if is_far(eqn):
-            return _choice(eqn, values, known)
+        if is_turns(eqn) or is_far(eqn):
+            return _in_place(eqn, values, known)
         return _on_values(eqn, values, [i for i, v in enumerate(values) if isinstance(typeof(v), RefType)])
 
     return trace_program(lambda *args: run(program, bind, args), program.in_types, program.name)

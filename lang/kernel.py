@@ -21,7 +21,7 @@ from typing import Any
 
 import numpy as np
 
-from ..core.errors import Source
+from ..core.errors import Source, TilewrightError
 from ..core.ir import Literal, Program, Var
 from ..core.show import show_program
 from ..core.trace import eval_program, trace_program
@@ -248,6 +248,10 @@ class Kernel:
         a, b, c, d, _ = self.splits
         values = list(values)
         return values[:a], values[a:b], values[b:c], values[c:d], values[d:]
+
+    def error[E: TilewrightError](self, kind: type[E], what: str, remedy: str, source: Source | None = None) -> E:
+        """An error of this kernel, at a line of its body or else where it is called."""
+        return kind(f"kernel {self.name}: {what}", remedy, source or self.source)
 
     def show_param(self, indent: str = "") -> str:
         pad = "\n" + indent + "    "

@@ -79,9 +79,8 @@ def _check_dtypes(kernel: Kernel, target: Target) -> None:
     named += [(f"scratch {i}", s.array) for i, s in enumerate(kernel.scratch)]
     for name, array in named:
         if str(array.dtype) in target.refused:
-            raise DtypeError(
-                f"kernel {kernel.name}: {name} is {array.show()}, and {target.name} has no {array.dtype}",
-                f"convert it before the kernel, to {_instead(str(array.dtype))}", kernel.source)  # fmt: skip
+            raise kernel.error(DtypeError, f"{name} is {array.show()}, and {target.name} has no {array.dtype}",
+                               f"convert it before the kernel, to {_instead(str(array.dtype))}")  # fmt: skip
 
 
 def _instead(dtype: str) -> str:
@@ -93,10 +92,9 @@ def _instead(dtype: str) -> str:
 def _check_cores(kernel: Kernel, target: Target) -> None:
     axes = dict(kernel.settings).get("core_axes")
     if axes and target.kind == "tpu" and target.units == 1:
-        raise UnsupportedError(
-            f"kernel {kernel.name}: axis {axes[0]} of the grid {kernel.grid} is to be divided among cores; a device of "
-            f"{target.name} is one TensorCore",
-            'declare the axis "parallel", which asks for no more cores than there are', kernel.source)  # fmt: skip
+        raise kernel.error(UnsupportedError, f"axis {axes[0]} of the grid {kernel.grid} is to be divided among cores; "
+                           f"a device of {target.name} is one TensorCore",
+                           'declare the axis "parallel", which asks for no more cores than there are')  # fmt: skip
 
 
 # --------------------------------------------------------------------------------------------------- TPU
@@ -138,9 +136,8 @@ def _vmem(kernel: Kernel, target: Target) -> Finding:
     most, given = target.fast_bytes, target.default_bytes
     parts = ", ".join(f"{name} {size / KIB:,.0f} KiB" for name, size in held[:4])
     if total > most:
-        raise ResourceError(
-            f"kernel {kernel.name}: blocks and scratch take {total / MIB:,.1f} MiB of VMEM ({parts}); "
-            f"{target.name} has {most // MIB} MiB", "use smaller blocks, or fewer buffers", kernel.source)  # fmt: skip
+        raise kernel.error(ResourceError, f"blocks and scratch take {total / MIB:,.1f} MiB of VMEM ({parts}); "
+                           f"{target.name} has {most // MIB} MiB", "use smaller blocks, or fewer buffers")  # fmt: skip
     if total > given:
         why = f"{total / MIB:,.1f} MiB ({parts}) are more than the {given // MIB} MiB that a kernel gets unasked"
         return Finding(_FITS, "VMEM", "unknown", why)
@@ -152,10 +149,9 @@ def _check_smem(kernel: Kernel, target: Target) -> None:
     arrays += [b.array for b in kernel.blocks if b.space == MemorySpace.SMEM]
     total = sum(4 * math.prod(t.shape) for t in arrays)
     if total > target.scalar_bytes:
-        raise ResourceError(
-            f"kernel {kernel.name}: prefetched operands and scratch take {total / KIB:,.0f} KiB of SMEM; "
-            f"{target.name} has {target.scalar_bytes // KIB} KiB",
-            "prefetch fewer scalars, or read them from a block in VMEM", kernel.source)  # fmt: skip
+        raise kernel.error(ResourceError, f"prefetched operands and scratch take {total / KIB:,.0f} KiB of SMEM; "
+                           f"{target.name} has {target.scalar_bytes // KIB} KiB",
+                           "prefetch fewer scalars, or read them from a block in VMEM")  # fmt: skip
 
 
 # --------------------------------------------------------------------------------------------------- GPU
@@ -164,9 +160,8 @@ def _check_smem(kernel: Kernel, target: Target) -> None:
 def _gpu(kernel: Kernel, target: Target) -> list[Finding]:
     findings = []
     if target.grid_limit is not None and kernel.cells > target.grid_limit:
-        raise KernelError(
-            f"kernel {kernel.name}: the grid {kernel.grid} has {kernel.cells:,} cells; {target.name} launches at most "
-            f"{target.grid_limit:,}", "use larger blocks", kernel.source)  # fmt: skip
+        raise kernel.error(KernelError, f"the grid {kernel.grid} has {kernel.cells:,} cells; {target.name} launches at "
+                           f"most {target.grid_limit:,}", "use larger blocks")  # fmt: skip
     for block in kernel.blocks:
         if block.space not in FAR:
             findings.append(_value(block, target))

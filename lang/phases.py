@@ -18,9 +18,10 @@ from typing import Any
 
 import numpy as np
 
-from ..core.ir import Atom, Effect, Eqn, Program, Var
+from ..core.ir import Atom, Eqn, Program, Var
 from ..core.primitives.compare import eq_p
 from ..core.primitives.ref import addupdate_p, swap_p
+from ..core.primitives.structured import shifted
 from ..core.trace import eval_program, trace_program
 from ..core.types import RefType
 from .carries import Axes, Carries, Guard, branches, overwrites
@@ -189,8 +190,7 @@ class _Splitter:
         branches = list(eqn.params["branches"])
         other = branches[1 - taken]
         branches[1 - taken] = other.replace(eqns=())
-        effects = frozenset(Effect(e.kind, e.operand + 1) if isinstance(e.operand, int) else e for e in program.effects)
-        self.put(eqn.replace(params={"branches": tuple(branches)}, effects=effects), "main")
+        self.put(eqn.replace(params={"branches": tuple(branches)}, effects=shifted(program.effects, 1)), "main")
 
 
 def _uses(program: Program, outputs: Sequence[Atom]) -> bool:

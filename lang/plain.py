@@ -44,14 +44,6 @@ def _atomic(eqn: Eqn, context: Context) -> list[Eqn]:
     return [equation(eqn.primitive, eqn.inputs, eqn.params | {"wanted": False}, eqn)]
 
 
-def _start(eqn: Eqn, context: Context) -> list[Eqn]:
-    return [] if eqn.params["own"] else _copy(eqn)
-
-
-def _wait(eqn: Eqn, context: Context) -> list[Eqn]:
-    return _copy(eqn) if eqn.params["own"] else []
-
-
 def _copy(eqn: Eqn) -> list[Eqn]:
     (src, src_at), (dst, dst_at), _ = parts_of(eqn.inputs, **eqn.params)
     read = equation(get_p, [src, *src_at], {"index": eqn.params["src"], "masked": False}, eqn)
@@ -101,7 +93,9 @@ def _overwrite(ref: Any, value: Any, like: Eqn) -> list[Eqn]:
 ACCESSES = (get_p, swap_p, addupdate_p)
 Rule = Callable[[Eqn, Context], list[Eqn]]
 RULES: dict[Primitive, Rule] = {
-    atomic_rmw_p: _atomic, atomic_cas_p: _atomic, dma_start_p: _start, dma_wait_p: _wait,
+    atomic_rmw_p: _atomic, atomic_cas_p: _atomic,
+    dma_start_p: lambda eqn, _: [] if eqn.params["own"] else _copy(eqn),
+    dma_wait_p: lambda eqn, _: _copy(eqn) if eqn.params["own"] else [],
     semaphore_signal_p: _signal(1), semaphore_wait_p: _signal(-1), semaphore_read_p: _read, undefine_p: _undefine,
 }  # fmt: skip
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from ..core.errors import DifferentiationError, ShapeError, UnsupportedError
-from ..core.ir import Effect, Effects
+from ..core.ir import Effect
 from ..core.jvp import jvp_flat
 from ..core.linear import moved
 from ..core.linearize import linearize_flat
@@ -52,15 +52,6 @@ def of_floats(types: Sequence[Any], given: Sequence[Any]) -> list[Any]:
 def _axes(kernel: Kernel) -> frozenset[Any]:
     """The axes of the mesh along which what a kernel does differs."""
     return frozenset(e.operand for e in kernel.body.effects if e.kind == "device")
-
-
-def _effects(*types: Any, kernel: Kernel) -> Effects:
-    return frozenset(Effect("axis", name) for name in _axes(kernel))
-
-
-def _varies(vary: frozenset[Any], params: dict[str, Any]) -> frozenset[Any]:
-    """Results differ along the axes along which operands do, and where the body speaks of devices along those too."""
-    return vary | _axes(params["kernel"])
 
 
 def _derived(kernel: Kernel) -> Kernel:
@@ -123,7 +114,10 @@ def _call_batch(axis: AxisInfo, args: Sequence[Any], dims: Sequence[int | None],
 
 kernel_call_p = Primitive(
     "kernel_call", _call_typing, jvp=_call_jvp, linearize=_call_linearize, batch=_call_batch, multiple=True,
-    numpy=lambda *arrays, kernel: interpret(kernel, *arrays), effects=_effects, varies=_varies,
+    numpy=lambda *arrays, kernel: interpret(kernel, *arrays),
+    effects=lambda *types, kernel: frozenset(Effect("axis", name) for name in _axes(kernel)),
+    # Results differ along the axes along which operands do, and where the body speaks of devices along those too.
+    varies=lambda vary, params: vary | _axes(params["kernel"]),
     checked=lambda walk, eqn, values: checked_call(walk, eqn, values, call),
     runs=lambda types, *, kernel: kernel.cells,
 )  # fmt: skip
@@ -141,10 +135,6 @@ def _apply(*args: Any, kernel: Kernel, active: tuple[int, ...]) -> list[Any]:
     n, s = _counts(kernel, active)
     results = call(jvp_kernel(kernel, active), *args[:n], *args[n + s :])
     return list(results[len(kernel.outputs) :])
-
-
-def _typing(*types: Any, kernel: Kernel, active: tuple[int, ...]) -> list[Any]:
-    return [t for t in kernel.out_types if is_inexact(t.dtype)]
 
 
 def _transpose(cts: Sequence[Any], *args: Any, kernel: Kernel, active: tuple[int, ...]) -> list[Any]:
@@ -182,6 +172,7 @@ def linear_primitive(name: str, apply: Callable[..., list[Any]], primals_of: Cal
 
 
 kernel_linear_p = linear_primitive(
-    "kernel_linear", _apply, lambda **params: sum(_counts(**params)), _typing, _transpose
-)
+    "kernel_linear", _apply, lambda **params: sum(_counts(**params)),
+    lambda *types, kernel, active: [t for t in kernel.out_types if is_inexact(t.dtype)], _transpose,
+)  # fmt: skip
 PRIMITIVES = (kernel_call_p,)

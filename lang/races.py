@@ -118,12 +118,11 @@ class Races:
         block, kernel = memory.block, self.kernel
         place = tuple(int(i) for i in np.unravel_index(position, block.array.shape))
         cells = [tuple(int(i) for i in np.unravel_index(c, kernel.grid)) for c in (cell, self.cell)]
-        raise RaceError(
-            f"kernel {kernel.name}: cell {cells[1]} {now} element {place} of {block.name}, which cell {cells[0]} "
-            f"{before}, and nothing orders the two: they differ on a parallel axis",
+        raise kernel.error(
+            RaceError, f"cell {cells[1]} {now} element {place} of {block.name}, which cell {cells[0]} {before}, and "
+            "nothing orders the two: they differ on a parallel axis",
             'use an atomic operation (its scope at least "gpu"), give each cell its own part, or declare the axis '
-            '"arbitrary"',
-            eqn.source if eqn is not None else kernel.source)  # fmt: skip
+            '"arbitrary"', eqn and eqn.source)  # fmt: skip
 
     def observe(self, eqn: Eqn, values: list[Any]) -> None:
         """Note what one equation of the body does to memory that it reaches itself."""

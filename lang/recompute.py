@@ -107,7 +107,7 @@ class Segments(Sweeper):
         return tuple(k for k, a in enumerate(self.apart) if a in self.long)
 
     def entry_operand(self, position: int) -> Block:
-        ref: Any = self.kernel.body.inputs[position].type
+        ref = self.type_of(position)
         grid, prefetch = self.grid, self.kernel.prefetch
         axes = (*self.entry_axes(), len(grid) - 2)
         made = grid_block(f"entry{position - self.first_out}", ref.shape, ref.dtype, axes, grid, prefetch)
@@ -148,7 +148,7 @@ class Segments(Sweeper):
         for number, (p, _) in enumerate(self.outputs[len(self.parts) :], len(self.parts)):
             self.aliases.append((keys.index(("ct", p)), number))
         for p in self.carried:
-            ref: Any = self.kernel.body.inputs[p].type
+            ref = self.type_of(p)
             history = RefType(ArrayType((self.every, *ref.shape), ref.dtype), MemorySpace.VMEM)
             self.scratch.append((("history", p), history))
 

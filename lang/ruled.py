@@ -113,10 +113,6 @@ def _apply(*args: Any, program: Program, rule: Partition, nonzero: Flags) -> lis
     return partitioned_p.bind(*args, program=derived, rule=own)[len(present) :]
 
 
-def _linear_typing(*types: Any, program: Program, **_: Any) -> list[Any]:
-    return [t.tangent() for t in program.out_types if is_inexact(t.dtype)]
-
-
 def _transpose(cts: Sequence[Any], *args: Any, program: Program, rule: Partition, nonzero: Flags) -> list[Any]:
     n = len(program.inputs)
     if any(isinstance(a, Linear) for a in args[:n]):
@@ -172,5 +168,6 @@ def _calling(kernel: Kernel) -> Program:
 
 partitioned_p = held.holder("partitioned", jvp=_jvp, linearize=_linearize, batch=_batch, expand=held.expand)
 partitioned_linear_p = linear_primitive(
-    "partitioned_linear", _apply, lambda *, program, **_: len(program.inputs), _linear_typing, _transpose
-)
+    "partitioned_linear", _apply, lambda *, program, **_: len(program.inputs),
+    lambda *types, program, **_: [t.tangent() for t in program.out_types if is_inexact(t.dtype)], _transpose,
+)  # fmt: skip

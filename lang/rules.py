@@ -107,13 +107,13 @@ def check_rule(rule: Partition, kernel: Kernel) -> None:
     sides = ((rule.ins, kernel.in_types, "operands"), (rule.outs, kernel.out_types, "results"))
     for names, types, what in sides:
         if [len(n) for n in names] != [t.ndim for t in types]:
-            raise ShapeError(f"kernel {kernel.name}: the partition rule {rule.rule!r} does not fit its {what}, "
-                             f"{', '.join(t.show() for t in types)}",
-                             "name every dimension of each, and put commas between them", kernel.source)  # fmt: skip
+            raise kernel.error(ShapeError, f"the partition rule {rule.rule!r} does not fit its {what}, "
+                               f"{', '.join(t.show() for t in types)}",
+                               "name every dimension of each, and put commas between them")  # fmt: skip
     sizes: dict[str, int] = {}
     for names, types, _ in sides:
         for name, n in ((name, n) for ns, t in zip(names, types, strict=True) for name, n in zip(ns, t.shape)):
             if name is not None and sizes.setdefault(name, n) != n:
-                raise ShapeError(f"kernel {kernel.name}: dimensions of the sizes {sizes[name]} and {n} have one name, "
-                                 f"{name}, in the partition rule {rule.rule!r}",
-                                 f"give them names of their own, or `{WHOLE}`", kernel.source)  # fmt: skip
+                raise kernel.error(
+                    ShapeError, f"dimensions of the sizes {sizes[name]} and {n} have one name, {name}, in the "
+                    f"partition rule {rule.rule!r}", f"give them names of their own, or `{WHOLE}`")  # fmt: skip

@@ -31,10 +31,8 @@ def _check(kernel: Kernel, name: str, uses: list[Eqn]) -> None:
     if not uses:
         return
     if uses[0].primitive in (dma_wait_p, semaphore_wait_p):
-        raise SemaphoreError(
-            f"kernel {kernel.name}: the first use of semaphore {name} waits, and nothing was started on it before",
-            "start the copy, or signal, before it is waited for", uses[0].source)  # fmt: skip
+        raise kernel.error(SemaphoreError, f"the first use of semaphore {name} waits, and nothing was started on it "
+                           "before", "start the copy, or signal, before it is waited for", uses[0].source)  # fmt: skip
     if all(e.primitive is dma_start_p for e in uses):
-        raise SemaphoreError(
-            f"kernel {kernel.name}: a copy is started on semaphore {name}, and nothing waits for it",
-            "call `.wait()` on what `make_async_copy` gave", uses[0].source)  # fmt: skip
+        raise kernel.error(SemaphoreError, f"a copy is started on semaphore {name}, and nothing waits for it",
+                           "call `.wait()` on what `make_async_copy` gave", uses[0].source)  # fmt: skip

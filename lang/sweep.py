@@ -23,11 +23,12 @@ from ..core.primitives.elementwise import sub_p
 from ..core.primitives.reduce import reduce_sum_p
 from ..core.primitives.refview import view, write
 from ..core.trace import eval_program
-from ..core.types import FAR, RefType, is_inexact
+from ..core.types import FAR
 from .additive import Route, covers, route_of
 from .adjoint import ReadOnly, is_active, plan, record, run_backwards, work_space
 from .analysis import analyse
-from .build import backwards, blank, for_each, grid_block, prune, remap, trace_kernel
+from .assembly import Assembly
+from .build import blank, for_each, grid_block, remap, trace_kernel
 from .flatten import flatten_control
 from .kernel import Block, Kernel, edged, ragged_axes
 from .ops import when_all
@@ -66,33 +67,28 @@ class Sweep:
         return sum(b.array.nbytes for b in self.forward.outputs[len(self.kernel.outputs) :])
 
 
-class Sweeper:
+class Sweeper(Assembly):
     """Plans a Sweep that saves the states on entry to every cell."""
 
     every = 1
 
     def __init__(self, kernel: Kernel, wanted: Axes, given: Kernel):
-        self.kernel, self.given, self.grid = kernel, given, kernel.grid
+        super().__init__(kernel, kernel.grid)
+        self.given = given
         self.program = flatten_control(kernel.body, range(kernel.splits[0], kernel.splits[2]))
         self.long = kernel.long_axes
         self.carry = analyse(kernel).carry
-        _, self.first_in, self.first_out, self.first_scratch, self.end = kernel.splits
         still = set(range(self.first_in, self.first_out)).difference(wanted)
         self.active = tuple(i for i, v in enumerate(kernel.body.inputs) if is_active(v.type) and i not in still)
         self.linear = plan(self.program, self.active)
         self.space = work_space(self.program, self.active)
         self.wanted = tuple(p for p in wanted if self.linear.uses(p))
         self.aliased = tuple(self.first_out + o for _, o in kernel.aliases)
-        self.inputs: list[tuple[tuple[str, int], Block]] = []
-        self.outputs: list[tuple[int, Block]] = []
-        self.aliases: list[tuple[int, int]] = []
-        self.scratch: list[tuple[tuple[str, int], RefType]] = []
         self.readonly: set[int] = set()
 
     # ------------------------------------------------------------ ids and blocks
 
     def old_ids(self, ids: Sequence[Any]) -> list[Any]:
-        """The ids of the cell that a cell of the backward kernel runs."""
         n = self.kernel.grid
         return [sub_p.bind(np.int32(n[a] - 1), i) if a in self.carry else i for a, i in enumerate(ids)]
 
@@ -118,15 +114,12 @@ class Sweeper:
         block = self.kernel.inputs[part.position - self.first_in]
         return block.space in FAR and block.index_map is None and not part.axes
 
-    def remap(self, block: Block, **changes: Any) -> Block:
-        return remap(block, self.kernel.prefetch, self.grid, self.old_ids, **changes)
-
     def remap_out(self, block: Block, **changes: Any) -> Block:
         return remap(block, self.kernel.prefetch, self.grid, self.out_ids, **changes)
 
     def entry_block(self, position: int) -> Block:
         """Where a state is saved on entry: a block for every cell."""
-        ref: RefType = self.kernel.body.inputs[position].type  # type: ignore[assignment]
+        ref = self.type_of(position)
         made = grid_block(f"entry{position - self.first_out}", ref.shape, ref.dtype, self.long, self.kernel.grid,
                           self.kernel.prefetch)  # fmt: skip
         return replace(made, loose=True)
@@ -175,11 +168,7 @@ class Sweeper:
         for p in range(self.first_out, self.end):
             if self.enters(p):
                 self.inputs.append((("entry", p), self.entry_operand(p)))
-            type_: RefType = self.kernel.body.inputs[p].type  # type: ignore[assignment]
-            self.scratch.append((("work", p), type_))
-            if p >= self.first_scratch and is_inexact(type_.dtype):
-                self.scratch.append((("ct", p), type_))
-        self.scratch += [(("space", k), type) for k, type in enumerate(self.space)]
+        self.add_scratch(self.first_scratch, self.space)
         self.parts = [self.part_of(p) for p in self.wanted]
         for part in self.parts:
             block = self.kernel.inputs[part.position - self.first_in]
@@ -217,18 +206,6 @@ class Sweeper:
                 self.inputs.append(
                     (("zero", part.position), replace(self.outputs[number][1], name=f"{block.name}_start"))
                 )
-
-    def named(self, inputs: Any, outputs: Any, scratch: Any) -> tuple[dict[Any, Any], dict[Any, Any], dict[Any, Any]]:
-        """The Refs of the backward kernel by what they are."""
-        given = {key: ref for (key, _), ref in zip(self.inputs, inputs, strict=True)}
-        held = {key: ref for (key, _), ref in zip(self.scratch, scratch, strict=True)}
-        results = {p: ref for (p, _), ref in zip(self.outputs, outputs, strict=True)}
-        return given, results, held
-
-    def primal(self, given: Any, held: Any) -> list[Any]:
-        """The Refs that a cell runs again with, after ids and prefetched ones."""
-        operands = [given["in", p] for p in range(self.first_in, self.first_out)]
-        return operands + [held["work", p] for p in range(self.first_out, self.end)]
 
     def body(self, ids: Any, prefetched: Any, inputs: Any, outputs: Any, scratch: Any) -> None:
         given, results, held = self.named(inputs, outputs, scratch)
@@ -272,16 +249,10 @@ class Sweeper:
         self.operands()
         self.cover()
         kernel = self.kernel
-        built = trace_kernel(
-            kernel, self.body, name=f"{kernel.name}_bwd", grid=self.grid, inputs=[b for _, b in self.inputs],
-            outputs=[b for _, b in self.outputs], scratch=[t for _, t in self.scratch], aliases=self.aliases,
-        )  # fmt: skip
-        smaller, kept = prune(built)
-        smaller = backwards(kernel, smaller, [self.parallel(a) for a in self.old_axes()])
-        operands = tuple(self.inputs[i][0] for i in kept)
+        made, operands = self.traced(f"{kernel.name}_bwd", [self.parallel(a) for a in self.old_axes()])
         saved = tuple(p for kind, p in operands if kind == "entry")
         starts = tuple(p for p, _ in self.outputs[len(self.parts) :])
-        return Sweep(kernel, self.saving(saved), saved, smaller, operands, tuple(self.parts), starts, self.every)
+        return Sweep(kernel, self.saving(saved), saved, made, operands, tuple(self.parts), starts, self.every)
 
     def saves(self, ids: Sequence[Any]) -> list[Any]:
         """Where cells save what they find in their states, as tests that all hold."""

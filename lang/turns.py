@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from ..core.caches import cached
+from ..core.caches import cached, kept
 from ..core.ir import Eqn, Literal, Program, Var
 from ..core.linear import add_tangents
 from ..core.primitive import Zero
@@ -83,7 +83,7 @@ class Turns:
         if every:
             self.step, self.length = _looped(self.step, self.consts, every), self.length // every
             self.counters = {k: n * every for k, n in self.counters.items()}
-            for name in ("saved", "inner", "_backs"):
+            for name in ("saved", "inner", "back()"):
                 self.__dict__.pop(name, None)
 
     @property
@@ -122,19 +122,10 @@ class Turns:
         types = self.step.in_types[:last]
         return [i for i, t in enumerate(types) if self.active[i] and i >= first and isinstance(t, RefType) is refs]
 
+    @kept
     def back(self, given: tuple[int, ...]) -> Program:
         """A turn backwards: what it takes, Refs of cotangents (of inputs `given`), cotangents of what is carried, sums
         of those of its constants, and its work space; gives new ones of the carried and the sums."""
-        found = self._backs.get(given)
-        if found is None:
-            found = self._backs[given] = self._back(given)
-        return found
-
-    @cached_property
-    def _backs(self) -> dict[tuple[int, ...], Program]:
-        return {}
-
-    def _back(self, given: tuple[int, ...]) -> Program:
         step, n = self.step, len(self.step.inputs)
         carried, summed = self.positions(False, self.consts), self.positions(False, 0, self.consts)
         types: list[Any] = [*step.in_types, *(step.inputs[i].type.tangent() for i in (*given, *carried, *summed))]

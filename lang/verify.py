@@ -76,9 +76,8 @@ def verify(kernel: Kernel, strict: bool | None = None) -> list[Finding]:
     unknown = [f for f in findings if f.verdict == "unknown"]
     if unknown and (current().strict_kernels if strict is None else strict):
         f = unknown[0]
-        raise KernelError(
-            f"kernel {kernel.name}: operand {f.operand}: {f.what} is not proved: {f.why}",
-            "leave `strict` out, or write the kernel so that it can be proved", kernel.source)  # fmt: skip
+        raise kernel.error(KernelError, f"operand {f.operand}: {f.what} is not proved: {f.why}",
+                           "leave `strict` out, or write the kernel so that it can be proved")  # fmt: skip
     return findings
 
 
@@ -91,10 +90,9 @@ def _nothing_written(kernel: Kernel) -> None:
     aliased = {o for _, o in kernel.aliases}
     for o, block in enumerate(kernel.outputs):
         if o not in aliased and 0 not in block.array.shape:
-            raise UncoveredOutputError(
-                f"kernel {kernel.name}: the grid {kernel.grid_text} has no cells, and nothing writes output "
-                f"{block.name} of {block.array.show()}",
-                "give every axis of the grid a size, or alias the output to an operand", kernel.source)  # fmt: skip
+            raise kernel.error(UncoveredOutputError, f"the grid {kernel.grid_text} has no cells, and nothing writes "
+                               f"output {block.name} of {block.array.show()}",
+                               "give every axis of the grid a size, or alias the output to an operand")  # fmt: skip
 
 
 _ALLOWED = frozenset({"read", "write", "accumulate", "callback", "ordered", "check", "device"})
@@ -105,9 +103,8 @@ def _language(known: Analysis) -> Sequence[Finding]:
     kernel = known.kernel
     for eqn in kernel.body.eqns:
         if any(e.kind not in _ALLOWED for e in eqn.effects):
-            raise UnsupportedError(
-                f"kernel {kernel.name}: {eqn.primitive} is outside the kernel language", "move it out of the body",
-                eqn.source)  # fmt: skip
+            raise kernel.error(UnsupportedError, f"{eqn.primitive} is outside the kernel language",
+                               "move it out of the body", eqn.source)  # fmt: skip
     ids, first, end = kernel.splits[:3]
     aliased = {first + i: kernel.outputs[o].name for i, o in kernel.aliases}
     for effect in kernel.body.effects:
@@ -123,9 +120,8 @@ def _refuse_write(kernel: Kernel, position: int, output: str | None) -> None:
     shown = kernel.prefetch[position - ids] if position < first else kernel.inputs[position - first].array
     remedy = f"store to {output}, the output that it is aliased to" if output is not None else (
         "store to scratch, or alias the operand to an output (`input_output_aliases`) and store to that")  # fmt: skip
-    raise InputWriteError(
-        f"kernel {kernel.name}: its body writes to {name} of {shown.show()}, which is an input", remedy,
-        next(e.source for e in kernel.body.eqns if writes(e, ref)))  # fmt: skip
+    raise kernel.error(InputWriteError, f"its body writes to {name} of {shown.show()}, which is an input",
+                       remedy, next(e.source for e in kernel.body.eqns if writes(e, ref)))  # fmt: skip
 
 
 def _bounds(known: Analysis) -> Iterator[Finding]:
@@ -176,10 +172,10 @@ def _reads_of_maps(known: Analysis) -> Iterator[Finding]:
                 continue
             if place.sure and not kernel.extents:
                 n = shape[place.axis]
-                raise OutOfBoundsError(
-                    f"kernel {kernel.name}: operand {block.name}: in cell {place.cell} its index map reads {name} at "
-                    f"{place.first} along axis {place.axis}, which has {n} elements",
-                    f"keep the place from 0 to {n - 1}, or pass a longer operand", place.eqn.source or kernel.source)
+                raise kernel.error(OutOfBoundsError, f"operand {block.name}: in cell {place.cell} its index map reads "
+                                   f"{name} at {place.first} along axis {place.axis}, which has {n} elements",
+                                   f"keep the place from 0 to {n - 1}, or pass a longer "
+                                   "operand", place.eqn.source or kernel.source)  # fmt: skip
             yield Finding("index map reads in bounds", block.name, "unknown",
                           f"a place along axis {place.axis} of {name} is not known to lie within")  # fmt: skip
 
@@ -190,11 +186,10 @@ def _out_of_bounds(kernel: Kernel, block: Block, cell: tuple[int, ...], index: A
     wanted = f"keep block indices along axis {axis} from 0 to {max(cut.count(n) - 1, 0)}: the grid is "
     counts = "" if cut.step == 1 or not 0 <= int(index[axis]) < n else "; an index counts blocks, not elements"
     padded = f", with {low} before it and {high} after it: indices count from the first of those" if low or high else ""
-    raise OutOfBoundsError(
-        f"kernel {kernel.name}: operand {block.name} of {block.array.show()}: in cell {cell} the index map gives block "
-        f"{tuple(int(i) for i in index)}; along axis {axis} that is elements {start} to {start + cut.size - 1}, "
-        f"but the operand has {n}{padded}",
-        f"{wanted}{kernel.grid_text}{counts}", kernel.source)  # fmt: skip
+    raise kernel.error(
+        OutOfBoundsError, f"operand {block.name} of {block.array.show()}: in cell {cell} the index map gives block "
+        f"{tuple(int(i) for i in index)}; along axis {axis} that is elements {start} to {start + cut.size - 1}, but "
+        f"the operand has {n}{padded}", f"{wanted}{kernel.grid_text}{counts}")  # fmt: skip
 
 
 def _outputs(known: Analysis) -> Iterator[Finding]:
@@ -218,22 +213,19 @@ def _order(kernel: Kernel, block: Block) -> Finding:
         return Finding("free of races", block.name, "unknown", "the index map is not known")
     met = meeting(kernel, fact)
     if met is not None:
-        raise RaceError(
-            f"kernel {kernel.name}: cells {met.cells[0]} and {met.cells[1]} both write block {met.index} of output "
-            f"{block.name}, and axis {met.axes[0]} of the grid {kernel.grid_text}, on which they differ, is declared "
-            "parallel",
+        raise kernel.error(
+            RaceError, f"cells {met.cells[0]} and {met.cells[1]} both write block {met.index} of output {block.name}, "
+            f"and axis {met.axes[0]} of the grid {kernel.grid_text}, on which they differ, is declared parallel",
             f'declare axis {met.axes[0]} "arbitrary", let the index map of {block.name} tell the two cells apart, or '
-            'update it by atomic operations of the scope "gpu" alone',
-            kernel.source)  # fmt: skip
+            'update it by atomic operations of the scope "gpu" alone')  # fmt: skip
     if block.index_map is not None and any(block.element):
         return Finding("free of races", block.name, "unknown", "blocks that begin at any element may overlap")
     again = runs_again(kernel, fact)
     if again is not None:
-        raise RaceError(
-            f"kernel {kernel.name}: cell {again} of the grid {kernel.grid_text} comes back to a block of output "
-            f"{block.name} that earlier cells have left",
-            "put the grid axes that the output's index map ignores last, so that the cells of a block are one run",
-            kernel.source)  # fmt: skip
+        raise kernel.error(RaceError, f"cell {again} of the grid {kernel.grid_text} comes back to a block of output "
+                           f"{block.name} that earlier cells have left",
+                           "put the grid axes that the output's index map ignores last, so that the cells of a block "
+                           "are one run")  # fmt: skip
     return Finding("free of races", block.name, "proved")
 
 
@@ -247,11 +239,11 @@ def _places(known: Analysis) -> Iterator[Finding]:
             continue
         if place.sure and not kernel.extents and not kernel.interpret:  # interpreted, the access itself says it
             shape = kernel.body.inputs[position].type.shape
-            raise OutOfBoundsError(
-                f"kernel {kernel.name}: in cell {place.cell} its body accesses {name}, of which it sees {shape}, from "
+            raise kernel.error(
+                OutOfBoundsError, f"in cell {place.cell} its body accesses {name}, of which it sees {shape}, from "
                 f"{place.first} along axis {place.axis}: that is not within the {shape[place.axis]} elements there",
-                "keep the place within the block, or mask the access: `load(ref, index, mask=..., other=...)`",
-                place.eqn.source)  # fmt: skip
+                "keep the place within the block, or mask the access: `load(ref, index, mask=..., "
+                "other=...)`", place.eqn.source)  # fmt: skip
         why = f"a place along axis {place.axis} is not known to lie within"
         yield Finding("places in bounds", name, "unknown", why)
 
@@ -291,12 +283,12 @@ def _past(kernel: Kernel, block: Block, leak: Leak) -> int:
 def _padding(kernel: Kernel, block: Block, leak: Leak) -> Finding:
     if leak.level == SPOILED:
         d = _past(kernel, block, leak)
-        raise PaddingError(
-            f"kernel {kernel.name}: operand {block.name} of {block.array.show()} ends within a block of {block.sizes} "
-            f"along axis {d}, and what the block holds past the end reaches output {leak.output}{_shown(leak)}: it is "
+        raise kernel.error(
+            PaddingError, f"operand {block.name} of {block.array.show()} ends within a block of {block.sizes} along "
+            f"axis {d}, and what the block holds past the end reaches output {leak.output}{_shown(leak)}: it is "
             "unspecified",
-            f"give {block.name} a `BlockSpec(..., fill=0)`, or mask it: `where(place < {block.array.shape[d]}, x, 0)`",
-            kernel.source if leak.eqn is None else leak.eqn.source)  # fmt: skip
+            f"give {block.name} a `BlockSpec(..., fill=0)`, or mask it: `where(place < {block.array.shape[d]}, x, "
+            "0)`", leak.eqn and leak.eqn.source)  # fmt: skip
     why = "what lies past its end may reach an output: `fill=` says what it is"
     return Finding("padding unread", block.name, *(("unknown", why) if leak.level else ("proved",)))
 
@@ -307,11 +299,10 @@ def _unwritten(kernel: Kernel, leak: Leak) -> Iterator[Finding]:
         shown = kernel.body.inputs[leak.read].type.array.show()
         name = f"{'output ' * (leak.read < kernel.splits[3])}{_ref_name(kernel, leak.read)} of {shown}"
     if leak.level >= RAW and not kernel.interpret:  # interpreted, poison shows it
-        raise UninitializedError(
-            f"kernel {kernel.name}: {name} is read, or added to, before anything is written there, and what it holds "
-            f"reaches output {leak.output}{_shown(leak)}: it is unspecified",
-            "set it in the first cell that sees it, `@when(program_id(axis) == 0)`, or wait for the copy",
-            kernel.source if leak.eqn is None else leak.eqn.source)  # fmt: skip
+        raise kernel.error(UninitializedError, f"{name} is read, or added to, before anything is written there, and "
+                           f"what it holds reaches output {leak.output}{_shown(leak)}: it is unspecified",
+                           "set it in the first cell that sees it, `@when(program_id(axis) == 0)`, or wait for the "
+                           "copy", leak.eqn and leak.eqn.source)  # fmt: skip
     if leak.level:
         why = f"{name} may be read before it is written" if leak.output else "there are too many cells to follow"
         yield Finding("written before it is read", leak.output or kernel.name, "unknown", why)
@@ -344,12 +335,12 @@ def _carried(kernel: Kernel, scratch: str, name: str, shows: Witness) -> RaceErr
     pairs = enumerate(zip(shows.reader, shows.writer, kernel.semantics, strict=True))
     axis = next(a for a, (r, w, s) in pairs if r != w and s == "parallel")
     source = shows.write.source
-    return RaceError(
-        f"kernel {kernel.name}: {scratch} carries values from cell to cell along axis {axis} of the grid "
+    return kernel.error(
+        RaceError, f"{scratch} carries values from cell to cell along axis {axis} of the grid "
         f"{kernel.grid_text}, which is declared parallel: cell {shows.reader} reads {name}{list(shows.element)}, which "
         f"cell {shows.writer} was the last to write{'' if source is None else f' (line {source.line})'}",
         f'declare axis {axis} "arbitrary", or overwrite the scratch in every cell before it is read',
-        shows.read.source or kernel.source)  # fmt: skip
+        shows.read.source)  # fmt: skip
 
 
 def _sequences(known: Analysis) -> Sequence[Finding]:
@@ -395,9 +386,8 @@ def _coverage(known: Analysis, number: int, block: Block) -> Finding:
     aliased = any(o == number for _, o in kernel.aliases)
     _, _, inputs, _, _ = kernel.splits
     if not aliased and not any(Effect(k, inputs + number) in kernel.body.effects for k in ("write", "accumulate")):
-        raise UncoveredOutputError(
-            f"kernel {kernel.name}: its body never writes output {block.name} of {block.array.show()}",
-            f"store to it, `{block.name}[...] = value`, or leave it out of `out_shape`", kernel.source)  # fmt: skip
+        raise kernel.error(UncoveredOutputError, f"its body never writes output {block.name} of {block.array.show()}",
+                           f"store to it, `{block.name}[...] = value`, or leave it out of `out_shape`")  # fmt: skip
     fact = map_of(kernel, block)
     if aliased:
         return Finding("wholly written", block.name, "proved", "it starts as an operand")
@@ -411,11 +401,10 @@ def _coverage(known: Analysis, number: int, block: Block) -> Finding:
     numbers = distinct(_blocks_of(kernel, fact, known.written(inputs + number)))
     if numbers.size < wanted:
         missing = _missing(block, fact, numbers)
-        raise UncoveredOutputError(
-            f"kernel {kernel.name}: the cells of the grid {kernel.grid_text} write {numbers.size} of the {wanted} "
+        raise kernel.error(
+            UncoveredOutputError, f"the cells of the grid {kernel.grid_text} write {numbers.size} of the {wanted} "
             f"blocks of output {block.name} of {block.array.show()} (blocks of {block.sizes}){missing}",
-            f"{_enough(kernel, fact, wanted)}, or alias the output to an operand that holds the rest",
-            kernel.source)  # fmt: skip
+            f"{_enough(kernel, fact, wanted)}, or alias the output to an operand that holds the rest")  # fmt: skip
     if distinct(_blocks_of(kernel, fact, known.filled(inputs + number))).size < wanted:
         return Finding("wholly written", block.name, "unknown", "no cell is known to store to the whole of some block")
     return Finding("wholly written", block.name, "proved")
@@ -429,11 +418,10 @@ def _windows(known: Analysis, number: int, block: Block, fact: Fact) -> Finding:
         return Finding("wholly written", block.name, "unknown", "there are too many elements or blocks to follow")
     if not reached.all():
         first = tuple(int(i[0]) for i in np.nonzero(~reached))
-        raise UncoveredOutputError(
-            f"kernel {kernel.name}: no cell of the grid {kernel.grid_text} writes a block that holds element {first} "
+        raise kernel.error(
+            UncoveredOutputError, f"no cell of the grid {kernel.grid_text} writes a block that holds element {first} "
             f"of output {block.name} of {block.array.show()} (blocks of {block.sizes}, by their first elements)",
-            "have the index map give the first elements of blocks that are all of it, or enlarge the grid",
-            kernel.source)  # fmt: skip
+            "have the index map give the first elements of blocks that are all of it, or enlarge the grid")  # fmt: skip
     filled = _reached(kernel, block, fact, known.filled(position))
     if filled is None or not filled.all():
         return Finding("wholly written", block.name, "unknown", "no cell is known to store to the whole of some block")

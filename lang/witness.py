@@ -17,7 +17,7 @@ from ..core.primitives.cond import cond_p
 from ..core.primitives.ref import Index, Span, Take, addupdate_p, get_p, swap_p
 from ..core.primitives.scan import scan_p
 from .affine import MAX_CELLS, predicate
-from .carries import branch_of, surely
+from .carries import followed, surely
 from .kernel import Kernel
 from .visit import inner_programs
 
@@ -107,11 +107,8 @@ class _Uses:
                 taken, possible = (always, ~self.nowhere) if number else (self.nowhere, ~always)
             else:
                 taken, possible = self.nowhere, ~self.nowhere
-            branch, self.touched = branch_of(eqn, number), before
-            inner = scope.replace(
-                eqns=[*scope.eqns, *branch.eqns], outputs=branch.outputs,
-                constants=[*scope.constants, *branch.constants], values=[*scope.values, *branch.values])  # fmt: skip
-            self.walk(inner, branch.eqns, ref, sure & taken, may & possible, ids)
+            inner, self.touched = followed(scope, eqn, number), before
+            self.walk(inner, inner.eqns[len(scope.eqns) :], ref, sure & taken, may & possible, ids)
             after = after | self.touched
         self.touched = after
 

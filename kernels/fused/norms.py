@@ -155,11 +155,10 @@ def _reference(formula: Any, default: float) -> Any:
 def group_norm_reference(
     x: Any, scale: Any = None, shift: Any = None, *, groups: int, residual: Any = None, epsilon: float = 1e-5
 ) -> Any:
-    total = x.astype(work_dtype(x)) if residual is None else x.astype(work_dtype(x)) + residual.astype(work_dtype(x))
     shape = shape_of(x)
-    split = total.reshape(shape[0], math.prod(shape[1:-1]), groups, shape[-1] // groups)
-    y = _affine(_centred(split, epsilon, (1, 3)).reshape(shape), scale, shift).astype(x.dtype)
-    return y if residual is None else (y, total.astype(x.dtype))
+    split = shape[0], math.prod(shape[1:-1]), groups, shape[-1] // groups
+    return _plain(lambda total, epsilon: _centred(total.reshape(split), epsilon, (1, 3)).reshape(shape), x, scale,
+                  shift, residual, epsilon)  # fmt: skip
 
 
 def _cost(x: Any, *vectors: Any, residual: Any = None, **options: Any) -> Cost:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from ...core.caches import cached
-from ...core.ir import NO_EFFECTS, Atom, Effect, Effects, Eqn, Literal, Program, Var
+from ...core.ir import NO_EFFECTS, Atom, Effects, Eqn, Literal, Program, Var
 from ...core.primitive import Primitive
 from ...core.primitives.compare import and_p
 from ...core.primitives.cond import cond_p
@@ -18,6 +18,7 @@ from ...core.primitives.convert import convert_element_type_p
 from ...core.primitives.elementwise import add_p, min_p, mul_p
 from ...core.primitives.ref import addupdate_p, get_p, swap_p, whole
 from ...core.primitives.shape import broadcast_in_dim_p, reshape_p, transpose_p
+from ...core.primitives.structured import shifted
 from ...core.relation import IDENTITY, MOVER, Monoid
 from ...core.trace import trace_program
 from ...core.types import INT32, ArrayType, MemorySpace, RefType, Type
@@ -139,7 +140,7 @@ class Body:
         yes = Program(tuple(rename.values()), eqns, (), name="taken")
         no = Program(tuple(Var(v.type) for v in free), (), (), name="skipped")
         index = self.converted(condition, INT32)
-        effects = frozenset(Effect(e.kind, e.operand + 1) if isinstance(e.operand, int) else e for e in yes.effects)
+        effects = shifted(yes.effects, 1)
         self.eqns.append(Eqn(cond_p, (index, *free), (), {"branches": (no, yes)}, effects, self.source))
 
     @property

@@ -13,18 +13,7 @@ import numpy as np
 from ...core.ir import Eqn, Literal, Program, Var
 from ...core.linear import spread
 from ...core.primitive import Primitive
-from ...core.primitives.compare import (
-    and_p,
-    bits_of,
-    eq_p,
-    ge_p,
-    lt_p,
-    ne_p,
-    select_n_p,
-    shift_left_p,
-    shift_right_arithmetic_p,
-    shift_right_logical_p,
-)
+from ...core.primitives import compare as cmp
 from ...core.primitives.convert import bitcast_convert_type_p, convert_element_type
 from ...core.primitives.elementwise import div_p, integer_pow_p, mul_p, neg_p, pow_p, rem_p, sub_p
 from ...core.primitives.scan import bind_scan
@@ -64,14 +53,14 @@ def _division(machine: Primitive, inside: bool) -> Rewrite:
         if inside:
             return machine.bind(x, y)
         signed, quotient = not is_unsigned(typeof(y).dtype), machine is quotient_p
-        zero, one = eq_p.bind(y, _filled(y, 0)), _filled(y, 1)
-        safe = select_n_p.bind(zero, y, one)
-        minus = eq_p.bind(y, _filled(y, -1)) if signed else None
-        safe = safe if minus is None else select_n_p.bind(minus, safe, one)
+        zero, one = cmp.eq_p.bind(y, _filled(y, 0)), _filled(y, 1)
+        safe = cmp.select_n_p.bind(zero, y, one)
+        minus = cmp.eq_p.bind(y, _filled(y, -1)) if signed else None
+        safe = safe if minus is None else cmp.select_n_p.bind(minus, safe, one)
         found = machine.bind(x, safe)
         if quotient and minus is not None:
-            found = select_n_p.bind(minus, found, sub_p.bind(_filled(x, 0), x))
-        return select_n_p.bind(zero, found, _filled(x, -1) if quotient else x)
+            found = cmp.select_n_p.bind(minus, found, sub_p.bind(_filled(x, 0), x))
+        return cmp.select_n_p.bind(zero, found, _filled(x, -1) if quotient else x)
 
     return rewrite
 
@@ -83,12 +72,12 @@ def _shift(machine: Primitive, inside: bool) -> Rewrite:
         x, y = _of_one_shape(x, y)
         if inside:
             return machine.bind(x, y)
-        bits = bits_of(typeof(x).dtype)
-        fits = lt_p.bind(y, _filled(y, bits))
+        bits = cmp.bits_of(typeof(x).dtype)
+        fits = cmp.lt_p.bind(y, _filled(y, bits))
         if not is_unsigned(typeof(y).dtype):
-            fits = and_p.bind(fits, ge_p.bind(y, _filled(y, 0)))
-        found = machine.bind(x, select_n_p.bind(fits, _filled(y, bits - 1), y))
-        return found if machine is sign_down_p else select_n_p.bind(fits, _filled(x, 0), found)
+            fits = cmp.and_p.bind(fits, cmp.ge_p.bind(y, _filled(y, 0)))
+        found = machine.bind(x, cmp.select_n_p.bind(fits, _filled(y, bits - 1), y))
+        return found if machine is sign_down_p else cmp.select_n_p.bind(fits, _filled(x, 0), found)
 
     return rewrite
 
@@ -106,7 +95,7 @@ def total(eqn: Eqn, numbers: Mapping[Var, Any]) -> Rewrite | None:
         machine = quotient_p if eqn.primitive is div_p else remainder_p
         return _division(machine, number is not None and int(number) not in (0, -1))
     machine = _SHIFTS[eqn.primitive]
-    shift = _shift(machine, number is not None and 0 <= int(number) < bits_of(dtype))
+    shift = _shift(machine, number is not None and 0 <= int(number) < cmp.bits_of(dtype))
     return _signed(shift, dtype) if machine is sign_down_p and is_unsigned(dtype) else shift
 
 
@@ -114,14 +103,16 @@ def _signed(shift: Rewrite, dtype: Any) -> Rewrite:
     """A shift of unsigned integers whose highest bit is the sign."""
 
     def rewrite(x: Any, y: Any) -> Any:
-        signed = np.dtype(f"int{bits_of(dtype)}")
+        signed = np.dtype(f"int{cmp.bits_of(dtype)}")
         x, y = (bitcast_convert_type_p.bind(a, new_dtype=signed) for a in _of_one_shape(x, y))
         return bitcast_convert_type_p.bind(shift(x, y), new_dtype=dtype)
 
     return rewrite
 
 
-_SHIFTS = {shift_left_p: bits_up_p, shift_right_logical_p: bits_down_p, shift_right_arithmetic_p: sign_down_p}
+_SHIFTS = {
+    cmp.shift_left_p: bits_up_p, cmp.shift_right_logical_p: bits_down_p, cmp.shift_right_arithmetic_p: sign_down_p,
+}  # fmt: skip
 TOTAL = frozenset({div_p, rem_p, pow_p, *_SHIFTS})
 
 
@@ -143,21 +134,21 @@ def _pow(x: Any, y: Any) -> Any:
     one, zero, nothing = like(x, 1), like(x, 0), like(y, 0)
 
     def odd(n: Any) -> Any:
-        return ne_p.bind(and_p.bind(n, like(n, 1)), nothing)
+        return cmp.ne_p.bind(cmp.and_p.bind(n, like(n, 1)), nothing)
 
     def step(result: Any, base: Any, left: Any) -> list[Any]:
-        result = select_n_p.bind(odd(left), result, mul_p.bind(result, base))
-        return [result, mul_p.bind(base, base), shift_right_logical_p.bind(left, like(left, 1))]
+        result = cmp.select_n_p.bind(odd(left), result, mul_p.bind(result, base))
+        return [result, mul_p.bind(base, base), cmp.shift_right_logical_p.bind(left, like(left, 1))]
 
     state = [spread(one, shape_of(x)), x, y]
     program = trace_program(step, [typeof(v) for v in state], "power")
-    result = bind_scan(program, [], state, [], length=bits_of(typeof(y).dtype), reverse=False, unroll=1)[0]
+    result = bind_scan(program, [], state, [], length=cmp.bits_of(typeof(y).dtype), reverse=False, unroll=1)[0]
     if is_unsigned(typeof(y).dtype):
         return result
     minus = neg_p.bind(one)
-    small = select_n_p.bind(eq_p.bind(x, minus), zero, select_n_p.bind(odd(y), one, minus))
-    small = select_n_p.bind(eq_p.bind(x, one), small, one)
-    return select_n_p.bind(lt_p.bind(y, nothing), result, small)
+    small = cmp.select_n_p.bind(cmp.eq_p.bind(x, minus), zero, cmp.select_n_p.bind(odd(y), one, minus))
+    small = cmp.select_n_p.bind(cmp.eq_p.bind(x, one), small, one)
+    return cmp.select_n_p.bind(cmp.lt_p.bind(y, nothing), result, small)
 
 
 REWRITES: dict[Primitive, Rewrite] = {integer_pow_p: _integer_pow}

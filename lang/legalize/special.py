@@ -16,36 +16,9 @@ import numpy as np
 
 from ...core.linear import spread
 from ...core.primitive import Primitive
+from ...core.primitives import elementwise as ew
 from ...core.primitives.compare import eq_p, gt_p, lt_p, ne_p, or_p, select_n_p
 from ...core.primitives.convert import bitcast_convert_type_p, convert_element_type
-from ...core.primitives.elementwise import (
-    abs_p,
-    acos_p,
-    acosh_p,
-    asin_p,
-    asinh_p,
-    atan2_p,
-    atan_p,
-    atanh_p,
-    cbrt_p,
-    ceil_p,
-    cosh_p,
-    exp_p,
-    expm1_p,
-    floor_p,
-    log1p_p,
-    log_p,
-    logistic_p,
-    neg_p,
-    nextafter_p,
-    pow_p,
-    sign_p,
-    sin_p,
-    sinh_p,
-    sqrt_p,
-    tan_p,
-    tanh_p,
-)
 from ...core.primitives.loops import while_loop
 from ...core.primitives.reduce import reduce_or_p
 from ...core.primitives.special import digamma_p, erf_inv_p, erfc_p, lgamma_p, polygamma_p, zeta_p
@@ -57,61 +30,41 @@ from .floats import dtype_of, in_float32, polynomial, where, wide
 LOG_2 = math.log(2)
 
 
-def _logistic(x: Any) -> Any:
-    return 1.0 / (1.0 + exp_p.bind(-x))
-
-
 def _expm1(x: Any) -> Any:
-    half = tanh_p.bind(x * 0.5)
-    return where(abs_p.bind(x) < 0.5, 2.0 * half / (1.0 - half), exp_p.bind(x) - 1.0)
+    half = ew.tanh_p.bind(x * 0.5)
+    return where(ew.abs_p.bind(x) < 0.5, 2.0 * half / (1.0 - half), ew.exp_p.bind(x) - 1.0)
 
 
 def _sinh(x: Any) -> Any:
-    size = abs_p.bind(x)
+    size = ew.abs_p.bind(x)
     e = _expm1(x)
-    large = exp_p.bind(size - LOG_2) - exp_p.bind(-size - LOG_2)
-    return where(size < 1.0, (e + e / (e + 1.0)) * 0.5, sign_p.bind(x) * large)
+    large = ew.exp_p.bind(size - LOG_2) - ew.exp_p.bind(-size - LOG_2)
+    return where(size < 1.0, (e + e / (e + 1.0)) * 0.5, ew.sign_p.bind(x) * large)
 
 
 def _cosh(x: Any) -> Any:
-    size = abs_p.bind(x)
-    return exp_p.bind(size - LOG_2) + exp_p.bind(-size - LOG_2)
-
-
-def _atan(x: Any) -> Any:
-    return atan2_p.bind(x, like(x, 1.0))
-
-
-def _asin(x: Any) -> Any:
-    return atan2_p.bind(x, sqrt_p.bind((1.0 - x) * (1.0 + x)))
-
-
-def _acos(x: Any) -> Any:
-    return atan2_p.bind(sqrt_p.bind((1.0 - x) * (1.0 + x)), x)
+    size = ew.abs_p.bind(x)
+    return ew.exp_p.bind(size - LOG_2) + ew.exp_p.bind(-size - LOG_2)
 
 
 def _asinh(x: Any) -> Any:
-    size = abs_p.bind(x)
+    size = ew.abs_p.bind(x)
     square = size * size
-    small = log1p_p.bind(size + square / (1.0 + sqrt_p.bind(square + 1.0)))
-    found = where(size > 1e8, log_p.bind(size) + LOG_2, small)
-    return where(x == 0.0, x, sign_p.bind(x) * found)
+    small = ew.log1p_p.bind(size + square / (1.0 + ew.sqrt_p.bind(square + 1.0)))
+    found = where(size > 1e8, ew.log_p.bind(size) + LOG_2, small)
+    return where(x == 0.0, x, ew.sign_p.bind(x) * found)
 
 
 def _acosh(x: Any) -> Any:
     past = x - 1.0
-    return where(x > 1e8, log_p.bind(x) + LOG_2, log1p_p.bind(past + sqrt_p.bind(2.0 * past + past * past)))
-
-
-def _atanh(x: Any) -> Any:
-    return 0.5 * log1p_p.bind(2.0 * x / (1.0 - x))
+    return where(x > 1e8, ew.log_p.bind(x) + LOG_2, ew.log1p_p.bind(past + ew.sqrt_p.bind(2.0 * past + past * past)))
 
 
 def _cbrt(x: Any) -> Any:
-    size = abs_p.bind(x)
-    root = exp_p.bind(log_p.bind(size) * (1 / 3))
+    size = ew.abs_p.bind(x)
+    root = ew.exp_p.bind(ew.log_p.bind(size) * (1 / 3))
     root = root - (root - size / (root * root)) * (1 / 3)  # one step of Newton's method
-    return where(or_p.bind(x == 0.0, size == math.inf), x, sign_p.bind(x) * root)
+    return where(or_p.bind(x == 0.0, size == math.inf), x, ew.sign_p.bind(x) * root)
 
 
 _ERFC = (0.17087277, -0.82215223, 1.48851587, -1.13520398, 0.27886807, -0.18628806, 0.09678418, 0.37409196, 1.00002368,
@@ -119,9 +72,9 @@ _ERFC = (0.17087277, -0.82215223, 1.48851587, -1.13520398, 0.27886807, -0.186288
 
 
 def _erfc(x: Any) -> Any:
-    z = abs_p.bind(x)
+    z = ew.abs_p.bind(x)
     t = 1.0 / (1.0 + 0.5 * z)
-    found = t * exp_p.bind(polynomial(t, _ERFC) - z * z)
+    found = t * ew.exp_p.bind(polynomial(t, _ERFC) - z * z)
     return where(x >= 0.0, found, 2.0 - found)
 
 
@@ -132,11 +85,11 @@ _OUTER = (-0.000200214257, 0.000100950558, 0.00134934322, -0.00367342844, 0.0057
 
 
 def _erf_inv(x: Any) -> Any:
-    w = -log1p_p.bind(-x * x)
+    w = -ew.log1p_p.bind(-x * x)
     near = w < 5.0
     inner = polynomial(where(near, w, 0.0) - 2.5, _INNER)
-    outer = polynomial(sqrt_p.bind(where(near, 5.0, w)) - 3.0, _OUTER)
-    return where(abs_p.bind(x) == 1.0, x * math.inf, where(near, inner, outer) * x)
+    outer = polynomial(ew.sqrt_p.bind(where(near, 5.0, w)) - 3.0, _OUTER)
+    return where(ew.abs_p.bind(x) == 1.0, x * math.inf, where(near, inner, outer) * x)
 
 
 # ---------------------------------------------------------------------------- gamma and its kin
@@ -152,18 +105,18 @@ def _lgamma(x: Any) -> Any:
     for i, c in enumerate(_LANCZOS):
         series = series + c / (z + (i + 1.0))
     t = z + 7.5
-    log_t = math.log(7.5) + log1p_p.bind(z / 7.5)
-    found = 0.5 * math.log(2 * math.pi) + (z + 0.5 - t / log_t) * log_t + log_p.bind(series)
-    part = abs_p.bind(x) - floor_p.bind(abs_p.bind(x))
+    log_t = math.log(7.5) + ew.log1p_p.bind(z / 7.5)
+    found = 0.5 * math.log(2 * math.pi) + (z + 0.5 - t / log_t) * log_t + ew.log_p.bind(series)
+    part = ew.abs_p.bind(x) - ew.floor_p.bind(ew.abs_p.bind(x))
     part = where(part > 0.5, 1.0 - part, part)
-    sine = log_p.bind(sin_p.bind(math.pi * part))
+    sine = ew.log_p.bind(ew.sin_p.bind(math.pi * part))
     mirrored = where(sine == -math.inf, math.inf, math.log(math.pi) - sine - found)
-    return where(abs_p.bind(x) == math.inf, math.inf, where(reflected, mirrored, found))
+    return where(ew.abs_p.bind(x) == math.inf, math.inf, where(reflected, mirrored, found))
 
 
 def _digamma(x: Any) -> Any:
     """Reflection (DLMF 5.5.4), recurrence (5.5.2) up to 10, and the asymptotic series (5.11.2)."""
-    pole = (x <= 0) & eq_p.bind(x, floor_p.bind(x))
+    pole = (x <= 0) & eq_p.bind(x, ew.floor_p.bind(x))
     negative = lt_p.bind(x, like(x, 0.5))
     y = where(negative, 1.0 - x, x)
     total = x * 0.0
@@ -173,12 +126,12 @@ def _digamma(x: Any) -> Any:
         total = where(low, total - 1.0 / y, total)
         y = where(low, y + 1.0, y)
     square = 1.0 / (y * y)
-    series, power = log_p.bind(y) - 0.5 / y, square
+    series, power = ew.log_p.bind(y) - 0.5 / y, square
     for k, b in enumerate(BERNOULLI[:6], 1):
         series, power = series - power * (b / (2 * k)), power * square
     total = total + series
-    reduced = where(negative, x - floor_p.bind(x), 0.25)
-    total = where(negative, total - math.pi / tan_p.bind(reduced * math.pi), total)
+    reduced = where(negative, x - ew.floor_p.bind(x), 0.25)
+    total = where(negative, total - math.pi / ew.tan_p.bind(reduced * math.pi), total)
     total = where(eq_p.bind(x, like(x, math.inf)), math.inf, total)
     return where(pole | eq_p.bind(x, like(x, -math.inf)) | ne_p.bind(x, x), math.nan, total)
 
@@ -188,9 +141,9 @@ def _zeta(s: Any, q: Any) -> Any:
 
     At negative q (not an integer) and whole s, terms are taken off until q is positive.
     """
-    whole = eq_p.bind(s, floor_p.bind(s))
+    whole = eq_p.bind(s, ew.floor_p.bind(s))
     above = gt_p.bind(s, like(s, 1.0))
-    at_pole = (q <= 0.0) & eq_p.bind(q, floor_p.bind(q))
+    at_pole = (q <= 0.0) & eq_p.bind(q, ew.floor_p.bind(q))
     below = above & lt_p.bind(q, like(q, 0.0)) & ~at_pole & whole
     good = above & gt_p.bind(q, like(q, 0.0))
     s1 = where(good | below, s, 2.0)
@@ -203,15 +156,15 @@ def _zeta(s: Any, q: Any) -> Any:
     def step(state: Any) -> Any:
         at, total = state
         left = lt_p.bind(at, like(at, 0.0))
-        return where(left, at + 1.0, at), where(left, total + pow_p.bind(at, neg_p.bind(s1)), total)
+        return where(left, at + 1.0, at), where(left, total + ew.pow_p.bind(at, ew.neg_p.bind(s1)), total)
 
     at, head = while_loop(going, step, (start, head))
     q1 = where(good, q, at)
     total = head
     for k in range(10):
-        total = total + pow_p.bind(q1 + float(k), neg_p.bind(s1))
+        total = total + ew.pow_p.bind(q1 + float(k), ew.neg_p.bind(s1))
     a = q1 + 10.0
-    power = pow_p.bind(a, neg_p.bind(s1))
+    power = ew.pow_p.bind(a, ew.neg_p.bind(s1))
     total = total + power * a / (s1 - 1.0) + power * 0.5
     factor = s1 * power / a
     for k, b in enumerate(BERNOULLI[:6], 1):
@@ -225,10 +178,10 @@ def _zeta(s: Any, q: Any) -> Any:
 def _polygamma(m: Any, x: Any) -> Any:
     """(-1)^(m+1) m! zeta(m + 1, x) (DLMF 5.15.1, 25.11.12); digamma for m = 0, NaN for m not a whole number >= 0."""
     half = m * 0.5
-    odd = ne_p.bind(half, floor_p.bind(half))
-    size = exp_p.bind(lgamma_p.bind(m + 1.0)) * _zeta(m + 1.0, x)
-    out = where(eq_p.bind(m, like(m, 0.0)), _digamma(x), where(odd, size, neg_p.bind(size)))
-    whole = (m >= 0.0) & eq_p.bind(m, ceil_p.bind(m))
+    odd = ne_p.bind(half, ew.floor_p.bind(half))
+    size = ew.exp_p.bind(lgamma_p.bind(m + 1.0)) * _zeta(m + 1.0, x)
+    out = where(eq_p.bind(m, like(m, 0.0)), _digamma(x), where(odd, size, ew.neg_p.bind(size)))
+    whole = (m >= 0.0) & eq_p.bind(m, ew.ceil_p.bind(m))
     return where(whole, out, math.nan)
 
 
@@ -254,10 +207,14 @@ def _nextafter(x: Any, y: Any) -> Any:
     return convert_element_type(where(or_p.bind(ne_p.bind(x, x), ne_p.bind(y, y)), math.nan, found), dtype)
 
 
-REWRITES: dict[Primitive, Callable[..., Any]] = {
-    **{primitive: in_float32(function) for primitive, function in {
-        logistic_p: _logistic, expm1_p: _expm1, sinh_p: _sinh, cosh_p: _cosh, atan_p: _atan, asin_p: _asin,
-        acos_p: _acos, asinh_p: _asinh, acosh_p: _acosh, atanh_p: _atanh, cbrt_p: _cbrt, erfc_p: _erfc,
-        erf_inv_p: _erf_inv, lgamma_p: _lgamma, digamma_p: _digamma, zeta_p: _zeta, polygamma_p: _polygamma,
-    }.items()}, nextafter_p: _nextafter,
+_FUNCTIONS: dict[Primitive, Callable[..., Any]] = {
+    ew.logistic_p: lambda x: 1.0 / (1.0 + ew.exp_p.bind(-x)),
+    ew.atan_p: lambda x: ew.atan2_p.bind(x, like(x, 1.0)),
+    ew.asin_p: lambda x: ew.atan2_p.bind(x, ew.sqrt_p.bind((1.0 - x) * (1.0 + x))),
+    ew.acos_p: lambda x: ew.atan2_p.bind(ew.sqrt_p.bind((1.0 - x) * (1.0 + x)), x),
+    ew.atanh_p: lambda x: 0.5 * ew.log1p_p.bind(2.0 * x / (1.0 - x)),
+    ew.expm1_p: _expm1, ew.sinh_p: _sinh, ew.cosh_p: _cosh, ew.asinh_p: _asinh, ew.acosh_p: _acosh, ew.cbrt_p: _cbrt,
+    erfc_p: _erfc, erf_inv_p: _erf_inv, lgamma_p: _lgamma, digamma_p: _digamma, zeta_p: _zeta, polygamma_p: _polygamma,
 }  # fmt: skip
+REWRITES = {primitive: in_float32(function) for primitive, function in _FUNCTIONS.items()}
+REWRITES |= {ew.nextafter_p: _nextafter}

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -30,26 +31,25 @@ from ...core.trace import shape_of
 from .floats import dtype_of, wide, wide_dtype
 
 
-def _slices(x: Any, fill: Any, places: Sequence[int], window: Any, strides: Any, padding: Any, base: Any, holes: Any
-            ) -> list[Any]:  # fmt: skip
-    """For each position within a window: that element of every window."""
-    ones = (1,) * len(shape_of(x))
-    base, holes = base or ones, holes or ones
-    config = [(low, high, b - 1) for (low, high), b in zip(padding, base, strict=True)]
-    if any(any(c) for c in config):
-        x = pad(x, fill, config)
-    found = []
-    for offset in itertools.product(*map(range, window)):
-        starts = [o * h for o, h in zip(offset, holes, strict=True)]
-        limits = [s + (n - 1) * k + 1 for s, n, k in zip(starts, places, strides, strict=True)]
-        found.append(slice_(x, starts, limits, strides))
-    return found
+class _Windows:
+    """The windows of an array: as many as `places` says along each axis."""
 
+    def __init__(self, x: Any, window: Any, strides: Any, padding: Any, base: Any = None, holes: Any = None):
+        ones = (1,) * len(shape_of(x))
+        self.x, self.window, self.strides, self.padding = x, window, strides, padding
+        self.base, self.holes = base or ones, holes or ones
+        self.places = windows(shape_of(x), window, strides, padding, self.base, self.holes)
 
-def _places(x: Any, window: Any, strides: Any, padding: Any, base: Any = None, holes: Any = None) -> tuple[int, ...]:
-    shape = shape_of(x)
-    ones = (1,) * len(shape)
-    return windows(shape, window, strides, padding, base or ones, holes or ones)
+    def slices(self, fill: Any) -> list[Any]:
+        """For each position within a window: that element of every window."""
+        config = [(low, high, b - 1) for (low, high), b in zip(self.padding, self.base, strict=True)]
+        x = pad(self.x, fill, config) if any(any(c) for c in config) else self.x
+        found = []
+        for offset in itertools.product(*map(range, self.window)):
+            starts = [o * h for o, h in zip(offset, self.holes, strict=True)]
+            limits = [s + (n - 1) * k + 1 for s, n, k in zip(starts, self.places, self.strides, strict=True)]
+            found.append(slice_(x, starts, limits, self.strides))
+        return found
 
 
 def _window(primitive: Primitive, identity: Callable[[Any], Any]) -> Callable[..., Any]:
@@ -57,15 +57,11 @@ def _window(primitive: Primitive, identity: Callable[[Any], Any]) -> Callable[..
                window_dilation: Any = None) -> Any:  # fmt: skip
         dtype = dtype_of(x)
         x = wide(x)
-        places = _places(x, window_dimensions, window_strides, padding, base_dilation, window_dilation)
+        found = _Windows(x, window_dimensions, window_strides, padding, base_dilation, window_dilation)
         fill = np.asarray(identity(dtype_of(x))).astype(dtype_of(x))[()]
-        if 0 in (*places, *window_dimensions):
-            return convert_element_type(broadcast_in_dim(fill, places, ()), dtype)
-        parts = _slices(x, fill, places, window_dimensions, window_strides, padding, base_dilation, window_dilation)
-        total = parts[0]
-        for part in parts[1:]:
-            total = primitive.bind(total, part)
-        return convert_element_type(total, dtype)
+        if 0 in (*found.places, *window_dimensions):
+            return convert_element_type(broadcast_in_dim(fill, found.places, ()), dtype)
+        return convert_element_type(functools.reduce(primitive.bind, found.slices(fill)), dtype)
 
     return expand
 
@@ -76,12 +72,11 @@ def _select_and_scatter_add(source: Any, operand: Any, *, select_prim: Primitive
     dtype, shape, places = dtype_of(source), shape_of(operand), shape_of(source)
     fill = (lowest if select_prim is ge_p else highest)(dtype_of(operand))
     fill = np.asarray(fill).astype(dtype_of(operand))[()]
-    ones = (1,) * len(shape)
     zero = np.zeros((), wide_dtype(dtype))[()]
     total = broadcast_in_dim(zero, shape, ())
     if 0 in (*shape, *places):
         return convert_element_type(total, dtype)
-    parts = _slices(operand, fill, places, window_dimensions, window_strides, padding, ones, ones)
+    parts = _Windows(operand, window_dimensions, window_strides, padding).slices(fill)
     best, which = parts[0], broadcast_in_dim(np.int32(0), places, ())
     for k, part in enumerate(parts[1:], 1):
         stays = or_p.bind(select_prim.bind(best, part), ne_p.bind(best, best))
@@ -120,25 +115,22 @@ def _conv(lhs: Any, rhs: Any, *, window_strides: Any, padding: Any, lhs_dilation
     """For each place in the window one product of matrices, over the input features."""
     out_dtype = preferred_element_type or dtype_of(lhs)
     lhs, rhs = transpose(lhs, dimension_numbers.lhs_spec), transpose(rhs, dimension_numbers.rhs_spec)
-    (batch, features, *_), (outs, ins, *kernel) = shape_of(lhs), shape_of(rhs)
+    (batch, *_), (outs, ins, *kernel) = shape_of(lhs), shape_of(rhs)
     groups, space = max(feature_group_count, batch_group_count), len(kernel)
-    places = _places(
-        lhs, (1, 1, *kernel), (1, 1, *window_strides), ((0, 0), (0, 0), *padding), (1, 1, *lhs_dilation),
-        (1, 1, *rhs_dilation))[2:]  # fmt: skip
+    found = _Windows(lhs, (1, 1, *kernel), (1, 1, *window_strides), ((0, 0), (0, 0), *padding), (1, 1, *lhs_dilation),
+                     (1, 1, *rhs_dilation))  # fmt: skip
+    places = found.places[2:]
     inner = wide_dtype(out_dtype)
     rows = batch // batch_group_count
     shape = (rows, *places, outs) if groups == 1 else (groups, outs // groups, rows, *places)
     total = broadcast_in_dim(np.zeros((), inner)[()], shape, ())
     if 0 not in (*shape_of(total), *shape_of(lhs), *shape_of(rhs)):
-        zero = np.zeros((), dtype_of(lhs))[()]
-        parts = _slices(
-            lhs, zero, (batch, features, *places), (1, 1, *kernel), (1, 1, *window_strides), ((0, 0), (0, 0), *padding),
-            (1, 1, *lhs_dilation), (1, 1, *rhs_dilation))  # fmt: skip
+        parts = found.slices(np.zeros((), dtype_of(lhs))[()])
+        how = {"precision": precision, "preferred_element_type": inner}
         for offset, part in zip(itertools.product(*map(range, kernel)), parts, strict=True):
             point = slice_(rhs, (0, 0, *offset), (outs, ins, *(o + 1 for o in offset)), None)
-            found = _products(reshape(point, (groups, outs // groups, ins)), part, batch_group_count, {
-                "precision": precision, "preferred_element_type": inner})  # fmt: skip
-            total = add_p.bind(total, found)
+            point = reshape(point, (groups, outs // groups, ins))
+            total = add_p.bind(total, _products(point, part, batch_group_count, how))
     if groups == 1:
         total = transpose(total, (0, space + 1, *range(1, space + 1)))
     else:

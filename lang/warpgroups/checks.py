@@ -32,20 +32,18 @@ def check_mesh(kernel: Kernel) -> None:
     for effect in kernel.body.effects:
         if effect.kind in ("write", "accumulate") and isinstance(effect.operand, int) and (
                 first <= effect.operand < outputs):  # fmt: skip
-            raise InputWriteError(
-                f"kernel {kernel.name}: it writes operand {kernel.inputs[effect.operand - first].name}",
-                "write to an output, or to shared memory", kernel.source)  # fmt: skip
+            raise kernel.error(InputWriteError, f"it writes operand {kernel.inputs[effect.operand - first].name}",
+                               "write to an output, or to shared memory")  # fmt: skip
     for n, type_ in enumerate(kernel.scratch):
         if type_.space in (MemorySpace.VMEM, *GLOBAL):
-            raise KernelBodyError(
-                f"kernel {kernel.name}: scratch {kernel.scratch_name(kernel.splits[3] + n)} is in {type_.space}, which "
-                "warpgroups do not have", "state `lang.mosaic_gpu.SMEM(shape, dtype)`, TMEM, ACC or a Barrier",
-                kernel.source)  # fmt: skip
+            raise kernel.error(KernelBodyError, f"scratch {kernel.scratch_name(kernel.splits[3] + n)} is in "
+                               f"{type_.space}, which warpgroups do not have",
+                               "state `lang.mosaic_gpu.SMEM(shape, dtype)`, TMEM, ACC or a Barrier")  # fmt: skip
     for eqn in every_eqn(kernel.body):
         if eqn.primitive in _COPIES or any(e.kind == "device" for e in eqn.effects) and not list(subprograms(eqn)):
-            raise KernelBodyError(
-                f"kernel {kernel.name}: {eqn.primitive} in a kernel for warpgroups", "copy by `copy_gmem_to_smem` and "
-                "`copy_smem_to_gmem`, and wait at a Barrier", eqn.source)  # fmt: skip
+            raise kernel.error(
+                KernelBodyError, f"{eqn.primitive} in a kernel for warpgroups",
+                "copy by `copy_gmem_to_smem` and `copy_smem_to_gmem`, and wait at a Barrier", eqn.source)  # fmt: skip
 
 
 def check_target_of(kernel: Kernel, target: Target) -> None:
@@ -61,15 +59,14 @@ def check_target_of(kernel: Kernel, target: Target) -> None:
                                          (frozenset({wgmma_p}), HOPPER, "`wgmma`", "`tcgen05_mma`")):  # fmt: skip
         eqn = next((e for e in every_eqn(kernel.body) if e.primitive in wanted), None)
         if eqn is not None and target.name not in there:
-            raise UnsupportedError(f"kernel {kernel.name}: {eqn.primitive}: {target.name} has no {name}",
-                                   f"use {instead}, or compile for {there[0]}", eqn.source)  # fmt: skip
+            raise kernel.error(UnsupportedError, f"{eqn.primitive}: {target.name} has no {name}",
+                               f"use {instead}, or compile for {there[0]}", eqn.source)  # fmt: skip
     held = {space: [s for s in kernel.scratch if s.space is space] for space in (MemorySpace.SMEM, MemorySpace.TMEM)}
     shared = sum(s.array.nbytes for s in held[MemorySpace.SMEM])
     if shared > target.fast_bytes:
-        raise ResourceError(
-            f"kernel {kernel.name}: its SMEM takes {shared / KIB:,.0f} KiB; a block on {target.name} has "
-            f"{target.fast_bytes // KIB} KiB", "use fewer buffers, or smaller ones", kernel.source)  # fmt: skip
+        raise kernel.error(ResourceError, f"its SMEM takes {shared / KIB:,.0f} KiB; a block on {target.name} has "
+                           f"{target.fast_bytes // KIB} KiB", "use fewer buffers, or smaller ones")  # fmt: skip
     columns = sum(s.shape[-1] * s.dtype.itemsize // 4 for s in held[MemorySpace.TMEM])
     if columns > COLUMNS:
-        raise ResourceError(f"kernel {kernel.name}: its TMEM takes {columns} columns, and there are {COLUMNS}",
-                            "use fewer accumulators, or smaller ones", kernel.source)  # fmt: skip
+        raise kernel.error(ResourceError, f"its TMEM takes {columns} columns, and there are {COLUMNS}",
+                           "use fewer accumulators, or smaller ones")  # fmt: skip

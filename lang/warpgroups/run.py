@@ -541,7 +541,6 @@ def interpret_mesh(kernel: Kernel, arrays: Sequence[Any], params: InterpretParam
         bare = np.flatnonzero((output.seen["writes"] == -1) & (output.seen["updates"] == -1))
         if bare.size:
             place = tuple(int(i) for i in np.unravel_index(bare[0], output.array.shape))
-            raise UncoveredOutputError(
-                f"kernel {kernel.name}: no block writes element {place} of output {output.name} "
-                f"({bare.size} of {output.array.size} are not written)", "write all of it", kernel.source)  # fmt: skip
+            raise kernel.error(UncoveredOutputError, f"no block writes element {place} of output {output.name} "
+                               f"({bare.size} of {output.array.size} are not written)", "write all of it")  # fmt: skip
     return [output.array for output in outputs]
