@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from ..core.caches import cached
-from ..core.errors import ArgumentError, ArgumentTypeError, KernelError, OutOfBoundsError
+from ..core.errors import ArgumentError, ArgumentTypeError, KernelError, OutOfBoundsError, TilewrightError
 from ..core.evaluate import evaluate
 from ..core.ir import Program
 from ..core.primitives.compare import lt_p
@@ -175,7 +175,7 @@ def guarded(kernel: Kernel, axes: tuple[int, ...]) -> Kernel:
     return with_body(kernel, body)
 
 
-def static(kernel: Kernel, why: str, error: Callable[..., Exception] = KernelError) -> Kernel:
+def static(kernel: Kernel, why: str, error: type[TilewrightError] = KernelError) -> Kernel:
     """The kernel over the static grid that bounds it, cells past its extents doing nothing.
 
     Raises an error that says `why` a bound is needed where an axis has none.

@@ -21,7 +21,6 @@ from tilewright import lax
 from tilewright import numpy as jnp
 
 from ...core.errors import ArgumentError, ShapeError
-from ...core.primitives.custom import custom_vjp
 from ...core.trace import shape_of
 from ...lang.ops import cdiv
 from ...lang.target import current_target
@@ -38,7 +37,7 @@ from .attention_kernels import (
     sum_to,
     tiles,
 )
-from .operation import Operation, dtype_of, nbytes, work_dtype
+from .operation import Operation, dtype_of, nbytes, with_backward, work_dtype
 
 SEGMENTS = 8  # into how many runs of queries a call is cut, where rows of scores are whole
 
@@ -134,24 +133,18 @@ def _backward_by_rows(
 def _vjp(form: Form, names: tuple[str, ...], blocks: Backward) -> Any:
     """Attention of q, k, v and the extras, with a derivative of its own."""
 
-    @custom_vjp
-    def call(q: Any, k: Any, v: Any, *extra: Any) -> Any:
-        return _forward(form, blocks, q, k, v, dict(zip(names, extra, strict=True)))[0]
+    def forward(q: Any, k: Any, v: Any, *extra: Any) -> Any:
+        return _forward(form, blocks, q, k, v, dict(zip(names, extra, strict=True)))
 
-    def primal(q: Any, k: Any, v: Any, *extra: Any) -> Any:
-        out, sums = _forward(form, blocks, q, k, v, dict(zip(names, extra, strict=True)))
-        return out, (q, k, v, extra, out, sums)
-
-    def backward(residuals: Any, ct: Any) -> Any:
-        q, k, v, values, out, sums = residuals
+    def backward(ct: Any, q: Any, k: Any, v: Any, *rest: Any) -> Any:
+        *values, out, sums = rest
         extra, work = dict(zip(names, values, strict=True)), work_dtype(q, k, v)
         delta = jnp.swapaxes((ct.astype(work) * out.astype(work)).sum(-1), 1, 2)
         given = q, k, v, extra, sums, delta, ct
         dq, dk, dv, dbias = _backward_by_rows(form, *given) if blocks is None else _backward_by_blocks(blocks, *given)
         return dq, dk, dv, *(dbias.astype(x.dtype) if name == "bias" else None for name, x in extra.items())
 
-    call.defvjp(primal, backward)
-    return call
+    return with_backward(forward, backward)
 
 
 def _forms(form: Form, rows: int | None, columns: int | None, shape: tuple[int, ...], head_bytes: int, extra: Any

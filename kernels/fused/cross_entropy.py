@@ -37,6 +37,7 @@ from .operation import (
     row_spec,
     row_tile,
     vector_spec,
+    with_backward,
     work_dtype,
     zeros_first,
 )
@@ -148,20 +149,10 @@ def _run_backward(logits: Any, labels: Any, sums: Any, ct: Any, dtype: Any, targ
 
 
 def _logits_vjp(target: Any) -> Any:
-    @custom_vjp
-    def call(logits: Any, labels: Any) -> Any:
-        return _run_forward(logits, labels, target)[0]
-
-    def forward(logits: Any, labels: Any) -> Any:
-        loss, sums = _run_forward(logits, labels, target)
-        return loss, (logits, labels, sums)
-
-    def backward(residuals: Any, ct: Any) -> Any:
-        logits, labels, sums = residuals
+    def backward(ct: Any, logits: Any, labels: Any, loss: Any, sums: Any) -> Any:
         return _run_backward(logits, labels, sums, ct, dtype_of(logits), target), None
 
-    call.defvjp(forward, backward)
-    return call
+    return with_backward(lambda logits, labels: _run_forward(logits, labels, target), backward)
 
 
 def _flat_labels(labels: Any, leading: tuple[int, ...], what: str) -> Any:
@@ -331,6 +322,16 @@ def _tiled_gradients(x: Any, w: Any, labels: Any, weights: Any, sums: Any, rows:
     return dx, dw
 
 
+def _gradients(x: Any, w: Any, labels: Any, weights: Any, rows: int, columns: int | None, sums: Any = None) -> Any:
+    """Loss of every row, and the gradients of their sum times the weights; `sums` where the logsumexps are known."""
+    if columns is None or columns >= shape_of(w)[1]:
+        return _one_pass(x, w, labels, weights, rows, columns)
+    loss = None
+    if sums is None:
+        loss, sums = _value(x, w, labels, rows, columns)
+    return loss, *_tiled_gradients(x, w, labels, weights, sums, rows, columns)
+
+
 def _total_vjp(rows: int, columns: int | None) -> Any:
     """The sum of the losses times weights, its gradients made in the same pass."""
 
@@ -339,11 +340,7 @@ def _total_vjp(rows: int, columns: int | None) -> Any:
         return (_value(x, w, labels, rows, columns)[0] * weights).sum()
 
     def forward(x: Any, w: Any, labels: Any, weights: Any) -> Any:
-        if columns is None or columns >= shape_of(w)[1]:
-            loss, dx, dw = _one_pass(x, w, labels, weights, rows, columns)
-        else:
-            loss, sums = _value(x, w, labels, rows, columns)
-            dx, dw = _tiled_gradients(x, w, labels, weights, sums, rows, columns)
+        loss, dx, dw = _gradients(x, w, labels, weights, rows, columns)
         return (loss * weights).sum(), (dx, dw.astype(dtype_of(w)), loss)
 
     def backward(residuals: Any, ct: Any) -> Any:
@@ -357,24 +354,11 @@ def _total_vjp(rows: int, columns: int | None) -> Any:
 def _rows_vjp(rows: int, columns: int | None) -> Any:
     """The loss of each row; the backward pass makes the logits again."""
 
-    @custom_vjp
-    def call(x: Any, w: Any, labels: Any) -> Any:
-        return _value(x, w, labels, rows, columns)[0]
-
-    def forward(x: Any, w: Any, labels: Any) -> Any:
-        loss, sums = _value(x, w, labels, rows, columns)
-        return loss, (x, w, labels, sums)
-
-    def backward(residuals: Any, ct: Any) -> Any:
-        x, w, labels, sums = residuals
-        if columns is None or columns >= shape_of(w)[1]:
-            _, dx, dw = _one_pass(x, w, labels, ct, rows, columns)
-        else:
-            dx, dw = _tiled_gradients(x, w, labels, ct, sums, rows, columns)
+    def backward(ct: Any, x: Any, w: Any, labels: Any, loss: Any, sums: Any) -> Any:
+        _, dx, dw = _gradients(x, w, labels, ct, rows, columns, sums)
         return dx, dw.astype(dtype_of(w)), None
 
-    call.defvjp(forward, backward)
-    return call
+    return with_backward(lambda x, w, labels: _value(x, w, labels, rows, columns), backward)
 
 
 def linear_cross_entropy(

@@ -19,6 +19,7 @@ import numpy as np
 from tilewright import lax
 from tilewright import numpy as jnp
 
+from ...core.api import program_of
 from ...core.errors import DtypeError, ShapeError
 from ...core.jvp import jvp_flat
 from ...core.primitives.custom import custom_jvp
@@ -188,26 +189,21 @@ def _matrices(x: Any, name: str, square: bool = True) -> Any:
     return x
 
 
-def _chosen(kernel: Callable[..., list[Any]], plain: Callable[..., Any], target: Any) -> Callable[..., list[Any]]:
-    """A kernel whose derivative is that of the primitives that compute the same; on the CPU the primitives."""
-    if current_target(target).whole_arrays:
-        return plain
+def _factors(formula: Formula, plain: Formula, name: str, target: Any, *arrays: Any) -> list[Any]:
+    """A kernel of a formula of matrices, with the shapes and derivatives of `plain`, which is what runs on the CPU."""
 
     @custom_jvp
-    def call(*args: Any) -> list[Any]:
-        return kernel(*args)
+    def call(*flat: Any) -> list[Any]:
+        work = work_dtype(*flat)
+        program, _ = program_of(plain, [like(x, dtype=work) for x in flat])
+        types = [like(flat[-1], t.shape, None if t.dtype == work else t.dtype) for t in program.out_types]
+        return _on_matrices(formula, types, name, target, *flat)
 
     call.defjvp(lambda primals, tangents: jvp_flat(plain, primals, tangents))
-    return call
-
-
-def _factors(x: Any, formula: Formula, plain: Callable[..., Any], name: str, target: Any, outs: Any) -> list[Any]:
-    """The results of a formula of matrices; `outs(shape)` are the shapes of those of a batch, with their dtypes."""
-    lead = shape_of(x)[:-2]
-    flat = x.reshape(-1, *shape_of(x)[-2:])
-    types = [like(x, shape, dtype) for shape, dtype in outs(shape_of(flat))]
-    call = _chosen(lambda a: _on_matrices(formula, types, name, target, a), plain, target)
-    return [out.reshape(*lead, *t.shape[1:]) for out, t in zip(call(flat), types, strict=True)]
+    lead = shape_of(arrays[0])[:-2]
+    flat = [x.reshape(-1, *shape_of(x)[-2:]) for x in arrays]
+    outs = (plain if current_target(target).whole_arrays else call)(*flat)
+    return [out.reshape(*lead, *shape_of(out)[1:]) for out in outs]
 
 
 def small_cholesky(a: Any, *, target: Any = None) -> Any:
@@ -221,7 +217,7 @@ def small_cholesky(a: Any, *, target: Any = None) -> Any:
      [1. 2.]]
     """
     a = _matrices(a, "small_cholesky")
-    return _factors(a, _cholesky, lambda x: [cholesky_p.bind(x)], "small_cholesky", target, lambda s: [(s, None)])[0]
+    return _factors(_cholesky, lambda x: [cholesky_p.bind(x)], "small_cholesky", target, a)[0]
 
 
 def small_inverse(a: Any, *, target: Any = None) -> Any:
@@ -233,7 +229,7 @@ def small_inverse(a: Any, *, target: Any = None) -> Any:
      [0.   0.25]]
     """
     a = _matrices(a, "small_inverse")
-    return _factors(a, _inverse, lambda x: [_plain_inverse(x)], "small_inverse", target, lambda s: [(s, None)])[0]
+    return _factors(_inverse, lambda x: [_plain_inverse(x)], "small_inverse", target, a)[0]
 
 
 def _plain_inverse(a: Any) -> Any:
@@ -256,14 +252,11 @@ def small_lu(a: Any, *, target: Any = None) -> tuple[Any, Any, Any]:
     """
     a = _matrices(a, "small_lu")
 
-    def outs(shape: Sequence[int]) -> Any:
-        return [(shape, None), ((*shape[:2], 1), np.int32), ((*shape[:2], 1), np.int32)]
-
     def plain(x: Any) -> list[Any]:
         factors, pivots, order = lu_p.bind(x)
         return [factors, pivots[..., None], order[..., None]]
 
-    factors, pivots, order = _factors(a, _lu, plain, "small_lu", target, outs)
+    factors, pivots, order = _factors(_lu, plain, "small_lu", target, a)
     return factors, pivots[..., 0], order[..., 0]
 
 
@@ -283,10 +276,7 @@ def small_qr(a: Any, *, target: Any = None) -> tuple[Any, Any]:
         q, r = _qr(x)
         return [q[:, :, :n], r[:, :n]]
 
-    def outs(shape: Sequence[int]) -> Any:
-        return [(shape, None), ((shape[0], n, n), None)]
-
-    q, r = _factors(a, thin, lambda x: qr_p.bind(x, pivoting=False, full_matrices=False), "small_qr", target, outs)
+    q, r = _factors(thin, lambda x: qr_p.bind(x, pivoting=False, full_matrices=False), "small_qr", target, a)
     return q, r
 
 
@@ -306,15 +296,9 @@ def small_solve_triangular(
     if shape_of(b)[:-1] != shape_of(a)[:-1]:
         raise ShapeError(f"small_solve_triangular of systems {shape_of(a)} and right-hand sides {shape_of(b)}",
                          "pass (..., n, n) and (..., n, k)")  # fmt: skip
-    flat = [x.reshape(-1, *shape_of(x)[-2:]) for x in (a, b)]
     how = lower, transpose, unit_diagonal
-
-    def kernel(*xs: Any) -> list[Any]:
-        return _on_matrices(
-            lambda a, b: [_substituted(a, b, *how)], [like(flat[1])], "small_solve_triangular", target, *xs
-        )
-
-    return _chosen(kernel, lambda a, b: [_plain_solve(a, b, *how)], target)(*flat)[0].reshape(shape_of(b))
+    return _factors(lambda a, b: [_substituted(a, b, *how)], lambda a, b: [_plain_solve(a, b, *how)],
+                    "small_solve_triangular", target, a, b)[0]  # fmt: skip
 
 
 def _count(share: float) -> Callable[..., Cost]:

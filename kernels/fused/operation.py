@@ -13,6 +13,7 @@ from tilewright import lax
 from tilewright import numpy as jnp
 
 from ...core.errors import ShapeError
+from ...core.primitives.custom import custom_vjp
 from ...core.trace import shape_of, typeof
 from ...core.types import ArrayType
 from ...lang.block import BlockSpec
@@ -59,6 +60,18 @@ def work_dtype(*arrays: Any) -> np.dtype:
 def like(x: Any, shape: Sequence[int] | None = None, dtype: Any = None) -> ArrayType:
     """The type of a result."""
     return ArrayType(tuple(shape_of(x) if shape is None else shape), np.dtype(dtype or dtype_of(x)))
+
+
+def with_backward(forward: Callable[..., Any], backward: Callable[..., Any]) -> Callable[..., Any]:
+    """The first result of `forward`, whose cotangents are `backward(ct, *arguments, *results)`."""
+
+    def remembered(*args: Any) -> Any:
+        results = forward(*args)
+        return results[0], (*args, *results)
+
+    call = custom_vjp(lambda *args: forward(*args)[0])
+    call.defvjp(remembered, lambda residuals, ct: backward(ct, *residuals))
+    return call
 
 
 def product(a: Any, b: Any, i: int, j: int, dtype: Any) -> Any:
