@@ -314,6 +314,14 @@ def test_algorithms_of_svd(shape, algorithm):
         np.testing.assert_allclose(H(u) @ u, np.eye(u.shape[1]), atol=1e-10)
 
 
+@pytest.mark.parametrize("columns", [0, 2])
+def test_vectors_of_zero_singular_values_are_orthonormal_too(columns):
+    x = np.zeros((4, 3))
+    x[:, :columns] = np.random.default_rng(0).normal(size=(4, columns))
+    u, _, _ = map(np.asarray, lax.linalg.svd(x, algorithm=lax.linalg.SvdAlgorithm.POLAR))
+    np.testing.assert_allclose(u.T @ u, np.eye(4), atol=1e-10)
+
+
 def test_subsets():
     a = hermitian(np.random.default_rng(0), (), np.dtype("float64"))
     v, w = lax.linalg.eigh(a, subset_by_index=(1, 3))

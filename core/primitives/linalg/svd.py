@@ -16,7 +16,7 @@ from ...primitive import Primitive
 from ...rules import like, weak_as_operands
 from ...trace import shape_of, typeof
 from ...types import ArrayType, is_complex
-from ..compare import select_n_p
+from ..compare import eq_p, select_n_p
 from ..convert import complex_p, convert_element_type, imag_p, real_p
 from ..elementwise import add_p, div_p, max_p, mul_p, sign_p, sub_p
 from ..shape import concatenate, rev, slice
@@ -197,7 +197,9 @@ def svd_by_polar(x: Any, full_matrices: bool, compute_uv: bool) -> list[Any]:
     right = rev(vectors, (last,))
     # Columns for zero singular values need not be orthonormal yet: QR makes them so and keeps the others up to sign.
     left, r = qr(product(unitary, right), full_matrices=full_matrices)
-    signs = convert_element_type(sign_p.bind(diagonal(r)), typeof(left).dtype)
+    ends = diagonal(r)
+    zero = eq_p.bind(ends, spread(like(ends, 0), shape_of(ends)))
+    signs = select_n_p.bind(zero, sign_p.bind(ends), spread(like(ends, 1), shape_of(ends)))
     turned = mul_p.bind(part(left, m, n), rows_of(signs, m))
     if full_matrices and m > n:
         shape = shape_of(left)
