@@ -12,7 +12,7 @@ from tests.support.distributions import DISTRIBUTIONS, SHARES, values
 from tilewright import numpy as jnp
 from tilewright.core.errors import ArgumentError, DtypeError, ShapeError, UnsupportedError
 from tilewright.core.evaluate import NUMPY
-from tilewright.core.trace import using
+from tilewright.core.trace import under, using
 from tilewright.scipy import stats
 
 TABLE = [pytest.param(d, id=d.name) for d in DISTRIBUTIONS]
@@ -166,6 +166,13 @@ def test_entropy_of_poisson(wide):
 def test_nothing_leaks_from_outside_of_the_support(function, x, by):
     """What the form would give there is not differentiated, by the point or by any parameter."""
     assert tw.grad(lambda args: function(*args))((x, *by)) == (0,) * (1 + len(by))
+
+
+@pytest.mark.parametrize("name", ["norm.logpdf", "laplace.logpdf", "expon.sf", "logistic.cdf"])
+def test_nothing_leaks_from_a_scale_of_zero(name):
+    family, _, function = name.partition(".")
+    slopes = under(NUMPY, tw.grad(getattr(getattr(stats, family), function), (0, 1, 2)), 0.0, 0.0, 0.0)
+    assert [float(v) for v in slopes] == [0, 0, 0]
 
 
 def test_shapes_and_empty_arrays():

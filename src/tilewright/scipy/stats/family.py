@@ -110,7 +110,10 @@ class Family:
         return function
 
     def _split(self, args: Any) -> tuple[Any, list[Any], Any, Any, Any]:
-        """The argument, the shape's parameters, `loc` and `scale` (or None), and where the parameters are valid."""
+        """The argument, the shape's parameters, `loc` and `scale` (or None), and where the parameters are valid.
+
+        A scale that is not is replaced by 1.
+        """
         x, *rest = promote_inexact(*args)
         count = len(self.parameters.split())
         shapes, (loc, scale) = rest[:count], (*rest[count:], None, None)[:2]
@@ -118,6 +121,7 @@ class Family:
         if scale is not None:
             positive = lax.gt(scale, 0)
             valid = positive if valid is None else both(valid, positive)
+            scale = where3(positive, scale, 1.0)  # no quotient is NaN backwards
         return x, shapes, loc, scale, valid
 
     def _value(self, kind: Kind, form: Form, args: Any) -> Array:
