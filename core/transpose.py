@@ -61,25 +61,31 @@ def transpose_map(linear: LinearMap, cotangents: Sequence[Any], wanted: Sequence
     return [env.get(v, Zero(v.type.cotangent())) if type(v) is Var else v for v in linear.inputs]
 
 
-def _without_unused(eqn: Eqn, cts: Sequence[Any]) -> tuple[Eqn, list[Any]]:
+def _without_unused(eqn: Eqn, cts: list[Any]) -> tuple[Eqn, list[Any]]:
     """An equation without the results that have no cotangent and the operands that only these need.
 
     So nothing gets a cotangent of zeros, which are NaN when they are multiplied with an infinite slope.
     """
     types = tuple(a.type for a in eqn.inputs), tuple(v.type for v in eqn.outputs)
     used = tuple(ct is not None for ct in cts)
-    inputs, outputs, params = _parts_in_use(eqn.primitive, tuple(eqn.params.items()), *types, used)
+    found = _parts_in_use(eqn.primitive, tuple(eqn.params.items()), *types, used)
+    if found is None:
+        return eqn, cts
+    inputs, outputs, params = found
     less = eqn.replace(inputs=[eqn.inputs[i] for i in inputs], outputs=[eqn.outputs[i] for i in outputs], params=params)
     return less, [cts[i] for i in outputs]
 
 
 @cached(4096)
-def _parts_in_use(primitive: Any, params: Any, ins: Any, outs: Any, used: Any) -> tuple[list[int], list[int], Any]:
-    """Positions of operands and results of an equation that are in use, and the parameters of one with these alone."""
+def _parts_in_use(primitive: Any, params: Any, ins: Any, outs: Any, used: Any) -> Any:
+    """Positions of operands and results of an equation that are in use, and the parameters of one with these alone.
+
+    None where that are all.
+    """
     inputs, outputs = [Var(t) for t in ins], [Var(t) for t in outs]
     less = primitive.dce(used, Eqn(primitive, inputs, outputs, dict(params)))
     if len(less.inputs) == len(inputs) and len(less.outputs) == len(outputs):
-        return [*range(len(inputs))], [*range(len(outputs))], dict(params)
+        return None
     return [inputs.index(v) for v in less.inputs], [outputs.index(v) for v in less.outputs], less.params
 
 

@@ -113,6 +113,7 @@ VALUES = [
     ("a mapped sum", lambda: tw.vmap(lambda x: 2 * x, out_axes=None, sum_match=True)(X), 6, "float32"),
     ("float8 by chance", lambda: tw.random.uniform(tw.random.key(0), (9,), "float8_e4m3fn") >= 0, [True] * 9, "bool"),
     ("roots of a number", lambda: jnp.roots(3.0), np.zeros(0), "complex64"),
+    ("roots of a traced number", lambda: tw.jit(jnp.roots)(3.0), np.zeros(0), "complex64"),
     ("norm of no rows", lambda: jnp.linalg.norm(np.zeros((0, 2)), INF), 0, "float32"),
     ("norm of nothing", lambda: jnp.linalg.norm(np.zeros(0), INF), 0, "float32"),
     ("spectral norm of no rows", lambda: jnp.linalg.norm(np.zeros((0, 2)), 2), 0, "float32"),

@@ -187,7 +187,7 @@ def roots(p: ArrayLike, *, strip_zeros: bool = True) -> Array:
     if len(shape_of(p)) != 1:
         raise ArgumentError(f"roots of an array of shape {shape_of(p)}", "give the coefficients as a vector")
     zeros_at_end = 0
-    if strip_zeros:
+    if strip_zeros and shape_of(p)[0] > 1:
         hits = np.flatnonzero(concrete(p, "roots", "pass strip_zeros=False"))
         zeros_at_end = shape_of(p)[0] - 1 - int(hits[-1]) if hits.size else 0
         p = p[int(hits[0]) : int(hits[-1]) + 1] if hits.size else p[:0]
