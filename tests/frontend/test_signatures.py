@@ -6,6 +6,7 @@ import pytest
 import tilewright as tw
 from tilewright import lax
 from tilewright import numpy as tnp
+from tilewright.scipy import special
 
 X = tnp.arange(6.0).reshape(2, 3)
 
@@ -94,3 +95,26 @@ def test_byteswap(dtype):
     assert np.asarray(found).tobytes() == values.byteswap().tobytes()
     with pytest.raises(tw.errors.ImmutableArrayError):
         tnp.asarray(values).byteswap(inplace=True)
+
+
+WRONG = {
+    "windows": lambda: tnp.hanning("a"),
+    "kaiser": lambda: tnp.kaiser(None, 1.0),
+    "linspace": lambda: tnp.linspace(0, 1, 2.5),
+    "frombuffer": lambda: tnp.frombuffer(3),
+    "triangles": lambda: tnp.tril_indices("a"),
+    "masks": lambda: tnp.mask_indices(3, "a"),
+    "piecewise": lambda: tnp.piecewise(X, 1.5, [1]),
+    "along an axis": lambda: tnp.apply_along_axis(None, 0, X),
+    "polyfit": lambda: tnp.polyfit(None, None, 1),
+    "bernoulli": lambda: special.bernoulli("a"),
+    "lpmn": lambda: special.lpmn(None, 1, 0.5),
+    "sampling": lambda: tw.random.gamma(tw.random.key(0), 1.0, method="quick"),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_arguments_that_do_not_fit_are_named_errors(name):
+    with pytest.raises((tw.errors.ArgumentError, tw.errors.ArgumentTypeError, tw.errors.ShapeError)) as caught:
+        WRONG[name]()
+    assert isinstance(caught.value, ValueError) and isinstance(caught.value, TypeError) and caught.value.remedy

@@ -19,6 +19,7 @@ from .shape import broadcast_to, expand_dims
 from .util import Array, ArrayLike, DTypeLike, axis_of, dtype_of, shape_argument, shape_of, value
 
 
+@public
 def apply_along_axis(func1d: Callable[..., Any], axis: int, arr: ArrayLike, *args: Any, **kwargs: Any) -> Array:
     """Apply a function of vectors to every vector along an axis.
 
@@ -79,6 +80,7 @@ def fromfunction(function: Callable[..., Any], shape: Any, *, dtype: DTypeLike =
     return call(*(arange(n, dtype=dtype) for n in sizes))
 
 
+@public
 def piecewise(x: ArrayLike, condlist: Any, funclist: Any, *args: Any, **kw: Any) -> Array:
     """A function defined by pieces: the function or number of the last condition that holds.
 

@@ -470,13 +470,14 @@ def _triangle_indices(name: str) -> Any:
     >>> len(jnp.{f.__name__}({argument}))
     2
     """
-    return function, of
+    return public(function), public(of)
 
 
 tril_indices, tril_indices_from = _triangle_indices("tril")
 triu_indices, triu_indices_from = _triangle_indices("triu")
 
 
+@public
 def mask_indices(n: int, mask_func: Any, k: int = 0, *, size: int | None = None) -> tuple[Array, ...]:
     """The indices of an n by n matrix that a masking function such as `triu` keeps.
 

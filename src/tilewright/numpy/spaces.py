@@ -135,7 +135,7 @@ def _window(name: str) -> Any:
     return window
 
 
-hanning, hamming, blackman, bartlett = (_window(name) for name in _WINDOWS)
+hanning, hamming, blackman, bartlett = (public(_window(name)) for name in _WINDOWS)
 
 
 @public

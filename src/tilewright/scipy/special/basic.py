@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from ... import lax
+from ...core.arguments import public
 from ...core.errors import ArgumentError
 from ...core.primitives.custom import custom_jvp
 from ...numpy.arithmetic import copysign
@@ -615,6 +616,7 @@ def _comb(N: Any, k: Any, repetition: bool) -> Array:
     return where3(valid, result, 0.0)
 
 
+@public
 def bernoulli(n: int) -> Array:
     """The Bernoulli numbers from 0 to `n`.
 

@@ -10,6 +10,7 @@ import numpy as np
 
 from ... import lax
 from ...core.api import jvp
+from ...core.arguments import public
 from ...core.errors import ArgumentError, DtypeError, ShapeError, UnsupportedError
 from ...numpy.elementwise import where3
 from ...numpy.util import (
@@ -82,6 +83,7 @@ def _checked(name: str, m: int, n: int, z: Any) -> tuple[int, Array]:
     return operator.index(n), z
 
 
+@public
 def lpmn(m: int, n: int, z: ArrayLike) -> tuple[Array, Array]:
     """The associated Legendre functions of orders and degrees up to `m` = `n` at points, and their derivatives.
 
@@ -104,6 +106,7 @@ def _with_derivatives(top: int, z: Any) -> tuple[Array, Array]:
     return jvp(lambda z: _legendre(top, z, False), (z,), (lax.full_like(z, 1),))
 
 
+@public
 def lpmn_values(m: int, n: int, z: ArrayLike, is_normalized: bool) -> Array:
     """The associated Legendre functions as `lpmn` has them, or with the norm of spherical harmonics.
 
