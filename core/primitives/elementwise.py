@@ -140,8 +140,9 @@ def _pow_typing(x: ArrayType, y: ArrayType) -> ArrayType:
 
 
 def _power(x: Any, y: Any) -> Any:
-    if not is_integer(x.dtype):
-        return np.power(x, y.astype(x.dtype))
+    if not is_integer(x.dtype):  # one exponent for all would be a square root where it is a half: NaN at -inf
+        shape = np.broadcast_shapes(x.shape, y.shape)
+        return np.power(x, np.array(np.broadcast_to(y, shape or (1,)), x.dtype)).reshape(shape)
     x, y = np.broadcast_arrays(x, y)
     result, base, left = np.ones_like(x), x.copy(), np.where(y < 0, np.zeros_like(y), y)
     while left.any():

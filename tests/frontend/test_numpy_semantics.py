@@ -195,6 +195,13 @@ def test_numbers_beside_arrays_are_differentiated_and_batched(name):
         check(tw.vmap(f)(np.array([1.3, 0.7])), [f(1.3), f(0.7)], 1e-6)
 
 
+def test_a_power_of_a_half_is_no_square_root():
+    x, half = np.array([-np.inf, -0.0], np.float32), np.array([0.5, 0.5], np.float32)
+    for power in (jnp.power, lambda *args: under(NUMPY, jnp.power, *args)):
+        for found in (power(x, half), power(x, half[0]), [power(x[0], half[0]), power(x[1], half[0])]):
+            assert np.asarray(found).tolist() == [np.inf, 0] and not np.signbit(found).any()
+
+
 def test_the_offset_of_a_trace_may_be_traced():
     found = tw.vmap(lambda k: jnp.trace(X, k))(np.arange(-4, 5))
     check(found, [np.trace(X, k) for k in range(-4, 5)])
