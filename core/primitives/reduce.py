@@ -386,6 +386,7 @@ def reduce(
     starts = tree.flatten_up_to(treedef, init_values)
     types = [typeof(a) for a in arrays]
     axes = as_axes(dimensions, len(types[0].shape) if types else 0, "reduce")
+    weak = [t.weak_type and typeof(s).weak_type for s, t in zip(starts, types, strict=True)]
     starts = [convert_element_type(s, t.dtype) for s, t in zip(starts, types, strict=True)]
 
     def flat(*scalars: Any) -> list[Any]:
@@ -406,8 +407,11 @@ def reduce(
         given = tree.leaves(init_values)[0]
         if not _is_identity(given, known.neutral(types[0].dtype)):
             out = monoid.bind(starts[0], out)
-        return tree.unflatten(treedef, [out])
-    return tree.unflatten(treedef, reduce_p.bind(*arrays, *starts, computation=program, dimensions=axes))
+        outs = [out]
+    else:
+        outs = reduce_p.bind(*arrays, *starts, computation=program, dimensions=axes)
+    return tree.unflatten(treedef, [convert_element_type(o, t.dtype, w)
+                                    for o, t, w in zip(outs, types, weak, strict=True)])  # fmt: skip
 
 
 PRIMITIVES: tuple[Primitive, ...] = (

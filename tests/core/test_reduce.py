@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from tilewright import config, grad, hessian, jvp, lax, make_jaxpr, vmap
+from tilewright import config, eval_shape, grad, hessian, jvp, lax, make_jaxpr, vmap
 from tilewright.core.errors import ArgumentError, ShapeError
 from tilewright.core.evaluate import NUMPY
 from tilewright.core.trace import under
@@ -15,6 +15,14 @@ def test_gradient_of_a_product_with_zeros():
     np.testing.assert_array_equal(
         hessian(lambda x: lax.reduce_prod(x, (0,)))(x), [[0.0, 3.0, 0.0], [3.0, 0.0, 2.0], [0.0, 2.0, 0.0]]
     )
+
+
+@pytest.mark.parametrize("fold", [lax.add, lax.mul, lambda a, b: a + 2 * b])
+def test_a_fold_of_numbers_without_a_dtype_has_none(fold):
+    for x in (lax.full((3,), 2.0), np.ones(3, np.float32)):
+        for start in (0.0, np.float32(1)):
+            found = eval_shape(lambda x, start=start: lax.reduce(x, start, fold, (0,)), x)
+            assert found.weak_type == (not isinstance(x, np.ndarray) and isinstance(start, float))
 
 
 def test_equal_maxima_share_the_gradient():
