@@ -312,6 +312,13 @@ def test_what_is_known_of_a_messy_one():
     assert sparse.bcoo_eliminate_zeros(BCOO((x.data * (x.data > 3), x.indices), shape=x.shape)).nse == 2
 
 
+def test_indices_that_repeat_are_sorted_once():
+    x = BCOO((jnp.arange(6.0).reshape(3, 2), jnp.array([[[2], [0]]])), shape=(3, 4))
+    y = x.sort_indices()
+    assert y.indices.shape == (1, 2, 1) and y.data.shape == (3, 2)
+    np.testing.assert_array_equal(y.todense(), x.todense())
+
+
 @pytest.mark.parametrize("dtype", [np.uint8, np.uint32, np.int8])
 def test_indices_that_are_narrow_or_unsigned(dtype):
     """Past the end, -n of an unsigned number was a great one, and all elements outside; 130 is none of int8's."""

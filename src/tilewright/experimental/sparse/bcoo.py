@@ -404,12 +404,8 @@ def bcoo_sort_indices(mat: BCOO) -> BCOO:
     >>> bcoo_sort_indices(sparse.BCOO(([1.0, 2.0], [[1], [0]]), shape=(2,))).data
     Array([2., 1.], dtype=float32)
     """
-
-    def put_in_order(data: Array, indices: Array) -> tuple[Array, Array]:
-        ordered, order = _sorted(indices)
-        return data[order], ordered
-
-    data, indices = batched(put_in_order, mat.n_batch)(mat.data, mat.indices)
+    indices, order = batched(_sorted, mat.n_batch)(mat.indices)
+    data = batched(lambda data, order: data[order], mat.n_batch)(mat.data, order)
     return BCOO((data, indices), shape=mat.shape, indices_sorted=True, unique_indices=mat.unique_indices)
 
 
