@@ -1,10 +1,14 @@
 # Two commands after a clone: `make demo` and `make test`. Each does all of its own set-up.
-# A set-up is done once per environment and extra, and again when pyproject.toml changes.
+# A set-up is done once per environment and extra, and again when pyproject.toml changes. Modules are compiled by the
+# first process that imports them: most are never imported.
 
 VENV ?= .venv
 BENCH_VENV ?= .venv-bench
 PYTEST_ARGS ?= -n auto
 BENCH_ARGS ?=
+
+# A process that may not keep compiled modules compiles all of them again.
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: demo gpt gpt-sharded test test-compilers test-targets test-gpu lint types layers unit bench bench-gpu clean
 
@@ -67,7 +71,7 @@ define install
 	    "$$python" -m venv $(@D); \
 	fi; \
 	echo "installing tilewright[$*] and what it needs into $(@D)"; \
-	$(@D)/bin/python -m pip install --quiet --disable-pip-version-check --editable ".[$*]"; \
+	$(@D)/bin/python -m pip install --quiet --disable-pip-version-check --no-compile --editable ".[$*]"; \
 	touch $@
 endef
 
