@@ -11,7 +11,7 @@ from . import numpy as tnp
 from .core import tree
 from .core.errors import DtypeError, ShapeError
 from .core.trace import typeof
-from .core.types import ArrayType
+from .core.types import Type
 
 
 def ravel_pytree(pytree: Any) -> tuple[Any, Callable[[Any], Any]]:
@@ -34,7 +34,7 @@ class _Unravel:
     """The inverse; those of like trees are equal, so that `jit` takes them for one static argument."""
 
     treedef: Any
-    types: tuple[ArrayType, ...]
+    types: tuple[Type, ...]
     dtype: Any
 
     def __call__(self, vector: Any) -> Any:

@@ -272,7 +272,7 @@ def full(
 
 
 def _filled(shape: tuple[int, ...], fill: Any, dtype: Any, weak: bool = False) -> Array:
-    if isinstance(dtype, KeyDtype) and not shape_of(fill) and not isinstance(dtype_of(fill), KeyDtype):
+    if not shape_of(fill) and not isinstance(dtype_of(fill), KeyDtype) and isinstance(dtype, KeyDtype):
         return random_wrap_p.bind(_filled((*shape, dtype.words), fill, np.dtype(np.uint32)), impl=dtype)
     known = not isinstance(fill, Value)
     if known and is_evaluating() and math.prod(shape) * np.dtype(dtype).itemsize < FILLED_HERE:
