@@ -258,7 +258,8 @@ def _custom_jvp(walk: Any, eqn: Eqn, values: Sequence[Any]) -> Any:
     if not inner.sites:
         return None
     rule = _CheckedJVP(inner, eqn.params["num_consts"], eqn.params["rule"])
-    outs = custom_jvp_call_p.bind(*inner.constants, *values, program=inner.program, rule=rule, num_consts=0)
+    outs = custom_jvp_call_p.bind(*inner.constants, *values, program=inner.program, rule=rule, num_consts=0,
+                                  axes=eqn.params["axes"])  # fmt: skip
     return walk.take(inner, outs)
 
 
@@ -267,7 +268,8 @@ def _custom_vjp(walk: Any, eqn: Eqn, values: Sequence[Any]) -> Any:
     if not inner.sites:
         return None
     fwd = _CheckedVJP(inner, eqn.params["num_consts"], eqn.params["fwd"])
-    outs = custom_vjp_call_p.bind(*inner.constants, *values, program=inner.program, fwd=fwd, num_consts=0)
+    outs = custom_vjp_call_p.bind(*inner.constants, *values, program=inner.program, fwd=fwd, num_consts=0,
+                                  axes=eqn.params["axes"])  # fmt: skip
     return walk.take(inner, outs)
 
 

@@ -288,3 +288,8 @@ def test_a_check_within_jit_leaks_nothing():
     with tw.checking_leaks():
         error, out = ck.checkify(tw.jit(lambda x: tw.jit(positive)(x) + 1))(A(-1.0))
     assert "-1.0 is not positive" in error.get() and float(out) == -1.0
+
+
+def test_what_is_not_finite_is_found_within_functions_with_derivatives_of_their_own():
+    with tw.config(debug_infs=True), pytest.raises(tw.errors.NonFiniteError, match="within ndtri"):
+        tw.scipy.special.ndtri(np.float32([0, 1]))
