@@ -340,6 +340,16 @@ def _gamma_pdf(a: Any, x: Any) -> Any:
     return _mul(exp_p.bind(log), _power_of_zero(x, end, power))
 
 
+def _igamma_grad_a_slope(t: Any, out: Any, a: Any, x: Any) -> Any:
+    """By `a` again: the expansion differentiated forwards."""
+    shape = shape_of(out)
+
+    def slope(a: Any, x: Any) -> Any:
+        return instantiate(jvp_flat(lambda a: [_igamma_grad_a(a, x)], [a], [spread(like(a, 1.0), shape)])[1][0])
+
+    return _mul(t, _in_float32(slope)(spread(a, shape), spread(x, shape)))
+
+
 igamma_p = curves(
     "igamma", FLOAT, None,
     [lambda t, out, a, x: _mul(t, igamma_grad_a_p.bind(a, x)), lambda t, out, a, x: _mul(t, _gamma_pdf(a, x))],
@@ -356,7 +366,7 @@ igammac_p = curves(
 igamma_grad_a_p = curves(
     "igamma_grad_a", FLOAT, None,
     [
-        _no_derivative("igamma_grad_a", "a"),
+        _igamma_grad_a_slope,
         lambda t, out, a, x: _mul(t, _gamma_pdf(a, x), _sub(log_p.bind(x), digamma_p.bind(a))),
     ],
     expand=_in_float32(_igamma_grad_a),

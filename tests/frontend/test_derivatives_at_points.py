@@ -384,6 +384,18 @@ def test_derivative_of_gammainc_by_a_where_that_is_zero(x):
     np.testing.assert_allclose(found, [-scipy.special.exp1(x), scipy.special.exp1(x)], rtol=1e-5)
 
 
+def test_second_derivatives_of_gammainc_by_a_are_differences_of_the_first():
+    a, x = (v.ravel() for v in np.meshgrid([0.3, 1.0, 2.0, 30.0], [0.1, 2.5, 40.0]))
+
+    def slope(a):
+        return tw.jvp(lambda a: special.gammainc(a, x), (a,), (np.ones_like(a),))[1]
+
+    with tw.config(enable_x64=True):
+        found = under(NUMPY, lambda a: tw.jvp(slope, (a,), (np.ones_like(a),))[1], a)
+        wanted = under(NUMPY, lambda a: (slope(a + 1e-5) - slope(a - 1e-5)) / 2e-5, a)
+    np.testing.assert_allclose(found, wanted, rtol=1e-6, atol=1e-8)
+
+
 @pytest.mark.parametrize("function", [special.boxcox, special.boxcox1p])
 def test_derivatives_of_boxcox_by_its_power(function):
     """Of both ways to compute them, by differences."""
