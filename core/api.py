@@ -712,6 +712,7 @@ def make_jaxpr(fun: Callable[..., Any], static_argnums: Any = (), axis_env: Any 
       return b
     }
     """
+    _check_callable(fun)
     static = (static_argnums,) if isinstance(static_argnums, int) else tuple(static_argnums)
 
     def wrapped(*args: Any, **kwargs: Any) -> Any:
@@ -747,6 +748,7 @@ def eval_shape(fun: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     >>> tw.eval_shape(lambda x: x @ x.T, tw.ShapeDtypeStruct((2, 3), "float32")).shape
     (2, 2)
     """
+    _check_callable(fun)
     structs, out_tree = [], None
 
     def arrays(*args: Any, **kwargs: Any) -> list[Any]:  # a shape that the function gives is its own answer

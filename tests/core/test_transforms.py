@@ -554,3 +554,9 @@ def test_what_is_not_used_has_no_part_in_a_gradient(name):
         assert under(NUMPY, tw.grad(f), np.zeros(1, np.float32)) == [2]
         over = tw.grad(lambda x: tw.jvp(f, (x,), (x + 1,))[1])
         assert under(NUMPY, over, np.zeros(1, np.float32)) == [2]
+
+
+@pytest.mark.parametrize("of", [tw.grad, tw.vmap, tw.hessian, tw.make_jaxpr, lambda f: tw.eval_shape(f, 1.0)])
+def test_what_is_no_function_is_refused_at_once(of):
+    with pytest.raises(tw.errors.ArgumentTypeError, match="takes a function, got None of type NoneType"):
+        of(None)
