@@ -48,13 +48,18 @@ class Cell:
 _cell: ContextVar[Cell | None] = ContextVar("tilewright_cell", default=None)
 
 
+def _only() -> int:
+    """The place along an axis of size 1."""
+    return 0
+
+
 @contextlib.contextmanager
 def in_cell(cell: Cell) -> Iterator[None]:
     """Within it, `program_id` and `num_programs` speak of `cell`."""
     token = _cell.set(cell)
     try:
         # An axis that nothing else is named by keeps Programs cached for other cells from being used here.
-        with extended_axes(("cell", cell.mark), 1):
+        with extended_axes(("cell", cell.mark), 1, _only):
             yield
     finally:
         _cell.reset(token)

@@ -197,9 +197,12 @@ def _batch(axis: AxisInfo, args: Sequence[Any], dims: Sequence[int | None], *, b
     given_by = zip(*(b.outputs for b in branches), strict=True)
     for column, outputs in zip(zip(*results, strict=True), given_by, strict=True):
         operand = _handed_on(outputs, branches)
-        same = operand is not None and in_dims[operand] is None  # whichever branch is taken
-        outs.append(operands[operand] if same else _select(which, column))
-        out_dims.append(None if same else 0)
+        if operand is not None and in_dims[operand] is None:  # the same whichever branch is taken
+            outs.append(operands[operand])
+            out_dims.append(None)
+        else:
+            outs.append(_select(which, column))
+            out_dims.append(0)
     return outs, out_dims
 
 

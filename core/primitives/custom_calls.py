@@ -62,7 +62,13 @@ def _element(x: Any, dim: int | None, size: Any) -> Any:
 
 def _axes() -> tuple[Any, ...]:
     """The axes of `vmap` that rules of a call made here may name: it is batched over them, mapped or not."""
-    return tuple(axis[0] for axis in axis_environment() if axis[2:3] != (True,))
+    found: list[Any] = []
+    for name, _, *rest in axis_environment():
+        if len(rest) > 1:  # of a kernel, whose cells do not see what is around it
+            found.clear()
+        elif not rest:
+            found.append(name)
+    return tuple(found)
 
 
 def _effects(*_: Any, program: Program, axes: tuple[Any, ...], **__: Any) -> Effects:

@@ -342,6 +342,21 @@ def test_grids_have_names(interpret):
 
 
 @MODES
+def test_functions_with_rules_do_not_see_what_is_around_a_cell(interpret):
+    spec = tl.BlockSpec((1, 2), lambda i: (i, 0))
+    double = tw.custom_jvp(lambda x: 2 * x)
+    double.defjvps(lambda t, y, x: 2 * t)
+
+    def row(x):
+        return tl.kernel_call(lambda x, o: o.__setitem__(..., double(x[...])),
+                              tw.ShapeDtypeStruct((4, 2), "float32"), grid=(("rows", 4),), in_specs=[spec],
+                              out_specs=spec, interpret=interpret)(x)  # fmt: skip
+
+    x = np.arange(24, dtype=np.float32).reshape(3, 4, 2)
+    assert np.array_equal(tw.vmap(row, axis_name="batch")(x), 2 * x)
+
+
+@MODES
 @pytest.mark.parametrize("dtype", ("float32", "bfloat16"))
 def test_prefetched_operands_of_floats(dtype, interpret):
     spec = tpu.PrefetchScalarGridSpec(1, grid=(1,), in_specs=[None], out_specs=None)

@@ -161,7 +161,8 @@ def batch_shape(old: Shape, buffers: Sequence[Array], count: int) -> Shape:
 
     Buffers that repeat along an axis have size 1 there, so that they alone do not tell its size.
     """
-    held, grown = tuple(map(max, *(x.shape[:count] for x in buffers))), count > len(old)
+    held: Shape = tuple(map(max, *(x.shape[:count] for x in buffers)))
+    grown = count > len(old)
     least, most = sorted((count, len(old)))
     for kept in reversed([*itertools.combinations(range(most), least)]):  # the first axes come and go first
         known = old if grown else tuple(old[i] for i in kept)
