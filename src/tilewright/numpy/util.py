@@ -208,7 +208,9 @@ def shape_argument(shape: Any) -> tuple[int, ...]:
 
 def concrete(x: ArrayLike, what: str, remedy: str) -> np.ndarray:
     """An argument as NumPy's, where the shape of the result depends on its values; of a tracer the error says so."""
-    found = x.concrete() if isinstance(x, Tracer) else x
+    if not isinstance(x, Tracer):
+        return np.asarray(x)
+    found = x.concrete()
     if found is None:
         type_: Any = typeof(x)
         raise TracerArrayConversionError(
