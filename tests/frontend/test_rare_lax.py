@@ -47,6 +47,24 @@ def test_many_rows_and_many_groups():
     np.testing.assert_allclose(lax.ragged_dot(x, w, sizes), rows_by_hand(x, w, sizes), atol=1e-4)
 
 
+@pytest.mark.parametrize("rows,inner,columns,groups", [(0, 3, 4, 2), (5, 0, 4, 2), (5, 3, 0, 2), (5, 3, 4, 0)])
+def test_products_by_groups_of_nothing_are_zeros(rows, inner, columns, groups):
+    sizes = np.full(groups, rows // max(groups, 1))
+    found = lax.ragged_dot(draw(rows, inner), draw(groups, inner, columns), sizes)
+    np.testing.assert_array_equal(found, np.zeros((rows, columns), np.float32))
+    numbers = lax.RaggedDotDimensionNumbers(SUM, [0], [])
+    found = lax.ragged_dot_general(draw(rows, inner), draw(rows, columns), sizes, numbers)
+    assert found.shape == (groups, inner, columns) and found.dtype == np.float32
+    assert rows or not np.any(found)
+
+
+def test_infinities_stay_in_their_group():
+    x, w, sizes = draw(20, 3), draw(3, 3, 2), np.array([4, 9, 5])
+    w[1] = np.inf
+    found = np.isfinite(lax.ragged_dot(x, w, sizes))
+    np.testing.assert_array_equal(found.all(1), np.r_[[True] * 4, [False] * 9, [True] * 7])
+
+
 def test_products_by_groups_with_more_axes():
     # Batch 2, an outer free axis 3, rows 6, an inner free axis 2; sizes for each batch and outer element.
     x, w = draw(2, 3, 6, 2, 4), draw(2, 3, 4, 5)

@@ -31,7 +31,8 @@ from ..core.primitives.contract import (
 )
 from ..core.primitives.convert import convert_element_type
 from ..core.primitives.cumulative import cumsum
-from ..core.primitives.indexed import GatherDimensionNumbers, gather_p, scatter_add_p, scatter_p
+from ..core.primitives.custom import linear_call
+from ..core.primitives.indexed import GatherDimensionNumbers, gather_p, scatter_add_p
 from ..core.primitives.positions import GatherScatterMode, ScatterDimensionNumbers
 from ..core.primitives.reduce import reduce_sum_p
 from ..core.primitives.shape import broadcast_in_dim, broadcasted_iota, expand_dims, full, reshape, transpose
@@ -54,30 +55,46 @@ class RaggedDotDimensionNumbers:
     rhs_group_dimensions: Any
 
 
+def _taken(x: Any, places: Any) -> Any:
+    """Rows of a matrix by an array of places; zeros for those past the end."""
+    rank = len(shape_of(places))
+    return gather_p.bind(
+        x, expand_dims(places, (rank,)), dimension_numbers=GatherDimensionNumbers((rank,), (0,), (0,)),
+        slice_sizes=(1, shape_of(x)[1]), indices_are_sorted=False, unique_indices=False,
+        mode=GatherScatterMode.FILL_OR_DROP, fill_value=0,
+    )  # fmt: skip
+
+
 @dataclass(frozen=True)
 class _Tiles:
-    """The tiles of rows cut by groups: the group of each, its rows (those past the end of its group are `past`)."""
+    """The tiles of rows cut by groups: the group of each, the rows that it holds, and the place of each row in them.
 
-    group: Any
-    rows: Any
-    past: int
+    A row that a tile lacks, and the place of a row of no group, are past the end.
+    """
+
+    group: Any  # (tiles,)
+    rows: Any  # (tiles, T)
+    places: Any  # (rows,)
 
     def of(self, x: Any) -> Any:
         """The tiles of an array, (tiles, T, columns); a row that a tile lacks is zero."""
-        numbers = GatherDimensionNumbers((2,), (0,), (0,))
-        return gather_p.bind(
-            x, expand_dims(self.rows, (2,)), dimension_numbers=numbers, slice_sizes=(1, shape_of(x)[1]),
-            indices_are_sorted=False, unique_indices=False, mode=GatherScatterMode.FILL_OR_DROP, fill_value=0,
-        )  # fmt: skip
+        return _taken(x, self.rows)
 
     def back(self, tiles: Any) -> Any:
-        """The rows of tiles (tiles, T, columns) where they belong, and zeros in rows of no group."""
-        numbers = ScatterDimensionNumbers((2,), (0,), (0,))
-        into = full((self.past, shape_of(tiles)[2]), 0, dtype_of(tiles))
-        return scatter_p.bind(
-            into, expand_dims(self.rows, (2,)), tiles, dimension_numbers=numbers, indices_are_sorted=False,
-            unique_indices=True, mode=GatherScatterMode.FILL_OR_DROP,
-        )  # fmt: skip
+        """The rows of tiles (tiles, T, columns) where they belong, and zeros in rows of no group.
+
+        Each row has one place at most, so that the transpose is to take rows too, and adds nothing up.
+        """
+        flat = reshape(tiles, (-1, shape_of(tiles)[2]))
+        places = reshape(self.rows, (-1,)), self.places
+        return linear_call(lambda at, x: _taken(x, at[1]), lambda at, ct: _taken(ct, at[0]), places, flat)
+
+
+def _of_ended(ends: Any, values: Any, count: int) -> Any:
+    """For each of `count` positions the sum of the values of those groups that end there or before."""
+    shape = (shape_of(ends)[0], count)
+    ended = lt_p.bind(broadcast_in_dim(ends, shape, (0,)), broadcasted_iota(INT32, shape, 1) + np.int32(1))
+    return reduce_sum_p.bind(select(ended, broadcast_in_dim(values, shape, (0,)), full(shape, 0, INT32)), axes=(0,))
 
 
 def _tiles(sizes: Any, rows: int) -> _Tiles:
@@ -85,21 +102,20 @@ def _tiles(sizes: Any, rows: int) -> _Tiles:
     tile = min(max(16, 1 << max(rows // groups, 1).bit_length() - 1), 128)
     count = rows // tile + groups
     each = (sizes + np.int32(tile - 1)) // np.int32(tile)
-    ends, lasts = cumsum(each), cumsum(sizes)
-    number = broadcasted_iota(INT32, (count, groups), 0)
-    done = lt_p.bind(broadcast_in_dim(ends, (count, groups), (1,)), number + np.int32(1))
-    group = reduce_sum_p.bind(convert_element_type(done, INT32), axes=(1,))  # the groups that end before the tile
-    one_hot = convert_element_type(broadcasted_iota(INT32, (count, groups), 1) == expand_dims(group, (1,)), INT32)
-
-    def chosen(per_group: Any) -> Any:
-        return reduce_sum_p.bind(one_hot * broadcast_in_dim(per_group, (count, groups), (1,)), axes=(1,))
-
-    first = chosen(lasts - sizes) + (broadcasted_iota(INT32, (count,), 0) - chosen(ends - each)) * np.int32(tile)
-    found = broadcast_in_dim(first, (count, tile), (0,)) + broadcasted_iota(INT32, (count, tile), 1)
-    inside = lt_p.bind(found, broadcast_in_dim(chosen(lasts), (count, tile), (0,)))
-    # Each row that a tile lacks has a place of its own past the end, so that no two places are equal.
-    absent = broadcasted_iota(INT32, (count, tile), 0) * np.int32(tile) + broadcasted_iota(INT32, (count, tile), 1)
-    return _Tiles(group, select(inside, found, absent + np.int32(rows)), rows)
+    ends = cumsum(each)
+    lacking = each * np.int32(tile) - sizes
+    grid = count, tile
+    first = broadcasted_iota(INT32, (count,), 0) * np.int32(tile) - _of_ended(ends, lacking, count)
+    found = broadcast_in_dim(first, grid, (0,)) + broadcasted_iota(INT32, grid, 1)
+    inside = lt_p.bind(found, broadcast_in_dim(_of_ended(ends - each, sizes, count), grid, (0,)))
+    row = broadcasted_iota(INT32, (rows,), 0)
+    belongs = lt_p.bind(row, broadcast_in_dim(reduce_sum_p.bind(sizes, axes=(0,)), (rows,), ()))
+    places = row + _of_ended(cumsum(sizes), lacking, rows)
+    return _Tiles(
+        group=_of_ended(ends, full((groups,), 1, INT32), count),
+        rows=select(inside, found, full(grid, rows, INT32)),
+        places=select(belongs, places, full((rows,), count * tile, INT32)),
+    )
 
 
 def _rows_by_groups(lhs: Any, rhs: Any, sizes: Any, how: dict[str, Any]) -> Any:
@@ -202,6 +218,10 @@ def _ragged(lhs: Any, rhs: Any, sizes: Any, numbers: RaggedDotDimensionNumbers, 
     return (_ragged_free if axes.ragged in axes.lf else _ragged_sum)(axes, lhs, rhs, sizes, how)
 
 
+def _zeros(dims: tuple[int, ...], lhs: Any, rhs: Any, how: dict[str, Any]) -> Any:
+    return full(dims, 0, result_dtype(dtype_of(lhs), dtype_of(rhs), how["preferred_element_type"]))
+
+
 def _ragged_free(axes: _Axes, lhs: Any, rhs: Any, sizes: Any, how: dict[str, Any]) -> Any:
     if len(axes.group) != 1:
         raise ArgumentError("ragged_dot: the right operand has no group axis", "name one in rhs_group_dimensions")
@@ -212,8 +232,8 @@ def _ragged_free(axes: _Axes, lhs: Any, rhs: Any, sizes: Any, how: dict[str, Any
     outer, inner = axes.around(axes.lf)
     batch, lead = _sizes(lhs, axes.lb), _sizes(lhs, outer)
     dims = (*batch, *_sizes(lhs, axes.lf), *_sizes(rhs, axes.rf))
-    if not shape_of(sizes)[-1]:
-        return full(dims, 0, result_dtype(dtype_of(lhs), dtype_of(rhs), how["preferred_element_type"]))
+    if not shape_of(sizes)[-1] or not math.prod(dims):
+        return _zeros(dims, lhs, rhs, how)
     sizes = _grouped_sizes(sizes, (*batch, *lead), math.prod(_sizes(lhs, inner)))
     sizes = reshape(sizes, (math.prod(batch), math.prod(lead), -1))
     left = _flat(lhs, axes.lb, outer, (axes.ragged, *inner), axes.lc)
@@ -233,6 +253,9 @@ def _ragged_sum(axes: _Axes, lhs: Any, rhs: Any, sizes: Any, how: dict[str, Any]
     outer, inner = axes.around(axes.lc)
     place = dict(zip(axes.lc, axes.rc, strict=True))
     batch, lead = _sizes(lhs, axes.lb), _sizes(lhs, outer)
+    dims = (shape_of(sizes)[-1], *batch, *_sizes(lhs, axes.lf), *_sizes(rhs, axes.rf))
+    if not math.prod((*dims, *_sizes(lhs, axes.lc))):
+        return _zeros(dims, lhs, rhs, how)
     sizes = _grouped_sizes(sizes, (*batch, *lead), math.prod(_sizes(lhs, inner)))
     sizes = reshape(sizes, (math.prod(batch), math.prod(lead), -1))
     run = (axes.ragged, *inner)
@@ -247,7 +270,7 @@ def _ragged_sum(axes: _Axes, lhs: Any, rhs: Any, sizes: Any, how: dict[str, Any]
         out = transpose(out, (1, 0, 2, 3))
     else:
         out = core(left[0, 0], right[0, 0], sizes[0, 0])
-    return reshape(out, (shape_of(sizes)[-1], *batch, *_sizes(lhs, axes.lf), *_sizes(rhs, axes.rf)))
+    return reshape(out, dims)
 
 
 def ragged_dot(
