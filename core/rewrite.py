@@ -33,10 +33,9 @@ def eliminate_dead(
     for eqn in reversed(program.eqns):
         if live.isdisjoint(eqn.outputs) and all([e.kind in ("read", "axis") for e in eqn.effects]):
             continue
-        if eqn.primitive.dce is not None and not live.issuperset(eqn.outputs):
-            eqn = eqn.primitive.dce([v in live for v in eqn.outputs], eqn)
-            if eqn is None:
-                continue
+        eqn = _reduced(eqn, [v in live for v in eqn.outputs])
+        if eqn is None:
+            continue
         live.update(eqn.inputs)
         kept.append(eqn)
     kept.reverse()
@@ -52,10 +51,23 @@ def eliminate_dead(
     return result, used_inputs
 
 
+def _reduced(eqn: Eqn, used: Sequence[bool]) -> Eqn | None:
+    """An equation without results that are not used, and without what the Programs within it do not need for the rest.
+
+    It is the same object where nothing goes.
+    """
+    if eqn.primitive.dce is None or (all(used) and not any(subprograms(eqn))):
+        return eqn
+    less = eqn.primitive.dce(used, eqn)
+    if less is None or len(less.inputs) + len(less.outputs) < len(eqn.inputs) + len(eqn.outputs):
+        return less
+    within = zip(subprograms(eqn), subprograms(less), strict=True)
+    return eqn if all(used) and all(a is b for (_, a), (_, b) in within) else less
+
+
 def without_unread(eqn: Eqn) -> Eqn:
     """An equation with all its results, without the operands that none of the Programs within it reads."""
-    dce = eqn.primitive.dce
-    return eqn if dce is None else dce([True] * len(eqn.outputs), eqn) or eqn
+    return _reduced(eqn, [True] * len(eqn.outputs)) or eqn
 
 
 def substitute(eqn: Eqn, env: dict[Var, Atom]) -> Eqn:

@@ -535,13 +535,16 @@ def pair(a, b):
     return lax.sin(a), 2 * b
 
 
+second = tw.jit(lambda a, b: 2 * b)
 HOLDERS = {
     "jit": tw.jit(pair), "checkpoint": tw.checkpoint(pair), "vmap": tw.vmap(tw.jit(pair)),
     "cond": lambda a, b: lax.cond(b[0] < 1, pair, lambda a, b: (a, 2 * b), a, b),
     "scan": lambda a, b: lax.scan(lambda c, _: (pair(*c), None), (a, b), None, length=1)[0],
     "map": lambda a, b: lax.map(lambda x: pair(*x), (a, b)),
     "consts": lambda a, b: lax.scan(lambda c, _: (c, pair(a, b)), 0.0, None, length=1)[1],
-    "an operand": lambda a, b: (a, tw.jit(lambda a, b: 2 * b)(a, b)),
+    "an operand": lambda a, b: (a, second(a, b)),
+    "an operand within": tw.jit(lambda a, b: (a, second(a, b))),
+    "an operand in a loop": lambda a, b: lax.scan(lambda c, _: ((c[0], second(*c)), None), (a, b), None, length=1)[0],
 }  # fmt: skip
 
 
