@@ -84,7 +84,7 @@ def digamma(x: Any) -> Any:
         y = np.where(low, y + 1, y)
     series = np.log(y) - 1 / (2 * y) - sum(b / (2 * k * y ** (2 * k)) for k, b in enumerate(BERNOULLI, 1))
     total = total + series
-    reduced = np.where(negative, x - np.floor(x), 0.25)
+    reduced = np.where(negative, x - np.round(x), 0.25)
     total = np.where(negative, total - math.pi / np.tan(math.pi * reduced), total)
     total = np.where(np.isposinf(x), np.inf, np.where(np.isneginf(x) | np.isnan(x), np.nan, total))
     return np.where(x == 0, -np.inf, np.where(pole, np.nan, total))
@@ -103,7 +103,7 @@ def zeta(s: Any, q: Any) -> Any:
     for k, b in enumerate(BERNOULLI, 1):
         total = total + b / math.factorial(2 * k) * factor
         factor = factor * (s1 + 2 * k - 1) * (s1 + 2 * k) / (a * a)
-    total = np.where(np.isposinf(q1), 0.0, total)
+    total = np.where(np.isposinf(q1), 0.0, np.where(np.isposinf(s1), q1**-s1, total))
     at_pole = (q <= 0) & (q == np.floor(q))
     bad = np.where((s == 1) | ((s > 1) & at_pole), np.inf, np.nan)
     # At negative q, not an integer, and a whole s, shift q up to where the formula holds.

@@ -12,6 +12,7 @@ import math
 from collections.abc import Callable
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 
 from ...core.linear import spread
@@ -56,6 +57,7 @@ def _asinh(x: Any) -> Any:
 
 
 def _acosh(x: Any) -> Any:
+    x = where(x < 1.0, math.nan, x)
     past = x - 1.0
     return where(x > 1e8, ew.log_p.bind(x) + LOG_2, ew.log1p_p.bind(past + ew.sqrt_p.bind(2.0 * past + past * past)))
 
@@ -130,10 +132,11 @@ def _digamma(x: Any) -> Any:
     for k, b in enumerate(BERNOULLI[:6], 1):
         series, power = series - power * (b / (2 * k)), power * square
     total = total + series
-    reduced = where(negative, x - ew.floor_p.bind(x), 0.25)
+    reduced = where(negative, x - ew.round_p.bind(x, rounding_method=ew.RoundingMethod.TO_NEAREST_EVEN), 0.25)
     total = where(negative, total - math.pi / ew.tan_p.bind(reduced * math.pi), total)
     total = where(eq_p.bind(x, like(x, math.inf)), math.inf, total)
-    return where(pole | eq_p.bind(x, like(x, -math.inf)) | ne_p.bind(x, x), math.nan, total)
+    total = where(pole | eq_p.bind(x, like(x, -math.inf)) | ne_p.bind(x, x), math.nan, total)
+    return where(x == 0.0, -math.inf, total)
 
 
 def _zeta(s: Any, q: Any) -> Any:
@@ -147,7 +150,7 @@ def _zeta(s: Any, q: Any) -> Any:
     below = above & lt_p.bind(q, like(q, 0.0)) & ~at_pole & whole
     good = above & gt_p.bind(q, like(q, 0.0))
     s1 = where(good | below, s, 2.0)
-    start, head = where(below, q, 1.0), s * 0.0
+    start, head = where(below, q, 1.0), spread(like(s, 0.0), shape_of(s))
 
     def going(state: Any) -> Any:
         left = lt_p.bind(state[0], like(state[0], 0.0))
@@ -170,6 +173,7 @@ def _zeta(s: Any, q: Any) -> Any:
     for k, b in enumerate(BERNOULLI[:6], 1):
         total = total + factor * (b / math.factorial(2 * k))
         factor = factor * (s1 + float(2 * k - 1)) * (s1 + float(2 * k)) / (a * a)
+    total = where(eq_p.bind(s1, like(s1, math.inf)), head + ew.pow_p.bind(q1, ew.neg_p.bind(s1)), total)
     total = where(eq_p.bind(q1, like(q1, math.inf)), 0.0, total)
     infinite = eq_p.bind(s, like(s, 1.0)) | (above & at_pole)
     return where(good | below, total, where(infinite, spread(like(s, math.inf), shape_of(s)), math.nan))
@@ -191,7 +195,10 @@ _DROPPED = {"float16": 13, "bfloat16": 16, "float8_e4m3fn": 20, "float8_e5m2": 2
 
 
 def _nextafter(x: Any, y: Any) -> Any:
-    """The neighbour of `x` towards `y`: neighbours of float32 are 1 apart as integers, of narrower floats more."""
+    """The neighbour of `x` towards `y`: neighbours of float32 are 1 apart as integers, of narrower floats more.
+
+    Where float32 has more exponents, its steps near 0 are too small, and there is a largest number before infinity.
+    """
     dtype, x, y = dtype_of(x), wide(x), wide(y)
     shape = np.broadcast_shapes(shape_of(x), shape_of(y))
     x, y = spread(x, shape), spread(y, shape)
@@ -201,9 +208,15 @@ def _nextafter(x: Any, y: Any) -> Any:
     away = (y > x) == (x > 0.0)
     step = select_n_p.bind(away, spread((-unit)[()], shape), spread(unit[()], shape))
     moved = bitcast_convert_type_p.bind(bits + step, new_dtype=dtype_of(x))
-    least = spread(unit.view(dtype_of(x))[()], shape)
-    tiny = where(y > 0.0, least, -least)
-    found = where(eq_p.bind(x, y), y, where(x == 0.0, tiny, moved))
+    limits = ml_dtypes.finfo(dtype)
+    if limits.minexp > ml_dtypes.finfo(np.float32).minexp:
+        least, size = float(limits.smallest_subnormal), ew.abs_p.bind(x)
+        moved = where(size <= float(limits.tiny), x + where(y > x, least, -least), moved)
+        moved = where(size == math.inf, ew.sign_p.bind(x) * float(limits.max), moved)
+    else:
+        smallest = spread(unit.view(dtype_of(x))[()], shape)
+        moved = where(x == 0.0, where(y > 0.0, smallest, -smallest), moved)
+    found = where(eq_p.bind(x, y), y, moved)
     return convert_element_type(where(or_p.bind(ne_p.bind(x, x), ne_p.bind(y, y)), math.nan, found), dtype)
 
 

@@ -79,10 +79,17 @@ EDGES = {
         ],
     ),
     lax.lgamma: (sp.gammaln, [(0,), (-1,), (np.inf,), (1,), (2,)]),
+    lax.digamma: (sp.digamma, [(-1e-20,), (1e-20,), (-1e-10,), (np.inf,), (-np.inf,), (-2,)]),
     lax.erf_inv: (sp.erfinv, [(-1,), (1,), (0,), (2,), (1e-20,)]),
     lax.bessel_i0e: (sp.i0e, [(0,), (8,), (-8,), (1e6,)]),
     lax.bessel_i1e: (sp.i1e, [(0,), (8,), (-8,), (1e6,)]),
-}
+    lax.zeta: (
+        sp.zeta,
+        [*((np.inf, q) for q in (-np.inf, -2, -0.5, 0, 0.5, 1, np.inf, np.nan)),
+         *((s, q) for s in (3, 1.5, 1, 0.5, 0, -2) for q in (0, -3, -np.inf)), (2, np.inf), (2.5, np.inf), (2, np.nan)],
+    ),
+    lax.polygamma: (sp.polygamma, [(m, x) for m in range(4) for x in (-np.inf, -2, np.inf, np.nan)]),
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("function", EDGES, ids=lambda f: f.__name__)
@@ -90,7 +97,8 @@ def test_edges(function):
     reference, points = EDGES[function]
     args = [np.array(column, np.float64) for column in zip(*points, strict=True)]
     with config(enable_x64=True):
-        np.testing.assert_allclose(function(*args), reference(*args), rtol=1e-12)
+        for found in (function(*args), under(NUMPY, function, *args)):
+            np.testing.assert_allclose(found, reference(*args), rtol=1e-12)
 
 
 @pytest.mark.parametrize("a, x", [(1, 2), (1, 0.5), (2, 5), (3, 1), (5, 40), (0.5, 0.3), (20, 25.5), (7.25, 9)])

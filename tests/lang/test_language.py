@@ -8,7 +8,7 @@ import pytest
 
 from tests.support.laws import CASES, operands
 from tilewright import lang
-from tilewright.core.evaluate import evaluate
+from tilewright.core.evaluate import NUMPY, evaluate
 from tilewright.core.linear import spread
 from tilewright.core.primitive import Primitive
 from tilewright.core.primitives import collective, ref
@@ -16,13 +16,15 @@ from tilewright.core.primitives import elementwise as ew
 from tilewright.core.primitives.catalogue import ALL
 from tilewright.core.primitives.compare import or_p, shift_left_p
 from tilewright.core.primitives.shape import broadcast_in_dim_p
+from tilewright.core.primitives.special import polygamma_p, zeta_p
 from tilewright.core.rewrite import primitives_of
-from tilewright.core.trace import trace_program, typeof
+from tilewright.core.trace import trace_program, typeof, under
 from tilewright.core.types import is_complex, is_key
 from tilewright.lang import discharge as lang_discharge
 from tilewright.lang import machine, remote
 from tilewright.lang.language import FAMILIES, MEANING, WARPGROUPS
 from tilewright.lang.legalize import GONE, KEYS, REWRITES, integers, legalize
+from tilewright.lang.legalize import special as functions
 from tilewright.lang.plain import RULES as PLAIN
 from tilewright.lang.primitive import kernel_call_p
 from tilewright.lang.target import TARGETS
@@ -115,6 +117,23 @@ def test_what_is_rewritten_keeps_its_value(case, backend):
             rtol = {2: 3e-2, 1: 0.15}.get(got.dtype.itemsize, 2e-4)
             atol = max(rtol / 10, 1e-2) if got.dtype.itemsize < 4 else 2e-5
             np.testing.assert_allclose(got.astype(float), expected.astype(float), rtol=rtol, atol=atol)
+
+
+ENDS = np.r_[0.0, -0.0, 1:4, -1:-4:-1, 0.5, -0.5, 1e-10, -1e-6, 20, -20, 90, -90, 1e30, -1e30, np.inf, -np.inf, np.nan]
+ORDERS = np.r_[0:4, 1.5]
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16"])
+@pytest.mark.parametrize("primitive", functions.REWRITES, ids=repr)
+def test_functions_that_are_rewritten_keep_their_values_at_ends(primitive, dtype):
+    first = {zeta_p: [ORDERS], polygamma_p: [ORDERS], ew.nextafter_p: [ENDS]}.get(primitive, [])
+    points = [a.ravel() for a in np.meshgrid(*first, ENDS)]
+    with np.errstate(all="ignore"):
+        args = [a.astype(dtype) for a in points]
+        found, expected = (under(NUMPY, f, *args) for f in (functions.REWRITES[primitive], primitive.bind))
+    tolerance = {"rtol": 2e-4, "atol": 1e-6} if dtype == "float32" else {"rtol": 3e-3, "atol": 1e-5}
+    tolerance = {"rtol": 0} if primitive is ew.nextafter_p else tolerance
+    np.testing.assert_allclose(found, expected, **tolerance)
 
 
 EDGES = {"i": [0, 1, -1, 2, 7, 31, 32, 33, -128, 127, -5], "u": [0, 1, 2, 7, 8, 31, 32, 33, 255, 128, 5]}

@@ -84,6 +84,7 @@ from ...core.primitives.elementwise import (
 from ...core.primitives.nary import real_dtype
 from ...core.primitives.special import digamma_p, erf_inv_p, erf_p, erfc_p, lgamma_p, polygamma_p, zeta_p
 from ...core.types import ArrayType, is_bool, is_complex, is_float, is_inexact, is_integer, is_unsigned
+from . import poles
 from .emit import Emitter, Operand, Rule
 from .limits import LIMITS, with_limits
 from .reflection import SYMMETRIES, reflected
@@ -354,5 +355,6 @@ RULES: dict[Primitive, Rule] = {name: plain(operation) for name, operation in PL
     bitcast_convert_type_p: _bitcast, reduce_precision_p: _reduce_precision, conj_p: _conj, complex_p: _complex,
     stop_gradient_p: _identity,
 }  # fmt: skip
+RULES |= {p: ends(RULES[p], compare) for p, ends in ((zeta_p, poles.zeta), (polygamma_p, poles.polygamma))}
 RULES |= {name: reflected(RULES[name], symmetry, compare) for name, symmetry in SYMMETRIES.items()}
 RULES |= {name: with_limits(RULES[name], rows, compare) for name, rows in LIMITS.items()}
