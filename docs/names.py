@@ -66,7 +66,10 @@ DIFFERS: list[tuple[str, str]] = [
         "jax.lax.rng_bit_generator",
         "the same bits on every platform; of the ThreeFry of odd last axes others than XLA's",
     ),
-    ("jax.lax.composite", "a call under the name, with its decomposition as the body: no `stablehlo.composite`"),
+    (
+        "jax.lax.composite",
+        "has derivatives and batches, those of its decomposition; where kernels are fused this is what is compiled",
+    ),
     (
         "jax.random.c[ah]*ic*",
         "of logits or probabilities of half precision by noise of single precision, which JAX's is not",

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from ..ir import Eqn, Program
@@ -16,9 +17,23 @@ from ..vmap import batch_program
 from . import held
 
 
+@dataclass(frozen=True)
+class Composite:
+    """What a call of a composite is for compilers: an operation of their own, with attributes; `key` compares these."""
+
+    name: str
+    version: int
+    attributes: Mapping[str, Any] = field(compare=False)
+    key: Any = field(repr=False)
+
+    def __str__(self) -> str:
+        given = ", ".join(f"{name}={value!r}" for name, value in self.attributes.items())
+        return f"{self.name}.v{self.version}({given})"
+
+
 def _rest(params: dict[str, Any], prefix: str = "") -> dict[str, Any]:
-    # A transformed call reads its operands again later (or never), so it donates none.
-    return params | {"donated": (), "name": prefix + params["name"]}
+    # A transformed call reads its operands again later (or never), so it donates none, and is no composite.
+    return {k: v for k, v in params.items() if k != "composite"} | {"donated": (), "name": prefix + params["name"]}
 
 
 def _of_derivative(params: dict[str, Any]) -> dict[str, Any]:
@@ -71,6 +86,8 @@ def _batch(axis: AxisInfo, args: Sequence[Any], dims: Sequence[int | None], *, p
 
 
 def _dce(used: Sequence[bool], eqn: Eqn) -> Eqn | None:
+    if "composite" in eqn.params:
+        return eqn
     program, live = eliminate_dead(eqn.params["program"], used, keep_inputs=False)
     inputs = [a for a, u in zip(eqn.inputs, live, strict=True) if u]
     outputs = [v for v, u in zip(eqn.outputs, used, strict=True) if u]

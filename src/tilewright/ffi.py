@@ -16,7 +16,7 @@ from .core.primitives.callback import check_vmap_method
 from .core.primitives.ffi import TYPED, ForeignCall, ffi_call_p
 from .core.trace import as_type
 from .xla_backend import foreign, shim
-from .xla_backend.lower.ffi import attribute, quoted
+from .xla_backend.lower.attributes import attribute, quoted
 
 _LEGACY = (1, 2, 3)  # versions of custom calls without types
 

@@ -7,6 +7,7 @@ import pytest
 import tilewright as tw
 from tilewright import lax, nn
 from tilewright import numpy as tnp
+from tilewright.core.errors import ArgumentError, ArgumentTypeError
 from tilewright.core.types import RARE_FLOATS
 
 RNG = np.random.default_rng(0)
@@ -164,6 +165,36 @@ def test_narrow_formats(name):
         narrow + tnp.ones(6, "bfloat16")
 
 
+def test_composites():
+    def scaled(x, k=3.0, **attributes):
+        return lax.composite(lambda x, *, k, **_: (x * k, x), "my.scale", version=2)(x, k=k, **attributes)[0]
+
+    x = draw(3)
+    assert "my.scale.v2(k=2.0)" in str(tw.make_jaxpr(lambda x: scaled(x, 2.0))(x))
+    attributes = {"a": 'x"y', "b": (1, 2.5), "c": np.arange(3), "d": {"e": True}, "f": np.float16(2.5), "g": None,
+                  "h": np.dtype("int8"), "i": b"ab", "j": [], "l": np.ones((2, 0), bool)}  # fmt: skip
+    lowered = tw.jit(lambda x: scaled(scaled(x, **attributes))).lower(x)
+    found = [line.split("composite_attributes = ")[1] for line in lowered.as_text().splitlines() if "composite" in line]
+    assert [line[: line.index(", decomposition")] for line in found] == [
+        '{a = "x\\22y", b = [1, 2.500000e+00], c = dense<[0, 1, 2]> : tensor<3xi64>, d = {e = true}, '
+        'f = 2.500000e+00 : f16, h = i8, i = "ab", j = [], k = 3.000000e+00 : f64, l = dense<> : tensor<2x0xi1>}',
+        "{k = 3.000000e+00 : f64}",
+    ]
+    assert "version = 2" in found[0]
+    for nine in (scaled(scaled(x)), lowered.compile()(x), tw.vmap(lambda x: scaled(scaled(x)))(x)):
+        np.testing.assert_allclose(nine, 9 * x, rtol=1e-6)
+    for slope in (tw.jit(tw.grad(lambda x: scaled(x))), lambda x: tw.jvp(tw.jit(scaled), (x,), (1.0,))[1]):
+        assert slope(1.0) == 3.0
+    named = tw.jit(lambda x, k: lax.composite(lambda x, k: x, "named")(x, k=k), static_argnums=1)
+    for call, error, what in (
+        (lambda: named(x, 1), ArgumentError, "namespace"),
+        (lambda: tw.jit(scaled)(x, 1.0), ArgumentTypeError, "my.scale.k"),
+        (lambda: tw.jit(lambda x: scaled(x, f=object()))(x), ArgumentTypeError, "my.scale.f"),
+    ):
+        with pytest.raises(error, match=what):
+            call()
+
+
 def test_small_names():
     assert lax.stage(2).weak_type and lax.empty(2, "float32").shape == (2,)
     assert lax.broadcast_like(1, np.zeros((2, 3))).shape == (2, 3)
@@ -175,9 +206,6 @@ def test_small_names():
 
     texts = [str(tw.compile(f, np.float32(1), target=t, stop="program")) for t in ("cpu", "cuda:sm_90", "tpu:v5e")]
     assert "add a 1.0" in texts[0] and "add a 2.0" in texts[1] and "add" not in texts[2]
-    scaled = lax.composite(lambda x, *, k: x * k, "my.scale", version=2)
-    assert scaled(2.0, k=3.0) == 6.0 and tw.grad(lambda x: scaled(x, k=3.0))(1.0) == 3.0
-    assert "my.scale.v2" in str(tw.make_jaxpr(lambda x: scaled(x, k=2.0))(1.0))
     for accuracy in (lax.AccuracyMode.HIGHEST, lax.Tolerance(rtol=1e-3)):
         assert lax.exp(0.0, accuracy=accuracy) == 1.0
     x = draw(3, 3)

@@ -268,15 +268,20 @@ class Emitter:
 
     def call(self, program: Program, operands: Sequence[Operand]) -> list[Operand]:
         """Call a Program as a private function, printed once however often it is called."""
-        name = self.called.get(program)
-        if name is None:
-            name = self.called[program] = f"{identifier(program.name)}_{len(self.called)}"
-            self.functions.append(self.function(name, program, "private"))
+        name = self.callee(program)
         if ORDERED not in program.effects:
             return self.ops("func.call", operands, program.out_types, f"callee = @{name}")
         types = [*program.out_types, TOKEN]
         *results, self.token = self.ops("func.call", [*operands, self.token], types, f"callee = @{name}")
         return results
+
+    def callee(self, program: Program) -> str:
+        """The name of the private function that a Program is printed as."""
+        name = self.called.get(program)
+        if name is None:
+            name = self.called[program] = f"{identifier(program.name)}_{len(self.called)}"
+            self.functions.append(self.function(name, program, "private"))
+        return name
 
     def function(
         self, name: str, program: Program, visibility: str, arguments: Sequence[str] = (), given: Sequence[str] = ()
