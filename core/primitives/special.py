@@ -85,7 +85,9 @@ def _is(primitive: Primitive) -> Callable[[Any, Any], Any]:
 _lt, _le, _gt, _ge, _eq = map(_is, (lt_p, le_p, gt_p, ge_p, eq_p))
 
 
-def _no_derivative(name: str, argument: str) -> Callable[..., Any]:
+def no_derivative(name: str, argument: str) -> Callable[..., Any]:
+    """The rule for an argument in which a function has no derivative: an error."""
+
     def partial(*args: Any) -> Any:
         raise NoDerivativeError(
             f"{name} has no derivative with respect to {argument}", "differentiate in the other arguments only"
@@ -137,7 +139,7 @@ lgamma_p = curve("lgamma", FLOAT, meaning.lgamma, lambda t, out, x: _mul(t, diga
 digamma_p = curve("digamma", FLOAT, meaning.digamma, lambda t, out, x: _mul(t, _trigamma(x)))
 polygamma_p = curves(
     "polygamma", FLOAT, meaning.polygamma,
-    [_no_derivative("polygamma", "its order"), lambda t, out, m, x: _mul(t, polygamma_p.bind(_add(m, 1), x))],
+    [no_derivative("polygamma", "its order"), lambda t, out, m, x: _mul(t, polygamma_p.bind(_add(m, 1), x))],
 )  # fmt: skip
 def _zeta_formula(s: Any, q: Any) -> Any:
     """Hurwitz's zeta function by the Euler-Maclaurin formula (DLMF 25.11.5), for s above 1 and q above 0."""
@@ -446,7 +448,7 @@ def _beta_density(t: Any, out: Any, a: Any, b: Any, x: Any) -> Any:
 
 regularized_incomplete_beta_p = curves(
     "regularized_incomplete_beta", FLOAT, None,
-    [_no_derivative("betainc", "a"), _no_derivative("betainc", "b"), _beta_density],
+    [no_derivative("betainc", "a"), no_derivative("betainc", "b"), _beta_density],
     expand=_in_float32(_betainc),
 )  # fmt: skip
 

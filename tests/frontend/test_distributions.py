@@ -113,6 +113,8 @@ def test_dirichlet(wide):
     assert np.asarray(stats.dirichlet.logpdf(off, np.array([2.0, 1.0]))).tolist() == [-np.inf] * 3 + [-np.inf]
     assert np.isnan(stats.dirichlet.logpdf(SHARE[:, 0], np.array([1.0, -1.0, 1.0])))
     assert np.isfinite(tw.grad(lambda a: stats.dirichlet.logpdf(off[:, 0], a))(np.array([2.0, 1.0]))).all()
+    for f in (stats.dirichlet.logpdf, stats.dirichlet.pdf):
+        assert not np.any(under(NUMPY, tw.grad(f, (0, 1)), SHARE[:, 0], np.array([1.0, 0.0, -1.0])))
     with pytest.raises(ShapeError, match="alpha"):
         stats.dirichlet.logpdf(SHARE, np.ones(5))
 
@@ -151,11 +153,14 @@ def test_multivariate_normal(wide):
         stats.multivariate_normal.logpdf(mean, mean, np.eye(3), allow_singular=True)
 
 
-def test_entropy_of_poisson(wide):
+def test_entropy_of_poisson(numpy_meaning):
     mu = np.array([0.0, 1e-3, 0.7, 5.0, 59.0, 61.0, 1e4, -1.0])
     k = np.arange(12000)
     e = [-np.sum(p * np.log(p, where=p > 0, out=np.zeros(k.shape))) for p in scipy.stats.poisson.pmf(k, mu[:-1, None])]
     np.testing.assert_allclose(np.asarray(stats.poisson.entropy(mu)), [*e, np.nan], rtol=1e-8, atol=1e-12)
+    for slopes in (tw.jvp(stats.poisson.entropy, (mu,), (np.ones(8),))[1], tw.vjp(stats.poisson.entropy, mu)[1](mu)[0]):
+        assert np.isfinite(slopes[1:]).all() and not slopes[-1]
+    assert tw.grad(stats.poisson.entropy)(0.0) == np.inf == tw.jvp(stats.poisson.entropy, (0.0,), (1.0,))[1]
 
 
 @pytest.mark.parametrize("function,x,by", [
@@ -173,6 +178,28 @@ def test_nothing_leaks_from_a_scale_of_zero(name):
     family, _, function = name.partition(".")
     slopes = under(NUMPY, tw.grad(getattr(getattr(stats, family), function), (0, 1, 2)), 0.0, 0.0, 0.0)
     assert [float(v) for v in slopes] == [0, 0, 0]
+
+
+SHAPED = [p for p in TABLE if getattr(stats, p.id)._D.parameters]
+
+
+@pytest.mark.parametrize("one", SHAPED)
+def test_nothing_leaks_from_parameters_outside_of_their_domain(one, numpy_meaning):
+    """NaN with derivatives that are 0, backwards and forwards, also where the point is an end of the support."""
+    module, points = getattr(stats, one.name), np.array([0.0, 1.0, 0.5, 7.0, -np.inf, np.inf])
+    count = len(module._D.parameters.split())
+    fixed, moving = np.split(np.full((count, 6), -1.0), [2 if one.name == "beta" else 0])
+    args = (points, *moving)
+    for name in names(one):
+
+        def of(x, *p, name=name):
+            return getattr(module, name)(x, *fixed, *p)
+
+        def slope(*args, of=of):
+            return tw.vjp(of, *args)[1](np.ones(6))
+
+        assert np.isnan(of(*args)).all(), name
+        assert not np.any(tw.jvp(slope, args, (np.ones(6),) * len(args))), name
 
 
 def test_shapes_and_empty_arrays():

@@ -39,7 +39,7 @@ COSINES = [
 ]  # fmt: skip
 COSINES += [
     (name, more) for name in ("dctn", "idctn")
-    for more in ({}, {"s": (3, 4), "axes": (0, 2)}, {"axes": (1,), "type": 3, "norm": "ortho"})
+    for more in ({}, {"s": (-1, 4), "axes": (0, 2)}, {"axes": (1,), "type": 3, "norm": "ortho"})
 ]  # fmt: skip
 
 

@@ -8,7 +8,7 @@ import scipy.special as theirs
 
 import tilewright as tw
 from tilewright import numpy as jnp
-from tilewright.core.errors import ArgumentError, DtypeError, ShapeError, UnsupportedError
+from tilewright.core.errors import ArgumentError, DtypeError, NoDerivativeError, ShapeError, UnsupportedError
 from tilewright.core.evaluate import NUMPY
 from tilewright.core.trace import using
 from tilewright.scipy import special
@@ -155,6 +155,20 @@ def test_derivatives_at_points(numpy_meaning):
     assert tw.grad(si)(0.0) == 1
     assert np.isnan(tw.grad(special.zeta)(0.5, 1.0))
     np.testing.assert_allclose(tw.grad(special.hyp1f1, 2)(1.0, 2.0, 0.0), 0.5, rtol=1e-12)
+
+
+def test_second_derivatives_backwards_through_loops(numpy_meaning):
+    slope, a, x, h = tw.grad(special.hyp1f1), 1.5, 0.3, 1e-5
+    expected = slope(a + h, 2.5, x) - slope(a - h, 2.5, x), slope(a, 2.5, x + h) - slope(a, 2.5, x - h)
+    second = tw.grad(slope, (0, 2))(a, 2.5, x)
+    np.testing.assert_allclose(second, np.array(expected) / (2 * h), rtol=1e-5, atol=1e-8)
+
+
+def test_no_derivative_by_the_order():
+    for function, args in ((special.expn, (2.0, 0.5)), (special.polygamma, (1.0, 0.5)), (special.betainc, (1.0,) * 3)):
+        for slope in (tw.grad(function), lambda n, *x, f=function: tw.jvp(lambda n: f(n, *x), (n,), (1.0,))):
+            with pytest.raises(NoDerivativeError, match="no derivative"):
+                slope(*args)
 
 
 def test_bessel_functions_of_whole_order():

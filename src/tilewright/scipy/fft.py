@@ -113,6 +113,7 @@ def _transformed(name: str, x: Any, kind: Any, s: Any, axes: Any, norm: Any, inv
     dims = axes_of(range(rank)[rank - len(s) :] if axes is None and s is not None else axes, rank)
     sizes = [shape_of(x)[d] for d in dims] if s is None else integers(s, "sizes", name)
     for d, n in zip(dims, sizes, strict=True):
+        n = shape_of(x)[d] if n == -1 and name.endswith("n") else n
         if n < 1:
             raise ArgumentError(f"{name}: a transform of {n} data points", "transform 1 point or more")
         x = moveaxis(x, d, -1)
@@ -156,7 +157,7 @@ def idct(x: ArrayLike, type: int = 2, n: int | None = None, axis: int = -1, norm
 def dctn(
     x: ArrayLike, type: int = 2, s: Any = None, axes: Sequence[int] | None = None, norm: str | None = None  # noqa: A002
 ) -> Array:  # fmt: skip
-    """`dct` along several axes (all; with `s` the last ones), cut or padded with zeros to the sizes `s`.
+    """`dct` along several axes (all; with `s` the last ones), cut or padded with zeros to the sizes `s` (-1: as it is).
 
     >>> from tilewright import numpy as jnp
     >>> from tilewright.scipy import fft

@@ -85,6 +85,24 @@ def _series(ratio: Callable[[Any], Any], like: Any, least: Any = 4) -> Any:
     return lax.while_loop(unsettled, step, start)[2]
 
 
+def _partial(function: Callable[..., Any], i: int) -> Callable[..., Any]:
+    """The rule of an elementwise function's argument: the derivative forwards through its loops.
+
+    Further derivatives are taken in the same way, so that each of them can be taken backwards, too.
+    """
+
+    def slope(*args: Any) -> Any:
+        moved = lambda v: function(*args[:i], v, *args[i + 1 :])  # noqa: E731
+        return jvp(moved, (args[i],), (lax.full_like(args[i], 1),))[1]
+
+    def rule(t: Any, out: Any, *args: Any) -> Any:
+        derived: Any = custom_jvp(slope)
+        derived.defjvps(*[_partial(slope, k) for k in range(len(args))])
+        return t * derived(*args)
+
+    return rule
+
+
 def _by_slopes(
     value_of: Callable[..., Any], smooth: Callable[..., Any], rate: Callable[..., Any]
 ) -> Callable[..., Array]:
@@ -94,20 +112,13 @@ def _by_slopes(
     """
     function: Any = custom_jvp(value_of)
 
-    def slope(i: int) -> Callable[..., Any]:
-        def partial(t: Any, out: Any, *args: Any) -> Any:
-            moved = lambda v: smooth(*args[:i], v, *args[i + 1 :])  # noqa: E731
-            return t * jvp(moved, (args[i],), (lax.full_like(args[i], 1),))[1]
-
-        return partial
-
     def along(t: Any, out: Any, *args: Any) -> Any:
         *parameters, x = args
         factor = rate(*parameters)
         return t * where3(lax.eq(factor, 0), 0.0, factor * function(*(p + 1 for p in parameters), x))
 
     count = smooth.__code__.co_argcount
-    function.defjvps(*map(slope, range(count - 1)), along)
+    function.defjvps(*[_partial(smooth, i) for i in range(count - 1)], along)
     return function
 
 

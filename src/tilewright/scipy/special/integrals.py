@@ -9,6 +9,7 @@ import numpy as np
 
 from ... import lax
 from ...core.primitives.custom import custom_jvp
+from ...core.primitives.special import no_derivative
 from ...core.primitives.special_numpy import BERNOULLI
 from ...numpy.elementwise import imag, real, where3
 from ...numpy.reductions import sum as _sum
@@ -88,7 +89,7 @@ def _expn_slope(t: Any, out: Any, n: Any, x: Any) -> Any:
     return -t * where3(zero, out * (1 + 1 / where3(zero, x, 1.0)), below)
 
 
-_expn.defjvps(None, _expn_slope)
+_expn.defjvps(no_derivative("expn", "n"), _expn_slope)
 
 
 @composite()

@@ -15,7 +15,7 @@ from .. import special
 from .family import Family, both, positive
 from .powers import with_powers
 
-_D = Family(__name__, "a b", positive, (0.0, 1.0), 0.5)
+_D = Family(__name__, "a b", positive, (2.0, 2.0), (0.0, 1.0), 0.5)
 
 
 def _log(y: Any, a: Any, b: Any) -> Any:

@@ -15,8 +15,8 @@ from .binom import log_choices
 from .family import Family, both
 
 _D = Family(
-    __name__, "n a b", lambda n, a, b: both(n >= 0, lax.eq(n, lax.floor(n)), a > 0, b > 0), lambda n, a, b: (0.0, n),
-    0.0, whole=True,
+    __name__, "n a b", lambda n, a, b: both(n >= 0, lax.eq(n, lax.floor(n)), a > 0, b > 0), (1.0, 1.0, 1.0),
+    lambda n, a, b: (0.0, n), 0.0, whole=True,
 )  # fmt: skip
 
 

@@ -16,8 +16,8 @@ from .family import Family, both
 from .powers import with_powers
 
 _D = Family(
-    __name__, "n p", lambda n, p: both(n >= 0, lax.eq(n, lax.floor(n)), p >= 0, p <= 1), lambda n, p: (0.0, n), 0.0,
-    whole=True, weak="pmf logpmf",
+    __name__, "n p", lambda n, p: both(n >= 0, lax.eq(n, lax.floor(n)), p >= 0, p <= 1), (1.0, 0.5),
+    lambda n, p: (0.0, n), 0.0, whole=True, weak="pmf logpmf",
 )  # fmt: skip
 
 

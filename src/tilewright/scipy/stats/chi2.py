@@ -14,7 +14,7 @@ from .. import special
 from . import gamma
 from .family import INF, Family, positive
 
-_D = Family(__name__, "df", positive, (0.0, INF), 1.0)
+_D = Family(__name__, "df", positive, (2.0,), (0.0, INF), 1.0)
 
 
 def _log(y: Any, df: Any) -> Any:

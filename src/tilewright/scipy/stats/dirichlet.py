@@ -48,6 +48,7 @@ def _parts(x: Any, alpha: Any) -> tuple[Any, Any, Any, Any, Any]:
     if shape_of(x)[0] != k:
         x = concatenate([x, 1 - _sum(x, 0, keepdims=True)], 0)
     legal = _all(alpha > 0)
+    alpha = where3(legal, alpha, 1.0)  # no derivative is NaN
     constant = lax.lgamma(_sum(alpha)) - _sum(lax.lgamma(alpha))
     alpha = lax.expand_dims(alpha, tuple(range(1, len(shape_of(x)))))
     positive = _all((x > 0) | ((x == 0) & (alpha >= 1)), 0)

@@ -61,7 +61,8 @@ _CALLS: dict[int, Callable[[Any], Any]] = {
 
 @dataclass(frozen=True)
 class Family:
-    """A family of distributions. `parameters`: the names of those that give its shape; `valid`: their domain.
+    """A family of distributions. `parameters`: the names of those that give its shape; `valid`: their domain, in which
+    `legal` lie, which stand for parameters that do not.
 
     The support is closed; `inside` is a point of it at which every form and its derivatives are finite. `moves`: there
     are `loc` and `scale`, or for whole numbers `loc` alone. `tails` says whether the logarithm of the density has a
@@ -71,6 +72,7 @@ class Family:
     module: str
     parameters: str = ""
     valid: Form | None = None
+    legal: tuple[float, ...] = ()
     support: tuple[float, float] | Callable[..., tuple[Any, Any]] = (-INF, INF)
     inside: float | Form = 0.0
     moves: bool = True
@@ -112,16 +114,19 @@ class Family:
     def _split(self, args: Any) -> tuple[Any, list[Any], Any, Any, Any]:
         """The argument, the shape's parameters, `loc` and `scale` (or None), and where the parameters are valid.
 
-        A scale that is not is replaced by 1.
+        Parameters that are not are replaced by those that are, so that no derivative is NaN.
         """
         x, *rest = promote_inexact(*args)
         count = len(self.parameters.split())
         shapes, (loc, scale) = rest[:count], (*rest[count:], None, None)[:2]
-        valid = None if self.valid is None else self.valid(*shapes)
+        valid = None
+        if self.valid is not None:
+            valid = self.valid(*shapes)
+            shapes = [where3(valid, given, other) for given, other in zip(shapes, self.legal, strict=True)]
         if scale is not None:
             positive = lax.gt(scale, 0)
             valid = positive if valid is None else both(valid, positive)
-            scale = where3(positive, scale, 1.0)  # no quotient is NaN backwards
+            scale = where3(positive, scale, 1.0)
         return x, shapes, loc, scale, valid
 
     def _value(self, kind: Kind, form: Form, args: Any) -> Array:
@@ -135,6 +140,7 @@ class Family:
         ends = [(both(at, lax.eq(y, y)), limit) for at, limit in ends]  # NaN stays NaN
         for at, _ in ends:
             y = where3(at, inside, y)
+        y = y if valid is None else where3(valid, y, inside)
         by_scale = kind.density and scale is not None
         scaled = (lambda *args: form(*args) - lax.log(scale)) if by_scale and kind.below else form
         out = self._on_support(kind, scaled, y, shapes, inside)
@@ -171,11 +177,11 @@ class Family:
 
     def _inverse(self, form: Form, args: Any) -> Array:
         q, shapes, loc, scale, valid = self._split(args)
-        legal = both(lax.ge(q, 0), lax.le(q, 1))
+        legal = both(lax.ge(q, 0), lax.le(q, 1), *([] if valid is None else [valid]))
         out = form(where3(legal, abs(q), 0.5), *shapes)  # -0 is 0
         out = out if scale is None else out * scale
         out = out if loc is None else out + loc
-        return where3(legal if valid is None else both(legal, valid), out, math.nan)
+        return where3(legal, out, math.nan)
 
 
 def both(*conditions: Any) -> Any:

@@ -15,7 +15,7 @@ from .. import special
 from .family import INF, Family, both, positive
 from .powers import with_powers
 
-_D = Family(__name__, "a", positive, (0.0, INF), 1.0, weak="sf logsf")
+_D = Family(__name__, "a", positive, (2.0,), (0.0, INF), 1.0, weak="sf logsf")
 
 
 def log_density(y: Any, a: Any) -> Any:

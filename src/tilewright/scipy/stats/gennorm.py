@@ -17,7 +17,7 @@ from ...numpy.elementwise import where3
 from .. import special
 from .family import Family, positive
 
-_D = Family(__name__, "beta", positive, moves=False, weak="logpdf pdf cdf")
+_D = Family(__name__, "beta", positive, (2.0,), moves=False, weak="logpdf pdf cdf")
 
 
 def _log(x: Any, beta: Any) -> Any:

@@ -14,7 +14,7 @@ from .. import special
 from .family import INF, Family
 from .powers import with_powers
 
-_D = Family(__name__, "p", lambda p: (p > 0) & (p <= 1), (1.0, INF), 1.0, whole=True)
+_D = Family(__name__, "p", lambda p: (p > 0) & (p <= 1), (0.5,), (1.0, INF), 1.0, whole=True)
 
 
 def _log(k: Any, p: Any) -> Any:

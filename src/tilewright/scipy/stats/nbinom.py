@@ -14,7 +14,7 @@ from .. import special
 from .family import INF, Family, both
 from .powers import with_powers
 
-_D = Family(__name__, "n p", lambda n, p: both(n > 0, p > 0, p <= 1), (0.0, INF), 0.0, whole=True)
+_D = Family(__name__, "n p", lambda n, p: both(n > 0, p > 0, p <= 1), (1.0, 0.5), (0.0, INF), 0.0, whole=True)
 
 
 def _log_certain(k: Any, n: Any, p: Any) -> Any:

@@ -13,7 +13,7 @@ from ... import lax
 from ...numpy.elementwise import where3
 from .family import INF, Family, log1mexp, positive
 
-_D = Family(__name__, "b", positive, (1.0, INF), 2.0, weak="logcdf")
+_D = Family(__name__, "b", positive, (1.0,), (1.0, INF), 2.0, weak="logcdf")
 
 
 def _log_cdf(y: Any, b: Any) -> Any:

@@ -19,7 +19,7 @@ from .. import special
 from .family import INF, Family
 from .powers import with_powers
 
-_D = Family(__name__, "mu", lambda mu: mu >= 0, (0.0, INF), 0.0, whole=True, weak="pmf logpmf")
+_D = Family(__name__, "mu", lambda mu: mu >= 0, (1.0,), (0.0, INF), 0.0, whole=True, weak="pmf logpmf")
 _MANY = 60.0  # from which mean on the entropy's series is exact to double precision but for 1e-12
 _TERMS = 160  # of the sum below it: the probability of more is below 1e-22
 # The entropy minus log(2 pi e mu) / 2, by powers of 1 / mu (Evans, Boersma, "The entropy of a Poisson distribution",
@@ -46,14 +46,16 @@ def entropy(mu: ArrayLike, loc: ArrayLike = 0) -> Array:
     """
     mu, loc = promote_inexact(mu, loc)
     mu = mu + loc * 0
-    few = mu < _MANY
+    none, few = lax.eq(mu, 0), mu < _MANY
+    some = few & (mu > 0)
     k = arange(_TERMS, dtype=dtype_of(mu))
-    logs = _log(k, lax.expand_dims(where3(few, mu, 1.0), (len(shape_of(mu)),)))
+    logs = _log(k, lax.expand_dims(where3(some, mu, 1.0), (len(shape_of(mu)),)))
     direct = -_sum(lax.exp(logs) * _finite(logs), -1)
     big = where3(few, _MANY, mu)
     series: Any = big * 0
     for c in reversed(_SERIES):
         series = (series + c) / big
+    direct = where3(none, special.entr(where3(none, mu, 1.0)), direct)  # of which the slope at 0 is right
     out = where3(few, direct, 0.5 * lax.log(2 * math.pi * math.e * big) + series)
     return where3(mu >= 0, out, math.nan)
 

@@ -13,7 +13,7 @@ from typing import Any
 from ... import lax
 from .family import Family, positive
 
-_D = Family(__name__, "df", positive, tails="heavy")
+_D = Family(__name__, "df", positive, (1.0,), tails="heavy")
 
 
 def _log(y: Any, df: Any) -> Any:

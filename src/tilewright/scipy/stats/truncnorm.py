@@ -23,7 +23,10 @@ def _inside(a: Any, b: Any) -> Any:
     return where3(below, where3(above, 0.0, b - 1), where3(above, a + 1, (a + b) / 2))
 
 
-_D = Family(__name__, "a b", lambda a, b: a < b, lambda a, b: (a, b), _inside, strong="logpdf pdf cdf logcdf sf logsf")
+_D = Family(
+    __name__, "a b", lambda a, b: a < b, (-1.0, 1.0), lambda a, b: (a, b), _inside,
+    strong="logpdf pdf cdf logcdf sf logsf",
+)  # fmt: skip
 
 
 def _log_mass(a: Any, b: Any) -> Any:

@@ -15,7 +15,7 @@ from ...numpy.elementwise import where3
 from .. import special
 from .family import Family
 
-_D = Family(__name__, "kappa", lambda kappa: kappa >= 0, moves=False, weak="logpdf pdf", tails="none")
+_D = Family(__name__, "kappa", lambda kappa: kappa >= 0, (1.0,), moves=False, weak="logpdf pdf", tails="none")
 
 
 def _log_i0e(kappa: Any) -> Any:

@@ -13,7 +13,7 @@ from typing import Any
 from ... import lax
 from .family import Family
 
-_D = Family(__name__, "c", lambda c: (c > 0) & (c < 1), (0.0, 2 * math.pi), 1.0, moves=False, weak="logpdf pdf")
+_D = Family(__name__, "c", lambda c: (c > 0) & (c < 1), (0.5,), (0.0, 2 * math.pi), 1.0, moves=False, weak="logpdf pdf")
 
 
 def _log(x: Any, c: Any) -> Any:
