@@ -116,6 +116,13 @@ def test_keys_are_moved_as_arrays():
     np.testing.assert_array_equal(moved(keys), expected)
 
 
+def test_binomial_counts_at_the_ends_of_its_parameters_are_found():
+    """A share of -0 is 0; none of infinitely many trials is looked for, which took minutes."""
+    n, p = np.array([[6, np.inf, -np.inf, np.nan]], np.float32), np.array([[-0.0], [0.0], [1.0]], np.float32)
+    rows = [[0, np.inf, np.nan, np.nan], [0, np.inf, np.nan, np.nan], [6, np.inf, np.nan, np.nan]]
+    np.testing.assert_array_equal(random.binomial(random.key(0), n, p), rows)
+
+
 def test_the_gradient_of_a_gamma_sample_is_implicit():
     # In the limit of many draws d E[x] / d alpha = 1, as E[x] = alpha.
     key = random.key(1)

@@ -173,8 +173,9 @@ def _binomial(key: Any, count: Any, prob: Any, shape: Any, dtype: Any) -> Any:
     bad_count, nan = (count != count) | (count < 0.0), q != q
     infinite = elementwise.abs(count) == _like(count, np.inf)
     bad = nan | (q < 0.0)
-    q = select(bad, _like(q, 0.01), q)
-    few = bad_count | (count * q <= 10.0)
+    q = select(bad, _like(q, 0.01), elementwise.abs(q))  # -0 is 0
+    count = select(bad_count | infinite, _like(count, 0), count)
+    few = count * q <= 10.0
     count = floor(count)
     most = _counter(np.iinfo(np.int32).max)
     inverted = _binomial_by_geometric(key, select(few, count, _like(count, 0)), q, most)
