@@ -135,3 +135,13 @@ def of_parameters(what: str, function: Any, count: int, remedy: str) -> None:
                                 f"values: {wrong}", remedy) from None  # fmt: skip
     except ValueError:  # a callable that does not tell
         pass
+
+
+def by_position(signature: inspect.Signature, args: Any, kwargs: dict[str, Any], name: str) -> tuple[Any, ...]:
+    """The arguments of a function with a rule, all by position; what only has a name keeps its default."""
+    bound = signature.bind(*args, **kwargs)
+    bound.apply_defaults()
+    named = [k for k in bound.kwargs if k in kwargs]
+    if named:
+        raise ArgumentTypeError(f"{name} takes {named} by name alone", "a function with a rule takes positions")
+    return bound.args

@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from . import tree
+from .arguments import by_position
 from .associative import map as sequential_map
 from .errors import ArgumentTypeError, BatchAxisError, DifferentiationError, UnsupportedError
 from .ir import Program
@@ -154,12 +155,7 @@ class custom_vmap:
         if is_evaluating():
             return self.fun(*args, **kwargs)
         if kwargs:
-            bound = inspect.signature(self.fun).bind(*args, **kwargs)
-            bound.apply_defaults()
-            if bound.kwargs:
-                raise ArgumentTypeError(f"{self._name} has keyword-only arguments {list(bound.kwargs)}",
-                                        "a function with a rule takes positional arguments")  # fmt: skip
-            args = bound.args
+            args = by_position(inspect.signature(self.fun), args, kwargs, self._name)
         flat, in_tree = tree.flatten(args)
         out_trees: list[Any] = []
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from .. import tree
+from ..arguments import by_position
 from ..errors import ArgumentError, ArgumentTypeError, ControlFlowTypeError, DifferentiationError, ShapeError
 from ..ir import Program
 from ..linear import add_tangents
@@ -222,14 +223,7 @@ class _Custom:
 
     def _call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> _Call:
         if self.signature is not None:
-            bound = self.signature.bind(*args, **kwargs)
-            bound.apply_defaults()
-            if bound.kwargs:
-                raise ArgumentTypeError(
-                    f"{self._name} has keyword-only arguments {list(bound.kwargs)}",
-                    "a function with a rule takes positional arguments",
-                )
-            args = bound.args
+            args = by_position(self.signature, args, kwargs, self._name)
         fixed = frozenset(i % len(args) for i in self.nondiff_argnums) if args else frozenset()
         return _Call(self.fun, args, fixed)
 

@@ -140,6 +140,12 @@ def test_keyword_and_default_arguments():
     assert float(f(3.0)) == 6.0 and float(f(y=1.0, x=3.0)) == 3.0
     assert float(tw.grad(lambda x: f(y=x, x=x))(1.0)) == 5.0
 
+    g = tw.custom_jvp(lambda x, *, scale=2.0: x * scale)
+    g.defjvps(lambda t, out, x: 5.0 * t)
+    assert float(g(3.0)) == 6.0 and float(tw.grad(g)(3.0)) == 5.0
+    with pytest.raises(ArgumentTypeError, match="'scale'.* by name alone"):
+        g(3.0, scale=1.0)
+
 
 def test_symbolic_zeros():
     seen = []
