@@ -153,6 +153,10 @@ class LinearizeTrace(DualTrace):
         out, linear = _linearize_rule(self.parent, self.why, primitive, primals, nonzero, params)
         return out, under(self.linear, linear, *tangents)
 
+    def ruled(self, call: CustomCall, primals: list[Any], tangents: list[Any]) -> Any:
+        # A user's rule may hand both to one function, by `jvp` for example: its results are computed here all the same.
+        return under(SplitTrace(self.linear), call.derive, primals, tangents)
+
     def reversed(self, call: CustomCall, primals: list[Any], tangents: list[Any]) -> Any:
         outs, linear = under(self.parent, call.derive, primals, tangents)
         return outs, under(self.linear, linear, *tangents)

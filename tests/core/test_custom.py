@@ -147,6 +147,23 @@ def test_keyword_and_default_arguments():
         g(3.0, scale=1.0)
 
 
+BY_JVP = {
+    "jit": tw.jit(plain), "checkpoint": tw.checkpoint(plain),
+    "scan": lambda x, y: lax.scan(lambda c, _: (plain(*c), None), (x, y), None, length=2)[0],
+    "cond": lambda x, y: lax.cond(y > 0, plain, lambda x, y: (y, x), x, y),
+    "where": lambda x, y: (tnp.where(x > 0, x * y, x), y),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", BY_JVP)
+def test_rules_may_be_made_by_jvp(name):
+    f = tw.custom_jvp(BY_JVP[name])
+    f.defjvp(lambda primals, tangents: tw.jvp(BY_JVP[name], primals, tangents))
+    for way in (lambda f: f, tw.grad, lambda f: tw.linearize(f, 0.5)[1], lambda f: tw.grad(tw.jit(tw.grad(f)))):
+        given, want = (way(lambda x, g=g: g(x, 0.3)[0] * g(0.7, x)[0])(0.5) for g in (f, BY_JVP[name]))
+        np.testing.assert_allclose(given, want, rtol=1e-5)
+
+
 def test_symbolic_zeros():
     seen = []
 
