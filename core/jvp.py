@@ -93,11 +93,7 @@ class DualTrace(Trace):
         primals, tangents = self.split(args)
         if all_zero(tangents):
             return under(self.parent, self.parent.custom_jvp, call, primals)
-        return self.wrap_all(*self.ruled(call, primals, tangents))
-
-    def ruled(self, call: CustomCall, primals: list[Any], tangents: list[Any]) -> Any:
-        """The results of a function that has a rule for forward mode, and their tangents."""
-        return under(self.rules, call.derive, primals, tangents)
+        return self.wrap_all(*under(self.rules.splitting(), call.derive, primals, tangents))
 
     def custom_vjp(self, call: CustomCall, args: Sequence[Any]) -> Any:
         primals, tangents = self.split(args)

@@ -90,6 +90,9 @@ class LinearTrace(Trace):
         tracers = [LinearTracer(self, v) for v in outs]
         return tracers if primitive.multiple else tracers[0]
 
+    def splitting(self) -> Trace:
+        return SplitTrace(self)
+
     def custom_jvp(self, call: CustomCall, args: Sequence[Any]) -> Any:
         if any(self.owns(a) for a in args):
             return super().custom_jvp(call, args)
@@ -152,10 +155,6 @@ class LinearizeTrace(DualTrace):
         nonzero = tuple(type(t) is not Zero for t in tangents)
         out, linear = _linearize_rule(self.parent, self.why, primitive, primals, nonzero, params)
         return out, under(self.linear, linear, *tangents)
-
-    def ruled(self, call: CustomCall, primals: list[Any], tangents: list[Any]) -> Any:
-        # A user's rule may hand both to one function, by `jvp` for example: its results are computed here all the same.
-        return under(SplitTrace(self.linear), call.derive, primals, tangents)
 
     def reversed(self, call: CustomCall, primals: list[Any], tangents: list[Any]) -> Any:
         outs, linear = under(self.parent, call.derive, primals, tangents)

@@ -103,6 +103,10 @@ class Trace:
         """Call a function that has a rule for reverse mode; by default recorded as an equation."""
         return call.record(self, args)
 
+    def splitting(self) -> Trace:
+        """The trace for users' rules, which may hand values and tangents to one function; what it knows is computed."""
+        return self
+
 
 class EvalTrace(Trace):
     """Evaluates at once."""

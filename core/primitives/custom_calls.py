@@ -24,7 +24,7 @@ from ..logs import collected, log
 from ..opaque import has_values, is_opaque
 from ..primitive import OWN, AxisInfo, Linear, Primitive, Zero, all_zero
 from ..rules import instantiate
-from ..trace import Trace, axis_environment, eval_program, extended_axes, trace_program, typeof, under
+from ..trace import Trace, axis_environment, current_trace, eval_program, extended_axes, trace_program, typeof, under
 from ..transpose import transpose_program
 from ..vmap import batch_program
 from . import held
@@ -135,7 +135,7 @@ class CustomJVP:
 
 def _jvp(primals: Sequence[Any], tangents: Sequence[Any], *, rule: Any, num_consts: int, **_: Any) -> Any:
     _check_closed([type(t) is not Zero for t in tangents[:num_consts]], "custom_jvp")
-    return rule(primals[num_consts:], tangents[num_consts:])
+    return under(current_trace().splitting(), rule, primals[num_consts:], tangents[num_consts:])
 
 
 class _BatchedJVP:

@@ -369,3 +369,16 @@ def test_an_unroll_of_zero_leaves_no_loop():
 
     x = tnp.arange(4.0)
     assert float(f(x)[0]) == 6 and "while" not in tw.jit(f).lower(x).as_text()
+
+
+@pytest.mark.parametrize("hand_on", [lambda x: (x, x * 2), tw.jit(lambda x: (x, x - 1))])
+def test_what_all_branches_hand_on_is_not_written_over(hand_on):
+    """Elements of the result depend on others of it, and on the operand that it is."""
+
+    def f(x):
+        x = x.at[::2].multiply(x[1])
+        same, other = lax.cond(x.sum() > 0, hand_on, lambda x: (x, x * 3), x)
+        return tnp.log(tnp.maximum(same.at[tnp.argmax(same)].add(same[0] * same[1]), x)) + other
+
+    x = tnp.array([0.5, 0.25, 2.0])
+    np.testing.assert_allclose(tw.jit(f)(x), f(x), rtol=1e-6)

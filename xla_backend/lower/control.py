@@ -26,11 +26,13 @@ def _cond(e: Emitter, operands: list[Operand], outs: list[Any], *, branches: tup
     index, arguments = operands[0], operands[1:]
     ordered = any(ORDERED in b.effects for b in branches)
     before = e.token if ordered else None
+    given: list[Sequence[Operand]] = []
 
     def branch(program: Program) -> Callable[[list[Operand]], Sequence[Operand]]:
         def body(_: list[Operand]) -> list[Operand]:
             e.token = before if ordered else e.token
-            return [*e.inline(program, arguments), *([e.token] if ordered else [])]
+            given.append(e.inline(program, arguments))
+            return [*given[-1], *([e.token] if ordered else [])]
 
         return body
 
@@ -38,7 +40,9 @@ def _cond(e: Emitter, operands: list[Operand], outs: list[Any], *, branches: tup
     results = e.ops("stablehlo.case", [index], [*outs, *([before.type] if before else [])], regions=regions)
     if ordered:
         e.token = results.pop()
-    return results
+    # What all branches hand on from outside has one buffer with it for XLA:CPU, which may write over it too soon.
+    columns = zip(results, *given, strict=True)
+    return [Operand(x.name, out.type) if all([x.name == y.name for y in same]) else out for out, x, *same in columns]
 
 
 def _loop(

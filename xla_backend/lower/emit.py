@@ -140,6 +140,7 @@ class Emitter:
         self.lines: list[str] = []
         self.functions: list[str] = []
         self.called: dict[Any, str] = {}
+        self.handed_on: dict[str, list[int | None]] = {}  # which argument of a function each result is, if any
         self.callbacks: list[Any] = []  # host functions of callback equations, in order of appearance
         self.keep: list[Any] = []  # objects the executable must keep alive
         self.token: Any = None  # orders effects within a function: an i32 that each ordered callback passes on
@@ -270,10 +271,11 @@ class Emitter:
         """Call a Program as a private function, printed once however often it is called."""
         name = self.callee(program)
         if ORDERED not in program.effects:
-            return self.ops("func.call", operands, program.out_types, f"callee = @{name}")
-        types = [*program.out_types, TOKEN]
-        *results, self.token = self.ops("func.call", [*operands, self.token], types, f"callee = @{name}")
-        return results
+            results = self.ops("func.call", operands, program.out_types, f"callee = @{name}")
+        else:
+            types = [*program.out_types, TOKEN]
+            *results, self.token = self.ops("func.call", [*operands, self.token], types, f"callee = @{name}")
+        return [out if i is None else operands[i] for out, i in zip(results, self.handed_on[name], strict=True)]
 
     def callee(self, program: Program) -> str:
         """The name of the private function that a Program is printed as."""
@@ -304,6 +306,8 @@ class Emitter:
         else:
             self.token = self.constant(0, TOKEN) if ORDERED in program.effects else None
             results = self.inline(program, inputs)
+        places = {o.name: i for i, o in enumerate(inputs)}
+        self.handed_on[name] = [places.get(r.name) for r, _ in zip(results, program.outputs, strict=False)]
         self.token = outer_token
         names = ", ".join(r.name for r in results)
         body = "\n".join(self.lines)
