@@ -16,7 +16,6 @@ from .emit import Emitter, Operand, noted
 _NAME = re.compile(r"[a-zA-Z]\w*([.][\w$]+)+", re.ASCII)  # of composites, as StableHLO has them
 
 
-
 def _jit(
     e: Emitter, operands: list[Operand], outs: Sequence[Any], *, program: Program, inline: bool,
     metadata: Sequence[tuple[str, str]] = (), composite: Composite | None = None, **_: Any,

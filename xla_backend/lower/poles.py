@@ -18,14 +18,17 @@ class _At:
     def op(self, name: str, *operands: Operand) -> Operand:
         return self.e.op(f"stablehlo.{name}", operands, self.out)
 
+    def value(self, x: Operand | float) -> Operand:
+        return x if isinstance(x, Operand) else self.e.constant(x, self.out)
+
     def is_(self, x: Operand, direction: str, y: Operand | float) -> Operand:
-        return self.compare(self.e, direction, x, self.e.constant(y, self.out) if isinstance(y, float) else y)
+        return self.compare(self.e, direction, x, self.value(y))
 
     def both(self, a: Operand, b: Operand) -> Operand:
         return self.e.op("stablehlo.and", [a, b], a.type)
 
     def where(self, fits: Operand, *values: Operand | float) -> Operand:
-        return self.op("select", fits, *(self.e.constant(v, self.out) if isinstance(v, float) else v for v in values))
+        return self.op("select", fits, *map(self.value, values))
 
     def pole(self, x: Operand) -> Operand:
         return self.both(self.is_(x, "LE", 0.0), self.is_(x, "EQ", self.op("floor", x)))
