@@ -33,9 +33,10 @@ def eliminate_dead(
     for eqn in reversed(program.eqns):
         if live.isdisjoint(eqn.outputs) and all([e.kind in ("read", "axis") for e in eqn.effects]):
             continue
-        eqn = _reduced(eqn, [v in live for v in eqn.outputs])
-        if eqn is None:
-            continue
+        if eqn.primitive.dce is not None:
+            eqn = _reduced(eqn, [v in live for v in eqn.outputs])
+            if eqn is None:
+                continue
         live.update(eqn.inputs)
         kept.append(eqn)
     kept.reverse()

@@ -92,7 +92,9 @@ def _partial(function: Callable[..., Any], i: int) -> Callable[..., Any]:
     """
 
     def slope(*args: Any) -> Any:
-        moved = lambda v: function(*args[:i], v, *args[i + 1 :])  # noqa: E731
+        def moved(v: Any) -> Any:
+            return function(*args[:i], v, *args[i + 1 :])
+
         return jvp(moved, (args[i],), (lax.full_like(args[i], 1),))[1]
 
     def rule(t: Any, out: Any, *args: Any) -> Any:
