@@ -22,6 +22,7 @@ from .ir import CALLBACK, ORDERED, Eqn, Program, Var
 from .jvp import DualTrace, DualTracer
 from .primitive import Linear, Primitive, Zero
 from .rules import instantiate
+from .runtime import runtime
 from .trace import (
     EVAL,
     CustomCall,
@@ -83,9 +84,10 @@ class LinearTrace(Trace):
     def bind(self, primitive: Primitive, args: Sequence[Any], params: dict[str, Any]) -> Any:
         if not any(self.owns(a) for a in args):
             return under(self.parent, self.parent.bind, primitive, args, params)  # type: ignore[union-attr, arg-type]
+        if self.meshed:
+            args = runtime.align(primitive, args, params)
         atoms: list[Any] = [a._var if self.owns(a) else Known(a) for a in args]
-        out = typed(primitive, [a.type for a in atoms], params)
-        outs = [Var(t) for t in (out if primitive.multiple else (out,))]
+        outs = self.outputs_of(primitive, [a.type for a in atoms], params)
         self.eqns.append(Eqn(primitive, atoms, outs, params, source=line_here() if self.lines else None))
         tracers = [LinearTracer(self, v) for v in outs]
         return tracers if primitive.multiple else tracers[0]

@@ -103,6 +103,12 @@ class Trace:
         """Call a function that has a rule for reverse mode; by default recorded as an equation."""
         return call.record(self, args)
 
+    def outputs_of(self, primitive: Primitive, types: Sequence[Type], params: dict[str, Any]) -> list[Var]:
+        """New variables for an equation's results, with the mesh axes along which they vary."""
+        out = typed(primitive, types, params)
+        outs = out if primitive.multiple else (out,)
+        return [Var(t) for t in (runtime.varied(primitive, types, outs, params) if self.meshed else outs)]
+
     def splitting(self) -> Trace:
         """The trace for users' rules, which may hand values and tangents to one function; what it knows is computed."""
         return self
@@ -472,11 +478,8 @@ class ProgramTrace(Trace):
             args = runtime.align(primitive, args, params)
         atoms = [self.atom(a) for a in args]
         types = [a.type for a in atoms]
-        out = typed(primitive, types, params)
+        outs = self.outputs_of(primitive, types, params)
         effects = NO_EFFECTS if primitive.effects is None else primitive.effects(*types, **params)
-        outs = [Var(t) for t in (out if primitive.multiple else (out,))]
-        if self.meshed:
-            outs = [Var(t) for t in runtime.varied(primitive, types, [v.type for v in outs], params)]
         self.eqns.append(Eqn(primitive, atoms, outs, params, effects, line_here()))
         if primitive.multiple:
             return [tracer_of(self, v) for v in outs]

@@ -25,7 +25,8 @@ from ..vmap import batch_program
 from . import held
 from .custom_calls import CustomJVP
 from .elementwise import neg_p
-from .structured import check_match, flat_arguments, hoisted, with_output_types
+from .structured import check_match, hoisted, with_output_types
+from .varying import mesh_axes, pvary
 
 __all__ = ["custom_linear_solve", "custom_root"]
 
@@ -115,6 +116,23 @@ def _traced(function: Callable[..., Any], structure: Any, types: Sequence[Any], 
     return with_output_types(program, [*(t.strong() for t in types), *program.out_types[n:]]), found["aux"]
 
 
+def _varying(leaves: Sequence[Any], structure: Any, *functions: Callable[[Any], Any]) -> list[Any]:
+    """The leaves of a pytree, varying along the mesh axes along which functions of it do, by what they close over."""
+    if not mesh_axes():
+        return list(leaves)
+
+    def types(function: Callable[[Any], Any]) -> Sequence[Any]:
+        flat = functools.partial(_leaves, function, structure)
+        return trace_program(flat, [typeof(x) for x in leaves], "varying").out_types
+
+    vary = frozenset().union(*(t.vary for function in functions for t in types(function)))
+    return [pvary(x, vary) for x in leaves]
+
+
+def _leaves(function: Callable[[Any], Any], structure: Any, *leaves: Any) -> list[Any]:
+    return tree.leaves(function(structure.unflatten(leaves)))
+
+
 def _callables(name: str, **functions: Any) -> None:
     for what, function in functions.items():
         if not callable(function):
@@ -144,7 +162,9 @@ def custom_linear_solve(
     _callables("custom_linear_solve", matvec=matvec, solve=solve)
     if transpose_solve is None and symmetric:
         transpose_solve = solve
-    leaves, structure, types = flat_arguments(b)
+    leaves, structure = tree.flatten(b)
+    leaves = _varying(leaves, structure, matvec, functools.partial(solve, matvec))
+    types = [typeof(x) for x in leaves]
     operator, _ = _traced(matvec, structure, types, "matvec", False)
     solver, aux = _traced(functools.partial(solve, matvec), structure, types, "solve", has_aux)
     if transpose_solve is None:
@@ -207,7 +227,9 @@ def custom_root(
     2.0 0.25
     """
     _callables("custom_root", f=f, solve=solve, tangent_solve=tangent_solve)
-    guess, structure, types = flat_arguments(initial_guess)
+    guess, structure = tree.flatten(initial_guess)
+    guess = _varying(guess, structure, f, functools.partial(solve, f))
+    types = [typeof(x) for x in guess]
     n = len(guess)
     function, _ = _traced(f, structure, types, "f", False)
     solver, aux = _traced(functools.partial(solve, f), structure, types, "solve", has_aux)
