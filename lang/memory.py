@@ -414,6 +414,9 @@ def _question(kernel: Kernel, ragged: Sequence[tuple[int, int]], unwritten: bool
 def leaks(kernel: Kernel) -> Leaks:
     """What of that which is unspecified comes out of a kernel."""
     ends = {i: ragged_axes(b) for i, b in enumerate(kernel.inputs) if b.fill is None and ragged_axes(b)}
+    every = [(i, d) for i, axes in ends.items() for d in axes]
+    if every and not _question(kernel, every, True).level:  # one walk answers for all sources
+        return Leaks(dict.fromkeys(ends, Leak()), Leak())
     unwritten = Leak() if Memory(kernel, (), True, False).anywhere() else _question(kernel, (), True)
     found = {i: max((_question(kernel, [(i, d)], False) for d in axes), key=lambda leak: leak.level)
              for i, axes in ends.items()}  # fmt: skip
