@@ -1,6 +1,6 @@
 """The types of the IR.
 
-    Type ::= ArrayType(shape, dtype, weak_type) | RefType(ArrayType, space) | TokenType | OpaqueType (core/opaque.py)
+    Type ::= ArrayType(shape, dtype, weak_type) | RefType(ArrayType, space) | OpaqueType (core/opaque.py)
 
 A dtype is a NumPy dtype or a `KeyDtype` (an opaque random key). Types are interned, so equal types
 are one object and comparing them is comparing addresses.
@@ -577,25 +577,7 @@ class RefType:
     __str__ = show
 
 
-@dataclass(frozen=True, slots=True)
-class TokenType:
-    """Orders equations with side effects."""
-
-    def show(self, short: bool = True) -> str:
-        return "token"
-
-    def tangent(self) -> TokenType:
-        return self
-
-    cotangent = tangent
-
-    def strong(self) -> TokenType:
-        return self
-
-    __str__ = show
-
-
-Type = ArrayType | RefType | TokenType
+Type = ArrayType | RefType
 
 
 @cached()

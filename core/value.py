@@ -8,7 +8,7 @@ import numpy as np
 
 from .errors import ArgumentError, NonArrayArgumentError
 from .opaque import OpaqueType, opaque_types
-from .types import ArrayType, RefType, TokenType, Type, as_dtype, canonical_dtype, is_known, scalar_type
+from .types import ArrayType, RefType, Type, as_dtype, canonical_dtype, is_known, scalar_type
 
 Scalar = (bool, int, float, complex)
 
@@ -65,7 +65,7 @@ def _type_of_numpy(x: Any) -> Type:
 
 def _type_of_aval(aval: Any) -> Type:
     """The type that stands-in arguments carry as it is; that of another library's array translated."""
-    if isinstance(aval, (ArrayType, RefType, TokenType, OpaqueType)):
+    if isinstance(aval, (ArrayType, RefType, OpaqueType)):
         return aval  # type: ignore[return-value]  (an opaque type acts as one)
     return ArrayType(tuple(aval.shape), canonical_dtype(aval.dtype), bool(getattr(aval, "weak_type", False)))
 

@@ -40,11 +40,9 @@ def element(dtype: Any) -> str:
 
 @cached(4096)
 def tensor(type: Any) -> str:
-    """The MLIR tensor type of an `ArrayType` (a token for a `TokenType`)."""
-    if isinstance(type, ArrayType):
-        sizes = [f"{d}x" if type_of(d) is int else "?x" for d in type.shape]
-        return f"tensor<{''.join(sizes)}{element(type.dtype)}>"
-    return "!stablehlo.token"
+    """The MLIR tensor type of an `ArrayType`."""
+    sizes = [f"{d}x" if type_of(d) is int else "?x" for d in type.shape]
+    return f"tensor<{''.join(sizes)}{element(type.dtype)}>"
 
 
 class Operand(NamedTuple):

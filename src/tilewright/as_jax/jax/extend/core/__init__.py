@@ -11,7 +11,7 @@ from .....core.errors import ProgramError as JaxprTypeError
 from .....core.ir import NO_EFFECTS as no_effects
 from .....core.ir import Effect, Effects, Eqn, Literal, Var
 from .....core.trace import typeof
-from .....core.types import ArrayType, TokenType, as_dtype
+from .....core.types import ArrayType, as_dtype
 from .....core.value import Scalar, Value
 from ....avals import mapped_aval, unmapped_aval
 from ....jaxprs import ClosedJaxpr, Jaxpr, jaxpr_as_fun, jaxprs_in_params, new_jaxpr_eqn, subjaxprs
@@ -29,11 +29,17 @@ from ....traces import (
 )
 
 JaxprEqn = Eqn
-AbstractToken = Token = TokenType
 array_types = {*Scalar, np.ndarray, Value}
 unsafe_am_i_under_a_jit_DO_NOT_USE = under_jit
 unsafe_am_i_under_a_vmap_DO_NOT_USE = under_vmap
 unsafe_get_axis_names_DO_NOT_USE = axis_names
+
+
+class AbstractToken:
+    """The type of a token, which no value of a Program has: effects order equations."""
+
+
+Token = AbstractToken
 
 
 class DropVar(Var):
