@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..core.opaque import OpaqueType
-from ..core.types import ArrayType, RefType
+from ..core.ir.extension_types import OpaqueType
+from ..core.ir.types import ArrayType, RefType
 
 
 class _Type(type):
