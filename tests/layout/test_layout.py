@@ -55,7 +55,7 @@ LATE = {
     ("src/tilewright/bench/command.py", "."): "SciPy, only for benchmarks",
     ("src/tilewright/tuning/autotuned.py", ".session"): "SciPy, only to search",
     ("xla_backend/devices/client.py", "."): "the clients of GPUs and TPUs, only where there may be such a device",
-    ("xla_backend/execution/executable.py", "."): "settings of GPUs, only for programs of these",
+    ("xla_backend/execution/executable.py", "..devices"): "settings of GPUs, only for programs of these",
     ("xla_backend/host/memory_limit.py", "resource"): "Windows has none",
     ("xla_backend/jaxlib/shim.py", "jaxlib"): "SciPy's LAPACK takes a tenth of a second, only for linear algebra",
     ("xla_backend/jaxlib/shim.py", "jaxlib.mlir"): "50 ms, only for programs that call back into Python",
