@@ -30,7 +30,7 @@ from ..core.primitives.refs.state_primitives import addupdate_p, get_p, swap_p
 from ..core.primitives.special.functions import erf_p, erfc_p
 from ..core.support.errors import Source
 from ..lang import cutlass
-from ..lang.gpu.plan import forms
+from ..lang.gpu.normalize import forms
 from ..lang.kernel.kernel import Kernel
 from ..lang.legalize import Backend
 from ..lang.targets.compiler_params import stated

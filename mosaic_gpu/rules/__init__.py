@@ -22,7 +22,7 @@ from ...core.primitives.special.functions import (
     regularized_incomplete_beta_p,
     zeta_p,
 )
-from ...lang.gpu.plan import forms
+from ...lang.gpu.normalize import forms
 from ...lang.legalize import GONE, REWRITES, Backend
 from ...lang.legalize.opset import FAMILIES
 from . import access, atomics, contract, control, elementwise, reduce, shape

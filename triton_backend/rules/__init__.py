@@ -13,7 +13,7 @@ from ...core.primitives.custom.custom_derivative_primitives import custom_lin_p
 from ...core.primitives.elementwise.conversion import complex_p, conj_p, imag_p, real_p
 from ...core.primitives.external.host_callback import io_callback_p, pure_callback_p
 from ...core.primitives.spmd import collective
-from ...lang.gpu.plan import forms
+from ...lang.gpu.normalize import forms
 from ...lang.legalize import Backend
 from ...lang.legalize.opset import FACTORED, WARPGROUPS
 from ...lang.ops import remote_dma
