@@ -9,20 +9,16 @@ import numpy as np
 
 from ...core.ir.program import Eqn, Program
 from ...core.primitives.control_flow.cond import cond_p
-from ...core.primitives.control_flow.jit_primitive import jit_p
 from ...core.primitives.control_flow.scan import scan_p
 from ...core.primitives.control_flow.while_loop import while_p
-from ...core.primitives.custom.checkpoint import checkpoint_p
-from ...core.primitives.custom.custom_derivative_primitives import custom_jvp_call_p, custom_vjp_call_p
 from ...core.primitives.refs.state_primitives import access_shape
+from ..kernel.traverse import CALLS
 from ..ops.dma import dma_start_p, dma_wait_p, parts_of, semaphore_read_p, semaphore_signal_p, semaphore_wait_p
 from .poison_interp import LATER, Follower, Rule, Value
 from .poison_lattice import MAYBE, RAW, Copies, Copy, Level, doubted, either, flat, joined, most, tidy
 
 UNROLLED = 1024  # equations of the turns of a loop that are followed one by one
 TURNS = 8  # after so many turns what still changes is not known
-
-CALLS = (jit_p, custom_jvp_call_p, custom_vjp_call_p, checkpoint_p)  # of a Program, which says all that they do
 
 Memory = tuple[dict[int, Level], Copies]
 

@@ -38,6 +38,7 @@ from .poison_lattice import (
     stored,
     tidy,
 )
+from .ragged_tails import tails_contained
 
 Ids = tuple[int, ...]
 STEPS = 50_000  # over grid axes for one question
@@ -428,7 +429,8 @@ def leaks(kernel: Kernel) -> Leaks:
     """What of that which is unspecified comes out of a kernel."""
     ends = {i: ragged_axes(b) for i, b in enumerate(kernel.inputs) if b.fill is None and ragged_axes(b)}
     every = [(i, d) for i, axes in ends.items() for d in axes]
-    if every and not _question(kernel, every, True).level:  # one walk answers for all sources
+    # Without a walk, else by one walk for all sources at once.
+    if tails_contained(kernel, ends) or (every and not _question(kernel, every, True).level):
         return Leaks(dict.fromkeys(ends, Leak()), Leak())
     unwritten = Leak() if Memory(kernel, (), True, False).anywhere() else _question(kernel, (), True)
     found = {i: max((_question(kernel, [(i, d)], False) for d in axes), key=lambda leak: leak.level)
