@@ -23,6 +23,7 @@ from ...core.primitives.refs.state_primitives import Index, Span, access_shape, 
 from ...core.tracing.trace import trace_program
 from ..kernel.canonicalize import rename
 from ..kernel.kernel import Kernel
+from ..legalize import KernelPass, KernelPasses
 from ..loopnest.plan import Limits
 from ..targets.target import Target
 from ..transforms.desugar import plain
@@ -31,11 +32,6 @@ from ..transforms.dynamic_grid import static
 GPU_LIMITS = Limits(power_of_two=True, adds=lambda dtype: dtype.itemsize >= 4 or str(dtype) == "float16")
 LARGEST = 8192  # elements of a copy that are in registers at once
 Place = tuple[Index, Sequence[Any]]  # an index and its dynamic entries
-
-
-def forms(kernel: Kernel, target: Target) -> tuple[Kernel, ...]:
-    """The kernel as GPUs run it: over a static grid, in desugared accesses and atomics, large copies split."""
-    return (split_copies(plain(static(kernel, "a launch needs"), atomics=True, in_step=False)),)
 
 
 def split_copies(kernel: Kernel) -> Kernel:
@@ -128,3 +124,15 @@ def _part(place: Place, axis: int, first: Any, count: int) -> Place:
             entries.append(entry)
             made += [start] if entry.start is None else []
     return Index(entries), made
+
+
+PASSES: KernelPasses = (
+    KernelPass("static-grid", "static", lambda kernel, target: static(kernel, "a launch needs")),
+    KernelPass("desugar", "desugared", lambda kernel, target: plain(kernel, atomics=True, in_step=False)),
+    KernelPass("split-copies", "split", lambda kernel, target: split_copies(kernel)),
+)
+
+
+def passes(kernel: Kernel, target: Target) -> tuple[KernelPasses, ...]:
+    """The one list of passes of GPU backends."""
+    return (PASSES,)
