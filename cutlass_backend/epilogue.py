@@ -30,9 +30,9 @@ from ..core.primitives.refs.state_primitives import addupdate_p, get_p, swap_p
 from ..core.primitives.special.functions import erf_p, erfc_p
 from ..core.support.errors import Source
 from ..lang import cutlass
-from ..lang.gpu.plan import forms
+from ..lang.gpu.normalize import PASSES
 from ..lang.kernel.kernel import Kernel
-from ..lang.legalize import Backend
+from ..lang.legalize import Backend, KernelPasses
 from ..lang.targets.compiler_params import stated
 from ..lang.targets.target import Target
 from ..lang.tpu import approx_reciprocal_p
@@ -92,12 +92,12 @@ _OTHERS = frozenset((
 RULES: dict[Primitive, Any] = {**_UNARY, **_BINARY, **_TRUTHS, **dict.fromkeys(_SAME | _RESHAPED | _OTHERS, "")}
 
 
-def _forms(kernel: Kernel, target: Target) -> tuple[Kernel, ...]:
-    """As GPUs run it; C++ that an author gives is left as it is."""
-    return (kernel,) if isinstance(stated(kernel), cutlass.Source) else forms(kernel, target)
+def _passes(kernel: Kernel, target: Target) -> tuple[KernelPasses, ...]:
+    """Those of all GPUs; C++ that an author gives is left as it is."""
+    return ((),) if isinstance(stated(kernel), cutlass.Source) else (PASSES,)
 
 
-BACKEND = Backend("a CUTLASS epilogue", RULES, {}, {}, _forms, exact=False)
+BACKEND = Backend("a CUTLASS epilogue", RULES, {}, {}, _passes, exact=False)
 
 
 class Printer:

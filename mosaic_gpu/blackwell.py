@@ -13,7 +13,7 @@ from typing import Any
 from ..core.ir.program import Var
 from ..core.ir.types import INT32
 from ..core.primitives.refs.state_primitives import Index
-from ..lang.gpu.peel import end_cell
+from ..lang.loopnest.peeling import end_cell
 from ..lang.ops.basic import next_power_of_2
 from . import ptx, tcgen05
 from .mma_types import FLOAT32, KINDS, depth

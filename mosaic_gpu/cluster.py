@@ -12,7 +12,7 @@ from dataclasses import replace
 from ..core.ir.program import Var
 from ..core.primitives.contraction.dot_general import dot_general_p
 from ..core.primitives.refs.state_primitives import get_p
-from ..lang.gpu.narrow import Line
+from ..lang.loopnest.bounds import Line
 from .schedule import Moved, Schedule, steady
 from .values import Unfit
 

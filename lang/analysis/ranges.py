@@ -38,10 +38,10 @@ from ...core.primitives.elementwise.conversion import convert_element_type_p
 from ...core.primitives.movement.shape import iota_p
 from ...core.primitives.refs.state_primitives import Index, Take, addupdate_p, get_p, swap_p
 from ..kernel.kernel import Kernel
+from ..kernel.traverse import CALLS
 from ..ops.atomics import atomic_cas_p, atomic_rmw_p
 from ..ops.dma import dma_start_p, dma_wait_p
 from .affine import MAX_CELLS
-from .poison_control import CALLS
 
 FAR = 2**40  # beyond any size
 

@@ -11,8 +11,13 @@ from ...core.ir.primitive import Primitive
 from ...core.ir.program import NO_EFFECTS, Atom, Eqn, Program, Var, every_eqn, subprograms
 from ...core.ir.types import FAR
 from ...core.primitives.control_flow.cond import cond_p
+from ...core.primitives.control_flow.jit_primitive import jit_p
 from ...core.primitives.control_flow.while_loop import while_p
+from ...core.primitives.custom.checkpoint import checkpoint_p
+from ...core.primitives.custom.custom_derivative_primitives import custom_jvp_call_p, custom_vjp_call_p
 from .kernel import Block, Kernel
+
+CALLS = (jit_p, custom_jvp_call_p, custom_vjp_call_p, checkpoint_p)  # run their `program` once, on all operands
 
 
 def kernels_of(program: Program) -> Iterator[Kernel]:

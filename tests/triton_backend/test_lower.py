@@ -30,8 +30,8 @@ from tilewright.core.support.errors import ArgumentError, UnsupportedError
 from tilewright.core.tracing.trace import typeof
 from tilewright.kernels import TEMPLATES
 from tilewright.kernels.fused import OPERATIONS
-from tilewright.lang.gpu.plan import plan
 from tilewright.lang.interpret.interpreter import interpret
+from tilewright.lang.loopnest.plan import plan
 from tilewright.lang.targets.target import target_of
 from tilewright.triton_backend.lower import triton_module
 from tilewright.triton_backend.rules import UNSUPPORTED, UNSUPPORTED_DTYPES

@@ -19,6 +19,7 @@ from ..core.random.key_lowering import physicalize
 from ..core.support import compile_events
 from ..core.support.compile_events import recorded
 from ..core.support.config import config, current
+from ..core.support.errors import ArgumentError
 from ..core.support.runtime import runtime
 from ..xla_backend.arrays import array, array_operators
 from ..xla_backend.cpu_passes.options import switched_off
@@ -235,9 +236,9 @@ def compile(
     `stop` is the last pass that is run: `trace` (derivatives and batching are done in it), `transform` (dead code
     goes), `fuse` (kernel calls and glue; on the CPU, where XLA fuses better, only if `tiles` are asked for), `expand`
     (what XLA lacks, in what it has), `verify` (kernels against the target), `legalize` (what a kernel's backend lacks,
-    in what that one has), `emit` (no kernels, but what runs them),
-    `print` (the text given to the target's compiler) or `compile` (what can be called). What they give may be asked for
-    by its own name: `program`, `transformed`, `kernels`, `module`, `executable`. Every stage prints as text.
+    in what that one has; `legalize/NAME` ends with one pass of the kernels' backend), `emit` (no kernels, but what runs
+    them), `print` (the text given to the target's compiler) or `compile` (what can be called). What they give may be
+    asked for by its own name: `program`, `transformed`, `kernels`, `module`, `executable`. Every stage prints as text.
 
     `target` is a device that need not be here. `tiles` is True for the target's own, a function from a kernel's `Loops`
     to its tiles, or a mapping from kernel names to tiles. `print_passes` prints the program after each pass, and its
@@ -250,7 +251,10 @@ def compile(
     >>> print(compile(lambda x: x + 1.0, ShapeDtypeStruct((3,), "float32"), stop="module").count("stablehlo.add"))
     1
     """
+    stop, _, kernel_stop = stop.partition("/")
     passes = up_to(PIPELINE, stop, STAGES)
+    if kernel_stop and stop != "legalize":
+        raise ArgumentError(f"{stop} has no passes of its own", "ask for `legalize/NAME`, a pass over kernels")
     if target is None:
         settings = settings_for(default_device(), True, tiles, print_passes)
     else:
@@ -261,7 +265,7 @@ def compile(
         return unit.program
     if settings.device is not None and traced.device is not None:
         settings = replace(settings_for(as_device(traced.device), True, tiles, print_passes), asked=target)
-    walked = walk(passes[1:], unit, settings, begun.reports)
+    walked = walk(passes[1:], unit, replace(settings, kernel_stop=kernel_stop), begun.reports)
     if isinstance(walked.value, Unit):
         return walked.value.program
     if isinstance(walked.value, Module):
