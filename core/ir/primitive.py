@@ -27,8 +27,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ..support.runtime import runtime
 from .axis_relation import ONE, Relation, Work
+from .binding import bind
 from .types import Type
 
 
@@ -63,10 +63,11 @@ class Primitive:
     choice: bool = False  # one of the Programs among its parameters runs, not all
     checked: Callable[..., Any] | None = None
     eager: bool = False  # evaluated at once by its NumPy meaning, outside of any transformation
+    impl: Callable[..., Any] | None = None  # evaluates it on arrays, in place of the backend
 
     def bind(self, /, *args: Any, **params: Any) -> Any:
         """Apply the primitive to values, under whatever transformation is current."""
-        return runtime.bind(self, args, params)  # core/tracing/trace.py's, which imports this module
+        return bind(self, args, params)
 
     # The names under which code written for jaxprs looks for these.
     multiple_results = property(lambda self: self.multiple)

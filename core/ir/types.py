@@ -222,7 +222,7 @@ class ArrayType:
     ) -> ArrayType:  # fmt: skip
         # What is taken by keyword alone is JAX's; only a sharding over axes of the type `Explicit` is kept.
         if sharding is not None:
-            return runtime.explicit.lying(ArrayType(shape, dtype, weak_type), sharding)
+            return with_sharding(ArrayType(shape, dtype, weak_type), sharding)
         key = (shape, dtype, weak_type)
         try:
             return cls._interned[key]
@@ -287,7 +287,7 @@ class ArrayType:
     def with_axis(self, axis: int, size: Any, lies: Any = None) -> ArrayType:
         """The type of so many elements along a new axis; `lies` is the sharding of that axis alone."""
         found = self.with_shape((*self.shape[:axis], size, *self.shape[axis:]))
-        return found if lies is None else runtime.explicit.lying(found, lies.with_spec((*(None,) * axis, *lies.spec)))
+        return found if lies is None else with_sharding(found, lies.with_spec((*(None,) * axis, *lies.spec)))
 
     # The names under which code written for jaxprs looks for these.
     def update(self, **changes: Any) -> ArrayType:
@@ -338,7 +338,7 @@ class ArrayType:
         sizes = zip(self.shape, spec.padded(self.ndim), strict=True)
         whole = self.with_shape(tuple([n * mesh.parts(names) for n, names in sizes]))
         left = self.vary.difference(mesh.axis_names if manual is None else manual)
-        return runtime.explicit.lying(VaryingType(whole, left), mesh.sharding(spec))
+        return with_sharding(VaryingType(whole, left), mesh.sharding(spec))
 
     def strip_weak_type(self) -> ArrayType:
         return self.strong()
@@ -348,7 +348,9 @@ class ArrayType:
     @property
     def sharding(self) -> Any:
         """How its arrays lie along those axes of the mesh in force that types tell of (`AxisType.Explicit`)."""
-        return runtime.explicit.whole(self.ndim) if self.placed is None else self.placed.of_type(self.ndim)
+        if self.placed is None:
+            return runtime.interceptors.sharded_types.whole(self.ndim)
+        return self.placed.of_type(self.ndim)
 
     def str_short(self, short_dtypes: bool = False, mesh_axis_types: bool = False) -> str:
         return f"{short_name(self.dtype) if short_dtypes else self.dtype}[{self._sizes()}]{self._marks()}"
@@ -451,7 +453,7 @@ class ShardedType(ArrayType):
         return self._plain
 
     def _like(self, plain: ArrayType, dims: Any) -> ArrayType:
-        return runtime.explicit.lying(plain, self.placed.with_spec(self.placed.spec.with_dims(*dims)))
+        return with_sharding(plain, self.placed.with_spec(self.placed.spec.with_dims(*dims)))
 
     def with_shape(self, shape: Any) -> ArrayType:
         return self if shape == self.shape else self._plain.with_shape(shape)
@@ -520,6 +522,15 @@ class MemorySpace(StrEnum):
 
 
 FAR = (MemorySpace.ANY, MemorySpace.HBM)  # memory that outlives the cells, of which a body reaches parts by itself
+
+
+def with_sharding(type: Any, sharding: Any) -> Any:
+    """The type of an array with a sharding: plain where no axis of the type `Explicit` splits it."""
+    explicit = sharding.in_types() if hasattr(sharding, "in_types") else None  # one device's has none
+    if explicit is None:
+        return type
+    explicit.check_rank(type.shape)
+    return ShardedType(type, explicit)
 
 
 @dataclass(frozen=True, slots=True)

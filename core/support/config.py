@@ -380,11 +380,3 @@ transfer_guard_device_to_device = setting(
 )
 numpy_dtype_promotion = setting("numpy_dtype_promotion", "Within a `with` block, 'standard' or 'strict' promotion.")
 numpy_rank_promotion = setting("numpy_rank_promotion", "Within a `with` block, 'allow', 'warn' on or 'raise' at it.")
-
-
-runtime.target_here = lambda: None  # until the front door hands in what knows the devices
-
-
-def target_here() -> Any:
-    """The target (of `lang`) that the default device is; None where nothing was handed in."""
-    return runtime.target_here()

@@ -26,7 +26,7 @@ from ...core.support.errors import (
 )
 from ...core.support.runtime import runtime
 from ...core.support.transfer_guard import DEVICE_TO_HOST, guard
-from ...core.tracing.trace import EVAL, Value, _current, typeof
+from ...core.tracing.trace import Value, typeof
 from ..devices.client import Device, SingleDeviceSharding, as_device, device_of
 from ..devices.coordination import group
 from ..host import callback_errors
@@ -500,12 +500,8 @@ def from_host(array: np.ndarray, type: ArrayType, owned: bool) -> Array:
     """An Array of a NumPy array; `owned`: nobody else writes to it.
 
     A large one is copied even then. XLA would hold it, beside a copy of its own unless its address suits, and let go
-    of it only some time after the Array is gone. Under a mesh with devices it lies on all of them.
+    of it only some time after the Array is gone.
     """
-    if current().mesh is not None and _current.get() is EVAL and runtime.everywhere is not None:
-        found = runtime.everywhere(array, type)
-        if found is not None:
-            return found
     return Array(type, put(array, type, owned=owned and array.nbytes < LARGE))
 
 
