@@ -287,7 +287,8 @@ def bring(buffer: Any, type: ArrayType, to: NamedSharding) -> Any:
 def _mover(type: ArrayType, source: NamedSharding, to: NamedSharding) -> Callable[..., Any]:
     """What brings a buffer from one sharding to another over the same devices: a program that does nothing else."""
     var = Var(type.plain)
-    module = runtime.backend.lower(Program([var], [], [var], name="reshard"), "reshard", place=((source,), (to,)), tiled=False)
+    program = Program([var], [], [var], name="reshard")
+    module = runtime.backend.lower(program, program.name, place=((source,), (to,)), tiled=False)
     executable = compile_module(module)
     return make_runner(executable, "one", None, executable.loaded.execute_sharded, _moving_failed)
 
