@@ -52,11 +52,6 @@ class Trace:
     def bind(self, primitive: Primitive, args: Sequence[Any], params: dict[str, Any]) -> Any:
         raise NotImplementedError
 
-    @property
-    def main(self) -> Trace:
-        """The trace itself, under the name by which clients compare those of two tracers."""
-        return self
-
     def run(self, primitive: Primitive, args: Sequence[Any], params: dict[str, Any]) -> Any:
         """`bind` with this trace current."""
         return under(self, self.bind, primitive, args, params)

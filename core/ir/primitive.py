@@ -69,17 +69,6 @@ class Primitive:
         """Apply the primitive to values, under whatever transformation is current."""
         return bind(self, args, params)
 
-    # The names under which code written for jaxprs looks for these.
-    multiple_results = property(lambda self: self.multiple)
-    call_primitive = map_primitive = property(lambda self: False)
-
-    def bind_with_trace(self, trace: Any, args: Sequence[Any], *rest: Any) -> Any:
-        """Apply it under another trace than the current one; the parameters come last."""
-        return trace.run(self, args, rest[-1])
-
-    def get_bind_params(self, params: dict[str, Any]) -> tuple[list[Any], dict[str, Any]]:
-        return [], dict(params)
-
     def __repr__(self) -> str:
         return self.name
 

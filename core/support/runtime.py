@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import threading
 import weakref
+from _weakref import _remove_dead_weakref
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -66,6 +67,26 @@ class WeakTable(weakref.WeakKeyDictionary[Any, Any]):
     """A table whose entries go with their keys."""
 
     limit = None
+
+
+class InternTable(dict[Any, weakref.KeyedRef[Any, Any]]):
+    """Weak references to one object for each key, which stays as long as something else refers to it.
+
+    A look-up is `table[key]()`, None where the object has just gone. No step takes a lock.
+    """
+
+    __slots__ = ("__weakref__",)
+    limit = None
+
+    def intern[T](self, key: Any, made: T) -> T:
+        """The object of a key: `made`, unless another thread was faster."""
+        new = weakref.KeyedRef(made, lambda gone: _remove_dead_weakref(self, gone.key), key)
+        while (found := self.setdefault(key, new)()) is None:
+            _remove_dead_weakref(self, key)  # and not what another thread has put there since
+        return found
+
+    def clear(self) -> None:
+        """Nothing: what is in use has to stay the one object of its key."""
 
 
 def _size(cache: Any) -> CacheSize:

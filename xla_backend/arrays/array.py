@@ -24,6 +24,7 @@ from ...core.support.errors import (
     TilewrightError,
     UnsupportedError,
 )
+from ...core.support.native_protocols import native
 from ...core.support.runtime import runtime
 from ...core.support.transfer_guard import DEVICE_TO_HOST, guard
 from ...core.tracing.trace import Value, typeof
@@ -446,6 +447,7 @@ class Array(Value, metaclass=_IsArray):
         device = self.addressable_shards[0].device
         return (DLPACK_CPU, 0) if device.platform == "cpu" else (DLPACK_CUDA, device.raw.local_hardware_id)
 
+    @native  # without it the real jax asks for an array of its own
     def __jax_array__(self) -> Any:
         """The array as jax's own, without a copy. Only jax calls this, so it is imported already."""
         jax = sys.modules["jax"]

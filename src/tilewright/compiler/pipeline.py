@@ -62,7 +62,7 @@ def _trace(request: Request, settings: Settings, reports: Reports) -> tuple[Unit
     with config(kernel_target=settings.asked or current().kernel_target):
         traced = function.trace(*request.args, **request.kwargs)
     place = None if traced.place is None else Place(*traced.place)
-    return Unit(traced.jaxpr, Call(*traced.call), place=place), traced
+    return Unit(traced.program, Call(*traced.call), place=place), traced
 
 
 def _transform(unit: Unit, settings: Settings, reports: Reports) -> tuple[Unit, None]:
