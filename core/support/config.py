@@ -10,7 +10,6 @@ import importlib
 import itertools
 import os
 import sys
-import weakref
 from collections.abc import Callable, Iterator
 from contextvars import ContextVar
 from dataclasses import dataclass, fields
@@ -18,7 +17,7 @@ from typing import Any
 
 from .errors import ConfigError
 from .jax_options import FIXED, RENAMED, UNUSED
-from .runtime import runtime
+from .runtime import InternTable, runtime
 
 
 @dataclass(frozen=True, eq=False)
@@ -206,8 +205,7 @@ def _of_text(source: str, name: str, text: str) -> Any:
         raise ConfigError(f"{source}={text!r} is not {example}", f"set {source} to one") from None
 
 
-_Interned = weakref.WeakValueDictionary[tuple[Any, ...], Config]
-_interned: _Interned = runtime.part("config.interned", weakref.WeakValueDictionary())
+_interned = runtime.part("config.interned", InternTable())
 
 
 _FIELDS = tuple(field.name for field in fields(Config))
@@ -218,8 +216,8 @@ def with_settings(config: Config, settings: dict[str, Any]) -> Config:
     for name in settings.keys() & set(WATCHED):
         setattr(watched, name, settings[name])
     values = tuple([settings[name] if name in settings else getattr(config, name) for name in _FIELDS])
-    found = _interned.get(values)
-    return _interned.setdefault(values, Config(*values)) if found is None else found
+    known = _interned.get(values)
+    return (known and known()) or _interned.intern(values, Config(*values))
 
 
 runtime.config = from_environment()
@@ -380,11 +378,3 @@ transfer_guard_device_to_device = setting(
 )
 numpy_dtype_promotion = setting("numpy_dtype_promotion", "Within a `with` block, 'standard' or 'strict' promotion.")
 numpy_rank_promotion = setting("numpy_rank_promotion", "Within a `with` block, 'allow', 'warn' on or 'raise' at it.")
-
-
-runtime.target_here = lambda: None  # until the front door hands in what knows the devices
-
-
-def target_here() -> Any:
-    """The target (of `lang`) that the default device is; None where nothing was handed in."""
-    return runtime.target_here()

@@ -1,0 +1,97 @@
+"""The names by which code written for jaxprs finds what this package's classes have: a mixin for each class.
+
+`install` gives them to the classes, for as long as this package stands for jax.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ..core.ir.binding import Trace
+from ..core.ir.primitive import Primitive
+from ..core.ir.program import Eqn, Program
+from ..core.ir.types import ArrayType, VaryingType
+from ..core.support.errors import Source
+
+
+class _TypeNames(ArrayType):
+    def update(self, **changes: Any) -> ArrayType:
+        """The type with another shape, dtype or weak type."""
+        fields = {name: changes.get(name, getattr(self, name)) for name in ("shape", "dtype", "weak_type")}
+        kept = self.placed if fields["shape"] == self.shape else None
+        return VaryingType(ArrayType(**fields, sharding=changes.get("sharding", kept)), self.vary)
+
+    vma = property(lambda self: self.vary)
+
+    def strip_weak_type(self) -> ArrayType:
+        return self.strong()
+
+    def to_tangent_aval(self) -> ArrayType:
+        return self.tangent()
+
+    def to_ct_aval(self) -> ArrayType:
+        return self.cotangent()
+
+    def at_least_vspace(self) -> ArrayType:
+        return self.tangent()
+
+    # As clients' own types are asked, which may be made of arrays.
+    def lo_ty(self) -> list[ArrayType]:
+        return [self]
+
+    def lower_val(self, value: Any) -> list[Any]:
+        return [value]
+
+    def raise_val(self, value: Any) -> Any:
+        return value
+
+    def dec_rank(self, size: Any, axis: int | None) -> ArrayType:
+        return self if axis is None else self.without_axis(axis)
+
+    def inc_rank(self, size: Any, axis: int | None) -> ArrayType:
+        return self if axis is None else self.with_axis(axis, size)
+
+    def leading_axis_spec(self) -> int:
+        return 0
+
+
+class _PrimitiveNames(Primitive):
+    multiple_results = property(lambda self: self.multiple)
+    call_primitive = map_primitive = property(lambda self: False)
+
+    def bind_with_trace(self, trace: Any, args: Sequence[Any], *rest: Any) -> Any:
+        """Apply it under another trace than the current one; the parameters come last."""
+        return trace.run(self, args, rest[-1])
+
+    def get_bind_params(self, params: dict[str, Any]) -> tuple[list[Any], dict[str, Any]]:
+        return [], dict(params)
+
+
+class _TraceNames(Trace):
+    main = property(lambda self: self)
+
+
+class _EqnNames(Eqn):
+    invars = property(lambda self: list(self.inputs))
+    outvars = property(lambda self: list(self.outputs))
+    source_info = property(lambda self: self.source)
+
+
+class _ProgramNames(Program):
+    jaxpr = property(lambda self: self)
+    consts = literals = property(lambda self: list(self.values))
+    invars = property(lambda self: list(self.inputs))
+    outvars = property(lambda self: list(self.outputs))
+    constvars = property(lambda self: list(self.constants))
+    in_avals = property(lambda self: self.in_types)
+    out_avals = property(lambda self: self.out_types)
+
+
+class _SourceNames(Source):
+    name_stack = property(lambda self: self.scope)
+
+
+MIXINS = (_TypeNames, _PrimitiveNames, _TraceNames, _EqnNames, _ProgramNames, _SourceNames)
+# The class that each name is for, the name, and what it is there.
+ALIASES = [(m.__base__, name, value) for m in MIXINS for name, value in vars(m).items() if name[:2] != "__"]
