@@ -135,7 +135,7 @@ def _print(unit: Unit, settings: Settings, reports: Reports) -> tuple[Module, No
     return replace(printed(unit, settings), reports=reports), None
 
 
-def _compile(module: Module, settings: Settings, reports: Reports) -> tuple[Any, None]:
+def _compile(module: Module, settings: Settings, reports: Reports) -> tuple[Any, Any]:
     if settings.device is None:
         binary = lazy_layers.ahead_of_time.compile_ahead(module, settings)
         return lazy_layers.ahead_of_time.estimated(binary) if settings.explained else binary, None
