@@ -18,7 +18,7 @@ from ..core.support.runtime import runtime
 from .jaxprs import view
 
 
-class _TypeNames(ArrayType):
+class TypeNames(ArrayType):
     def update(self, **changes: Any) -> ArrayType:
         """The type with another shape, dtype or weak type."""
         fields = {name: changes.get(name, getattr(self, name)) for name in ("shape", "dtype", "weak_type")}
@@ -59,7 +59,7 @@ class _TypeNames(ArrayType):
         return 0
 
 
-class _PrimitiveNames(Primitive):
+class PrimitiveNames(Primitive):
     multiple_results = property(lambda self: self.multiple)
     call_primitive = map_primitive = property(lambda self: False)
 
@@ -71,17 +71,17 @@ class _PrimitiveNames(Primitive):
         return [], dict(params)
 
 
-class _TraceNames(Trace):
+class TraceNames(Trace):
     main = property(lambda self: self)
 
 
-class _EqnNames(Eqn):
+class EqnNames(Eqn):
     invars = property(lambda self: list(self.inputs))
     outvars = property(lambda self: list(self.outputs))
     source_info = property(lambda self: self.source)
 
 
-class _ProgramNames(Program):
+class ProgramNames(Program):
     jaxpr = property(lambda self: self)
     consts = literals = property(lambda self: list(self.values))
     invars = property(lambda self: list(self.inputs))
@@ -91,11 +91,11 @@ class _ProgramNames(Program):
     out_avals = property(lambda self: self.out_types)
 
 
-class _SourceNames(Source):
+class SourceNames(Source):
     name_stack = property(lambda self: self.scope)
 
 
-_MIXINS = (_TypeNames, _PrimitiveNames, _TraceNames, _EqnNames, _ProgramNames, _SourceNames)
+_MIXINS = (TypeNames, PrimitiveNames, TraceNames, EqnNames, ProgramNames, SourceNames)
 # The class that each name is for, the name, and what it is there.
 ALIASES: list[tuple[Any, str, Any]] = [
     *((mixin.__base__, name, value) for mixin in _MIXINS for name, value in vars(mixin).items() if name[:2] != "__"),

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from ..xla_backend.partitioning import collective_report as collective_report
     from ..xla_backend.partitioning import partition as partition
     from ..xla_backend.partitioning import partition_kernels as partition_kernels
+    from ..xla_backend.partitioning import partition_operations as partition_operations
     from ..xla_backend.partitioning import shardy as shardy
     from ..xla_backend.pipeline import inspect_sharding as inspect_sharding
     from . import ahead_of_time as ahead_of_time
@@ -44,6 +45,7 @@ else:
     collective_report = LazyModule("..xla_backend.partitioning.collective_report", __package__)
     partition = LazyModule("..xla_backend.partitioning.partition", __package__)
     partition_kernels = LazyModule("..xla_backend.partitioning.partition_kernels", __package__)
+    partition_operations = LazyModule("..xla_backend.partitioning.partition_operations", __package__)
     shardy = LazyModule("..xla_backend.partitioning.shardy", __package__)
     inspect_sharding = LazyModule("..xla_backend.pipeline.inspect_sharding", __package__)
     ahead_of_time = LazyModule(".ahead_of_time", __package__)

@@ -90,7 +90,9 @@ def _kernels(unit: Unit, settings: Settings) -> Any:
     """What finds the kernels of a program on a mesh of some size; standard operations become kernels first."""
     if settings.tiled:
         return functools.partial(lazy_layers.kernel_passes.made_on_mesh, settings=settings)
-    return (lambda program, count: lazy_layers.partition_kernels.Calls(program)) if _has_kernels(unit) else None
+    if _has_kernels(unit) or lazy_layers.partition_operations.has_operations(unit.program):
+        return lambda program, count: lazy_layers.partition_kernels.Calls(program)
+    return None
 
 
 def _text(unit: Unit, settings: Settings) -> str:
