@@ -21,9 +21,7 @@ def hide(hidden: bool) -> None:
     _state.hidden = hidden
 
 
-class native:
-    """Decorator of a method that a protocol calls: while protocols are hidden, the class has no such method."""
-
+class _Native:
     def __init__(self, method: Callable[..., Any]):
         self.method = method
 
@@ -31,3 +29,8 @@ class native:
         if _state.hidden:
             raise AttributeError(self.method.__name__)
         return self.method if instance is None else MethodType(self.method, instance)
+
+
+def native(method: Callable[..., Any]) -> Any:
+    """Decorator of a method that a protocol calls: while protocols are hidden, its class has no such method."""
+    return _Native(method)

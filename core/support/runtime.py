@@ -75,12 +75,20 @@ class InternTable(dict[Any, weakref.KeyedRef[Any, Any]]):
     A look-up is `table[key]()`, None where the object has just gone. No step takes a lock.
     """
 
-    __slots__ = ("__weakref__",)
+    __slots__ = ("_remove", "__weakref__")
     limit = None
+
+    def __init__(self) -> None:
+        super().__init__()
+
+        def remove(gone: Any, table: Any = self, remove: Any = _remove_dead_weakref) -> None:
+            remove(table, gone.key)
+
+        self._remove = remove
 
     def intern[T](self, key: Any, made: T) -> T:
         """The object of a key: `made`, unless another thread was faster."""
-        new = weakref.KeyedRef(made, lambda gone: _remove_dead_weakref(self, gone.key), key)
+        new = weakref.KeyedRef(made, self._remove, key)
         while (found := self.setdefault(key, new)()) is None:
             _remove_dead_weakref(self, key)  # and not what another thread has put there since
         return found

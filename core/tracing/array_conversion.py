@@ -30,7 +30,7 @@ def as_array(x: Any) -> Any:
         return dimension(x)
     if getattr(x, "__jax_array__", None) is not None:
         return as_array(x.__jax_array__())
-    type = typeof(x)
+    type: Any = typeof(x)
     array = np.asarray(x)
     if array.dtype != type.dtype:
         return runtime.backend.array(array.astype(type.dtype), type, True)

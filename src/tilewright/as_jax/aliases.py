@@ -1,6 +1,6 @@
 """The names by which code written for jaxprs finds what this package's classes have: a mixin for each class.
 
-`install` gives them to the classes, for as long as this package stands for jax.
+`add` gives them to the classes, and `remove` takes them away.
 """
 
 from __future__ import annotations
@@ -12,10 +12,13 @@ from ..core.ir.binding import Trace
 from ..core.ir.primitive import Primitive
 from ..core.ir.program import Eqn, Program
 from ..core.ir.types import ArrayType, VaryingType
+from ..core.jit.stages import Traced
 from ..core.support.errors import Source
+from ..core.support.runtime import runtime
+from .jaxprs import view
 
 
-class _TypeNames(ArrayType):
+class TypeNames(ArrayType):
     def update(self, **changes: Any) -> ArrayType:
         """The type with another shape, dtype or weak type."""
         fields = {name: changes.get(name, getattr(self, name)) for name in ("shape", "dtype", "weak_type")}
@@ -56,7 +59,7 @@ class _TypeNames(ArrayType):
         return 0
 
 
-class _PrimitiveNames(Primitive):
+class PrimitiveNames(Primitive):
     multiple_results = property(lambda self: self.multiple)
     call_primitive = map_primitive = property(lambda self: False)
 
@@ -68,17 +71,17 @@ class _PrimitiveNames(Primitive):
         return [], dict(params)
 
 
-class _TraceNames(Trace):
+class TraceNames(Trace):
     main = property(lambda self: self)
 
 
-class _EqnNames(Eqn):
+class EqnNames(Eqn):
     invars = property(lambda self: list(self.inputs))
     outvars = property(lambda self: list(self.outputs))
     source_info = property(lambda self: self.source)
 
 
-class _ProgramNames(Program):
+class ProgramNames(Program):
     jaxpr = property(lambda self: self)
     consts = literals = property(lambda self: list(self.values))
     invars = property(lambda self: list(self.inputs))
@@ -88,10 +91,35 @@ class _ProgramNames(Program):
     out_avals = property(lambda self: self.out_types)
 
 
-class _SourceNames(Source):
+class SourceNames(Source):
     name_stack = property(lambda self: self.scope)
 
 
-MIXINS = (_TypeNames, _PrimitiveNames, _TraceNames, _EqnNames, _ProgramNames, _SourceNames)
+_MIXINS = (TypeNames, PrimitiveNames, TraceNames, EqnNames, ProgramNames, SourceNames)
 # The class that each name is for, the name, and what it is there.
-ALIASES = [(m.__base__, name, value) for m in MIXINS for name, value in vars(m).items() if name[:2] != "__"]
+ALIASES: list[tuple[Any, str, Any]] = [
+    *((mixin.__base__, name, value) for mixin in _MIXINS for name, value in vars(mixin).items() if name[:2] != "__"),
+    (Traced, "jaxpr", property(lambda traced: view(traced.program))),
+]
+_before: list[tuple[Any, str, Any]] = runtime.part("as_jax.before", [])  # what classes had under these names
+_ABSENT = object()
+
+
+def present() -> bool:
+    """Whether the classes have the names."""
+    return bool(_before)
+
+
+def add() -> None:
+    """Give the names to the classes, unless they have them."""
+    if not present():
+        _before.extend((owner, name, vars(owner).get(name, _ABSENT)) for owner, name, _ in ALIASES)
+        for owner, name, value in ALIASES:
+            setattr(owner, name, value)
+
+
+def remove() -> None:
+    """Put back what the classes had before `add`."""
+    while _before:
+        owner, name, value = _before.pop()
+        delattr(owner, name) if value is _ABSENT else setattr(owner, name, value)

@@ -5,21 +5,16 @@ from __future__ import annotations
 import sys
 from typing import Any
 
-from ..core.jit.stages import Traced
 from ..core.support import native_protocols
 from ..core.support.config import config
 from ..core.support.errors import RealJaxError
 from ..core.support.runtime import runtime
 from ..core.support.version import JAXLIB as FOLLOWED
 from ..core.support.version import __version__
-from .aliases import ALIASES
+from . import aliases
 from .finder import Finder
-from .jaxprs import view
 
-_NAMES = [*ALIASES, (Traced, "jaxpr", property(lambda traced: view(traced.program)))]
-# Class, name, and what the class itself had under it: what `uninstall` puts back.
-_before: list[tuple[Any, str, Any]] = runtime.part("as_jax.before", [])
-_ABSENT = object()
+_settings: dict[str, Any] = runtime.part("as_jax.settings", {})  # as they were before `install`
 
 
 def _finders() -> list[Finder]:
@@ -48,12 +43,9 @@ def install(quiet: bool = False) -> None:
         raise RealJaxError(f"the real jax is loaded already, from {real}",
                            "call `tilewright.as_jax.install()` before anything imports jax")  # fmt: skip
     sys.meta_path.insert(0, Finder())
-    for owner, name, value in _NAMES:
-        _before.append((owner, name, vars(owner).get(name, _ABSENT)))
-        setattr(owner, name, value)
-    # As a TPU of one core runs the kernels that were written for one.
-    _before.append((config, "parallel_writes", config.read("parallel_writes")))
-    config.update("parallel_writes", "order")
+    aliases.add()
+    _settings["parallel_writes"] = config.read("parallel_writes")
+    config.update("parallel_writes", "order")  # as a TPU of one core runs the kernels that were written for one
     native_protocols.hide(True)  # NumPy's functions give NumPy's arrays, which may be changed
     if not quiet:
         sys.stderr.write(f"tilewright {__version__} is `jax` {FOLLOWED} in this process\n")
@@ -70,7 +62,7 @@ def uninstall() -> None:
         sys.meta_path.remove(finder)
         for name in filter(_is_jax, [*sys.modules]):
             finder.restore(sys.modules.pop(name))
-    while _before:
-        owner, name, value = _before.pop()
-        delattr(owner, name) if value is _ABSENT else setattr(owner, name, value)
+    while _settings:
+        config.update(*_settings.popitem())
+    aliases.remove()
     native_protocols.hide(False)
