@@ -62,7 +62,7 @@ def _escaped(text: str) -> str:
 
 
 def start_all[K: Kernel | Legal](kernels: Sequence[K], start: Callable[[K], object]) -> None:
-    """Begin to compile kernels side by side; what is wrong with one is told when it is emitted."""
+    """Begin to compile kernels side by side; errors are raised when it is emitted."""
     for kernel in dict.fromkeys(kernels):
         try:
             start(kernel)
@@ -74,7 +74,7 @@ def with_kernels(
     text: str, name: str, target: str, kernels: Sequence[Kernel | Legal], build: Callable[[str, str, str], Any],
     compiled_kernel: Callable[[Any, Target], tuple[Any, Compiled]],
 ) -> Any:  # fmt: skip
-    """A program for a GPU: `build` compiles the module's text; the result also tells of its kernels."""
+    """A program for a GPU: `build` compiles the module's text; the result also has its kernels' resources."""
     machine = target_of(target)
     compiled = tuple(compiled_kernel(kernel, machine)[1] for kernel in dict.fromkeys(kernels))
     binary = build(text, target, name)
