@@ -28,11 +28,10 @@ from ..core.primitives.elementwise.arithmetic import RoundingMethod
 from ..core.primitives.movement.shape import broadcast_in_dim_p, copy_p, reshape_p, squeeze_p, transpose_p
 from ..core.primitives.refs.state_primitives import addupdate_p, get_p, swap_p
 from ..core.primitives.special.functions import erf_p, erfc_p
-from ..core.support.errors import Source
 from ..lang import cutlass
 from ..lang.gpu.normalize import PASSES
 from ..lang.kernel.kernel import Kernel
-from ..lang.legalize import Backend, KernelPasses
+from ..lang.legalize import Backend, KernelPasses, Unfit
 from ..lang.targets.compiler_params import stated
 from ..lang.targets.target import Target
 from ..lang.tpu import approx_reciprocal_p
@@ -45,14 +44,6 @@ TYPES = {
     "float8_e4m3fn": "cutlass::float_e4m3_t", "float8_e5m2": "cutlass::float_e5m2_t",
     "int8": "int8_t", "uint8": "uint8_t",
 }  # fmt: skip
-
-
-class Unfit(Exception):
-    """Why a kernel is not for this backend, and what to do; `source` is the line that it is about, if it is one."""
-
-    def __init__(self, why: str, source: Source | None = None):
-        super().__init__(why)
-        self.source = source
 
 
 @dataclass(frozen=True)

@@ -20,10 +20,11 @@ from ..core.primitives.refs.state_primitives import addupdate_p, get_p, swap_p
 from ..lang.analysis.index_maps import inside, map_of
 from ..lang.gpu.normalize import GPU_LIMITS
 from ..lang.kernel.kernel import Block, Kernel
+from ..lang.legalize import Unfit
 from ..lang.legalize.opset import FAMILIES
 from ..lang.loopnest.peeling import peeled
 from ..lang.loopnest.plan import Plan, plan
-from .epilogue import COLUMNS, ROWS, RULES, TYPES, Axes, Printer, Unfit, Value, value_of
+from .epilogue import COLUMNS, ROWS, RULES, TYPES, Axes, Printer, Value, value_of
 
 SHORT = ("float16", "bfloat16", "float8_e4m3fn", "float8_e5m2")
 FACTORS = (*SHORT, "float32", "int8", "uint8")

@@ -14,7 +14,7 @@ from ..lang.gpu.code import Module
 from ..lang.gpu.launch import Launch, launch_of
 from ..lang.gpu.normalize import GPU_LIMITS
 from ..lang.kernel.kernel import Kernel
-from ..lang.legalize import Legal, entry
+from ..lang.legalize import Legal, Unfit, entry
 from ..lang.loopnest.plan import plan
 from ..lang.mosaic_gpu import CompilerParams
 from ..lang.targets.compiler_params import params_of
@@ -30,7 +30,6 @@ from .language import BACKEND
 from .ping_pong import ordered, pays
 from .schedule import BLACKWELL, Schedule, products, schedule
 from .text import Printer
-from .values import Unfit
 from .warpgroup_kernels.program import REMEDY, Direct, Found
 
 MOST_PAIRED = 2  # products of a body whose blocks are pairs unasked: more of them take too many registers

@@ -20,13 +20,13 @@ from ..core.primitives.contraction.dot_general import dot_general_p
 from ..core.primitives.refs.state_primitives import get_p
 from ..lang.analysis.index_maps import inside, map_of
 from ..lang.kernel.kernel import Block
+from ..lang.legalize import Unfit
 from ..lang.loopnest.bounds import Bounds, narrow
 from ..lang.loopnest.peeling import Peeled, peeled
 from ..lang.loopnest.plan import Plan
 from ..lang.targets.target import Target
 from . import ptx
 from .mma_types import FLOAT32
-from .values import Unfit
 
 MOST_STAGES, MOST_CONSUMERS, MOST_BOX = 8, 2, 256
 MOST_SITES = 8  # products of a body, whose sums are in tensor memory

@@ -245,10 +245,10 @@ class Interpreter:
     def load(self, eqn: Eqn, ref: int, index: Index, dynamic: Sequence[Value], mask: Value | None = None,
              other: Value | None = None) -> Level:  # fmt: skip
         """The level of a read."""
-        held, shape = self.contents(ref), access_shape(index)
-        if held is not None and self.unwritten_read is None and (held >= UNWRITTEN).any():
+        content, shape = self.contents(ref), access_shape(index)
+        if content is not None and self.unwritten_read is None and (content >= UNWRITTEN).any():
             self.unwritten_read = ref, eqn
-        level = loaded(held)
+        level = loaded(content)
         if any(v.level is not None for v in dynamic):
             level = uniform(MAYBE, len(shape))
         elif level is not None and level.size == 1:

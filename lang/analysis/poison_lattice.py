@@ -164,14 +164,14 @@ _ESCAPING = np.array([CLEAN, MAYBE, POISON, TAINTED, CLEAN, CLEAN], np.uint8)  #
 _CLEAN_IF_WRITTEN = np.array([True, False, False, False, True, True])  # clean where it is written
 
 
-def loaded(held: Level) -> Level:
+def loaded(content: Level) -> Level:
     """The level of a read from memory."""
-    return None if held is None else canonical(_LOADED[held])
+    return None if content is None else canonical(_LOADED[content])
 
 
-def escaping(held: Level) -> Level:
+def escaping(content: Level) -> Level:
     """The level of an output block that is copied out."""
-    return None if held is None else canonical(_ESCAPING[held])
+    return None if content is None else canonical(_ESCAPING[content])
 
 
 def join_memory(one: Level, two: Level) -> Level:

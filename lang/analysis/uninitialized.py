@@ -89,11 +89,11 @@ class _RaggedBlock:
             found.append(canonical(past.reshape([-1 if k == d else 1 for k in self.block.seen]).astype(np.uint8)))
         return worst_of(found, self.rank)
 
-    def element(self, held: np.ndarray, ids: Ids) -> tuple[int, ...] | None:
+    def element(self, content: np.ndarray, ids: Ids) -> tuple[int, ...] | None:
         """The element of the array that has the worst level of those that lie within it."""
         if self.fact is None or self.fact.table is None:
             return None
-        at = iter(np.unravel_index(int(held.argmax()), held.shape))
+        at = iter(np.unravel_index(int(content.argmax()), content.shape))
         index = self.fact.table[tuple(ids[a] for a in self.fact.axes)]
         found = []
         for d in range(self.block.array.ndim):
@@ -101,13 +101,13 @@ class _RaggedBlock:
             found.append(max(start, 0) + (int(next(at)) if d in self.block.seen else 0))
         return tuple(found)
 
-    def within(self, held: np.ndarray, ids: Ids) -> np.ndarray:
+    def within(self, content: np.ndarray, ids: Ids) -> np.ndarray:
         """The part of a level of the block that lies within the array."""
         for place, d in enumerate(self.block.seen):
-            if d in self.axes and self.known and held.shape[place] > 1:
+            if d in self.axes and self.known and content.shape[place] > 1:
                 start, n = self.start(d, ids), self.block.array.shape[d]
-                held = held[(slice(None),) * place + (slice(max(-start, 0), max(n - start, 0)),)]
-        return held
+                content = content[(slice(None),) * place + (slice(max(-start, 0), max(n - start, 0)),)]
+        return content
 
 
 @dataclass(frozen=True)
@@ -118,13 +118,13 @@ class Witness:
     element: tuple[int, ...] | None
 
 
-def _escaping_level(held: np.ndarray, edge: _RaggedBlock) -> int:
+def _escaping_level(content: np.ndarray, edge: _RaggedBlock) -> int:
     """The worst level of a block that is copied out. Poison in place may be meant, where the output is longer than an
     operand, but not in a block of nothing else."""
-    worst = int(held.max())
+    worst = int(content.max())
     if edge.axes and not edge.known:  # it may lie past the output's end
         return min(worst, MAYBE)
-    return TAINTED if worst == POISON == held.min() else worst
+    return TAINTED if worst == POISON == content.min() else worst
 
 
 def _numbered(keys: Iterable[Any]) -> np.ndarray:
@@ -215,12 +215,12 @@ class GridInterpreter:
         escapes: list[int] = []
         found: dict[int, Witness] = {}
         for o, edge in enumerate(self.outs):
-            held = None if edge.block.loose or 0 in edge.block.shape else escaping(levels[self.first_out + o])
-            if held is not None and ids is not None:  # what lies past the end is dropped
-                held = edge.within(held, ids)
-            escapes.append(0 if held is None or not held.size else _escaping_level(held, edge))
-            if held is not None and escapes[-1] and ids is not None:
-                found[o] = Witness(ids, edge.element(held, ids))
+            content = None if edge.block.loose or 0 in edge.block.shape else escaping(levels[self.first_out + o])
+            if content is not None and ids is not None:  # what lies past the end is dropped
+                content = edge.within(content, ids)
+            escapes.append(0 if content is None or not content.size else _escaping_level(content, edge))
+            if content is not None and escapes[-1] and ids is not None:
+                found[o] = Witness(ids, edge.element(content, ids))
         state = self.intern({p: canonical(x) for p, x in levels.items()}, tuple(escapes), copies)
         for o, witness in found.items():
             self.witnesses.setdefault((state, o), witness)

@@ -44,6 +44,14 @@ KEYS = frozenset({random_wrap_p, random_unwrap_p, random_clone_p})  # keys becom
 GONE = frozenset(PLAIN) - {atomic_rmw_p, atomic_cas_p} | KEYS
 
 
+class Unfit(Exception):
+    """Why a kernel is not for a backend, and what to do; `source` is the line that it is about, if it is one."""
+
+    def __init__(self, why: str, source: Source | None = None):
+        super().__init__(why)
+        self.source = source
+
+
 @dataclass(frozen=True)
 class KernelPass:
     """A pass from kernel to kernel: its name, the level that it gives, and its function of a kernel and a target."""

@@ -61,12 +61,12 @@ def bounds_of(kernel: Kernel, axis: int, table: np.ndarray) -> Bounds | None:
     others = [d for d in range(table.ndim) if d != axis and table.shape[d] > 1]
     if len(others) > 1:
         return None
-    held = np.moveaxis(table, axis, -1).reshape(-1, table.shape[axis])
-    counts = held.sum(-1)
-    low = np.where(counts > 0, held.argmax(-1), 0)
+    holds = np.moveaxis(table, axis, -1).reshape(-1, table.shape[axis])
+    counts = holds.sum(-1)
+    low = np.where(counts > 0, holds.argmax(-1), 0)
     high = low + counts
-    places = np.arange(held.shape[1])
-    if not (held == ((places >= low[:, None]) & (places < high[:, None]))).all():
+    places = np.arange(holds.shape[1])
+    if not (holds == ((places >= low[:, None]) & (places < high[:, None]))).all():
         return None
     # Where nothing holds any two equal ends do; those of the line, if it passes there.
     empty = counts == 0

@@ -37,10 +37,9 @@ from ..analysis.uninitialized import Leak
 from ..kernel.kernel import Block, Kernel, ragged_axes
 from ..transforms.desugar import plain
 from ..transforms.serialize_writes import meeting
-from .aliasing import check_aliases
 from .communication import alone
+from .misuse import check_aliases, check_semaphores
 from .race_witness import Witness, witness
-from .semaphores import check_semaphores
 
 MAX_ELEMENTS, MAX_BLOCKS = 1 << 20, 4096  # of an output whose windows are followed
 

@@ -23,7 +23,7 @@ from tilewright import lang as tl
 from tilewright import numpy as tnp
 from tilewright.core.ir.types import ArrayType
 from tilewright.kernels.fused import OPERATIONS
-from tilewright.lang.gpu.resources import resources
+from tilewright.lang.gpu.code import resources
 from tilewright.lang.kernel.kernel import EDGE
 from tilewright.lang.targets.target import TARGETS, target_of
 from tilewright.triton_backend import compiled_kernel, compiler
