@@ -23,6 +23,7 @@ def all_close(ours, theirs, tolerance=2e-5):
         close(a, b, tolerance)
 
 
+@pytest.mark.law
 @pytest.mark.parametrize("case", CASES, ids=IDS)
 def test_value_and_gradient(case):
     name, args, rest, options, tiles = case
