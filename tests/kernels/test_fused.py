@@ -42,6 +42,7 @@ def test_value_and_gradient(case):
 FIRST = {case[0]: case for case in CASES}
 
 
+@pytest.mark.law
 @pytest.mark.parametrize("name", FIRST)
 def test_vmap(name):
     _, args, rest, options, tiles = FIRST[name]
@@ -54,6 +55,7 @@ def test_vmap(name):
         close(found[i], alone(batch[i], *args[1:]))
 
 
+@pytest.mark.law
 @pytest.mark.parametrize("name", FIRST)
 def test_bfloat16(name):
     _, args, rest, options, tiles = FIRST[name]

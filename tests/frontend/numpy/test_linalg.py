@@ -225,6 +225,7 @@ def test_scales_and_fulness():
 # ---------------------------------------------------------------------------- functions that need more than a row
 
 
+@pytest.mark.law
 @pytest.mark.parametrize("trans", [0, 1, 2])
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_lu_solve(trans, dtype):
@@ -295,6 +296,7 @@ def test_eigh_tridiagonal():
     np.testing.assert_allclose(np.asarray(some), expected[3:8], atol=1e-10)
 
 
+@pytest.mark.law
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("shape", [(4, 4), (6, 3), (3, 0), (2, 4, 3)])
 def test_qdwh(shape, dtype):
@@ -306,6 +308,7 @@ def test_qdwh(shape, dtype):
     np.testing.assert_allclose(H(u) @ u, np.broadcast_to(np.eye(shape[-1]), h.shape), atol=limit)
 
 
+@pytest.mark.law
 @pytest.mark.parametrize("algorithm", ["DEFAULT", "QR", "POLAR", "DIVIDE_AND_CONQUER"])
 @pytest.mark.parametrize("shape", [(5, 3), (3, 5), (4, 4)])
 def test_algorithms_of_svd(shape, algorithm):
@@ -393,6 +396,7 @@ NARROW = {
 }  # fmt: skip
 
 
+@pytest.mark.law
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
 @pytest.mark.parametrize("name", NARROW)
 def test_half_precision_is_computed_in_float32_and_rounded_once(name, dtype):
