@@ -135,7 +135,8 @@ def test_errors():
 BLOCKED = [case for case in CASES if case[0] == "dot_product_attention"]
 
 
-@pytest.mark.parametrize("case", BLOCKED, ids=[str(i) for i in range(len(BLOCKED))])
+@pytest.mark.law
+@pytest.mark.parametrize("case", BLOCKED, ids=[f"options{i}" for i in range(len(BLOCKED))])
 @pytest.mark.parametrize("target", ["cuda:sm_90", "tpu:v5e"])
 def test_attention_in_the_blocks_of_a_target(case, target):
     """Blocks of queries and of keys, in three kernels: what tiled targets run."""
@@ -151,6 +152,7 @@ def test_attention_in_the_blocks_of_a_target(case, target):
     all_close(found, by_numpy(theirs, *args))
 
 
+@pytest.mark.law
 @pytest.mark.parametrize("columns", [256, 128])
 @pytest.mark.parametrize("options", [
     {}, {"is_causal": True}, {"scale": -0.5}, {"local_window_size": 40}, {"bias": floats(1, 1, 1, 256)},

@@ -18,19 +18,19 @@ def words(test: str) -> set[str]:
 
 
 def drawn(tests: Iterable[str], share: float, seed: int) -> set[str]:
-    """The ids that are drawn: `share` of each law, one at least, and of each file what names every word once.
+    """The ids that are drawn: `share` of each test function, one at least, and each word of a file once at least.
 
-    It depends on the set of ids, the share and the seed alone, so processes that collect the same tests draw the same.
+    The draw is the same in every process that collects the same tests.
     """
     laws: dict[str, list[str]] = defaultdict(list)
     named: dict[str, set[str]] = defaultdict(set)
     chosen: set[str] = set()
     for test in sorted(tests, key=lambda test: hashlib.sha256(f"{seed} {test}".encode()).digest()):
         laws[test.partition("[")[0]].append(test)
-        file = named[test.partition("::")[0]]
-        if not words(test) <= file:
+        seen = named[test.partition("::")[0]]
+        if not words(test) <= seen:
             chosen.add(test)
-            file |= words(test)
+            seen |= words(test)
     for cases in laws.values():
         missing = math.ceil(share * len(cases)) - len(chosen.intersection(cases))
         chosen.update([case for case in cases if case not in chosen][: max(missing, 0)])

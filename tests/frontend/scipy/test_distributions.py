@@ -240,6 +240,7 @@ def test_mode(axis, keepdims):
         assert stats.mode(SAMPLE, axis=axis).count.dtype == np.int64
 
 
+@pytest.mark.law
 @pytest.mark.parametrize("axis", [0, 1, None])
 @pytest.mark.parametrize("method", ["average", "min", "max", "dense", "ordinal"])
 def test_rankdata(method, axis):
