@@ -29,9 +29,9 @@ from ..lang.verify.verify import Finding
 from ..xla_backend.options.compile_options import Place, Settings, Unit
 from ..xla_backend.pipeline.emit_kernels import emitted
 from . import backend_selection as routes
+from . import lazy_layers
 from .backend_selection import FAILURES, REFUSALS, Passed, Route
 from .kernel_report import KernelReport, kernel_report
-from .lazy_layers import part
 from .pass_manager import Reports, show
 
 
@@ -47,7 +47,7 @@ def made_on_mesh(program: Program, count: int, settings: Settings) -> Any:
     """
     fusion = plan(program, settings.target, settings.tiles, declined=routes.declined, parts=count)
     made = {one.kernel: one.plain for one in fusion.every_kernel}
-    return part("kernels on mesh").Calls(fusion.program, made)
+    return lazy_layers.partition_kernels.Calls(fusion.program, made)
 
 
 # ---------------------------------------------------------------------------- fuse
@@ -68,7 +68,7 @@ def fuse(unit: Unit, settings: Settings, reports: Reports) -> tuple[Unit, Fused]
         fusion = plan(program, settings.target, settings.tiles, explained=settings.explained, declined=routes.declined)
         program = fusion.program
     if settings.tiles is None and (settings.tiled or settings.target != "cpu"):
-        fusion, program, changed = part("tuned kernels").tuned(unit.program, fusion, program, settings)
+        fusion, program, changed = lazy_layers.tuned_kernels.tuned(unit.program, fusion, program, settings)
         written = frozenset(changed.get(kernel, kernel) for kernel in written)
     return replace(unit, program=program), Fused(fusion, written)
 

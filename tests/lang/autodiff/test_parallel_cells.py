@@ -37,6 +37,7 @@ def planned(kernel):
     return plan(legal(kernel, BACKEND, target_of("cuda:sm_90")).kernel, GPU_LIMITS)
 
 
+@pytest.mark.law
 @pytest.mark.parametrize("budget", [2**30, 0], ids=["saved", "computed again"])
 @pytest.mark.parametrize("name", CASES)
 def test_derived_kernels_have_the_parallel_cells_of_the_plain_one(name, budget):
