@@ -25,7 +25,10 @@ from tilewright.core.support.errors import (
     UncoveredOutputError,
     UninitializedError,
 )
+from tilewright.lang.analysis import uninitialized
+from tilewright.lang.analysis.ragged_tails import tails_contained
 from tilewright.lang.kernel.block_spec import BlockSpec
+from tilewright.lang.kernel.kernel import ragged_axes as tails_of
 from tilewright.lang.kernel.traverse import kernels_of
 from tilewright.lang.verify.verify import verify
 
@@ -103,6 +106,22 @@ def test_what_is_proved_of_a_primitive_lets_no_poison_out(case):
             warnings.simplefilter("ignore")
             given = [kernel_of_case(case, number, axis, fill)[1](*cut) for fill in (0, 1)]
         assert same(*given), f"operand {number}, axis {axis}: proved, and what lies past the end comes out"
+
+
+@pytest.mark.parametrize("case", CUT)
+def test_what_is_proved_without_a_walk_the_walk_proves(case):
+    values = operands(case)
+    for number, axis in ragged_axes(case):
+        ins, call = kernel_of_case(case, number, axis)
+        cut = [np.asarray(v)[tuple(slice(n) for n in s.shape)] for v, (s, _) in zip(values, ins, strict=True)]
+        try:
+            (kernel,) = kernels_of(tw.make_jaxpr(lambda *args, call=call: call(*args))(*cut))
+        except TilewrightError:
+            continue
+        ragged = {i: tails for i, b in enumerate(kernel.inputs) if (tails := tails_of(b))}
+        if tails_contained(kernel, ragged):
+            every = [(i, d) for i, axes in ragged.items() for d in axes]
+            assert not uninitialized._walk(kernel, every, True).level, f"operand {number}, axis {axis}"
 
 
 # ---------------------------------------------------------------------------- bodies drawn at random

@@ -1,14 +1,10 @@
-"""The proof without a walk over cells: what it proves the walk proves too, and what it must not prove."""
+"""The proof without a walk over cells: what it proves, and what it must leave to the walk."""
 
-import numpy as np
 import pytest
 
 import tilewright as tw
-from tests.lang.analysis.test_poison import CUT, kernel_of_case, ragged_axes
-from tests.support.laws import operands
 from tilewright import lang as tl
 from tilewright import numpy as tnp
-from tilewright.core.support.errors import TilewrightError
 from tilewright.lang.analysis import uninitialized
 from tilewright.lang.analysis.ragged_tails import tails_contained
 from tilewright.lang.call import kernel_call
@@ -37,21 +33,6 @@ def store(f):
         refs[-1][...] = f(*(r[...] for r in refs[:-1]))
 
     return body
-
-
-@pytest.mark.parametrize("case", CUT)
-def test_what_is_proved_of_a_primitive_the_walk_proves(case):
-    values = operands(case)
-    for number, axis in ragged_axes(case):
-        ins, call = kernel_of_case(case, number, axis)
-        cut = [np.asarray(v)[tuple(slice(n) for n in s.shape)] for v, (s, _) in zip(values, ins, strict=True)]
-        try:
-            (found,) = kernels_of(tw.make_jaxpr(lambda *args, call=call: call(*args))(*cut))
-        except TilewrightError:
-            continue
-        if contained(found):
-            every = [(i, d) for i, b in enumerate(found.inputs) for d in ragged_of(b)]
-            assert not uninitialized._walk(found, every, True).level, f"operand {number}, axis {axis}"
 
 
 PROVED = {
