@@ -1,4 +1,4 @@
-"""The kernels of one program: compiled side by side, and told of by the program that has them."""
+"""The entry points of a GPU backend: emit one kernel, start to compile many, compile a program that calls them."""
 
 from __future__ import annotations
 
@@ -7,28 +7,61 @@ from dataclasses import replace
 from typing import Any
 
 from ...core.support.errors import TilewrightError
+from ...core.support.memo import cached
 from ..kernel.kernel import Kernel
-from ..legalize import Legal
-from ..targets.target import Target, target_of
+from ..legalize import Backend, Legal, entry
+from ..targets.target import CustomCall, Resources, Target, target_of
 from .code import Compiled
+from .ptx_call import ptx_call
 from .resources import resources
 
-
-def start_all[K: Kernel | Legal](kernels: Sequence[K], start: Callable[[K], object]) -> None:
-    """Begin to compile kernels side by side; what is wrong with one is told when it is emitted."""
-    for kernel in dict.fromkeys(kernels):
-        try:
-            start(kernel)
-        except TilewrightError:
-            continue
+Source = Kernel | Legal
 
 
-def with_kernels(
-    text: str, name: str, target: str, kernels: Sequence[Kernel | Legal], build: Callable[[str, str, str], Any],
+def emitter(
+    backend: Backend, compiled_kernel: Callable[[Any, Target], tuple[Any, Compiled]]
+) -> Callable[[Source, Target], CustomCall]:
+    """`emit` of a backend whose modules state their `scratch` bytes."""
+
+    @entry(backend)
+    @cached(1024)
+    def emit(kernel: Legal, machine: Target) -> CustomCall:
+        """The custom call of a kernel. Raises as `compiled_kernel`."""
+        module, compiled = compiled_kernel(kernel, machine)
+        return ptx_call(kernel.kernel, module, compiled, max(module.scratch, 1))
+
+    return emit
+
+
+def starter(begin: Callable[[Any, Target], object]) -> Callable[[Sequence[Source], Target], None]:
+    """`start` of a backend: `begin` starts to compile one kernel."""
+
+    def start(kernels: Sequence[Source], machine: Target) -> None:
+        """Start to compile kernels in parallel; errors are raised when a kernel is emitted."""
+        for kernel in dict.fromkeys(kernels):
+            try:
+                begin(kernel, machine)
+            except TilewrightError:
+                continue
+
+    return start
+
+
+def linker(
     compiled_kernel: Callable[[Any, Target], tuple[Any, Compiled]],
-) -> Any:  # fmt: skip
-    """A program for a GPU: `build` compiles the module's text; the result also tells of its kernels."""
-    machine = target_of(target)
-    compiled = tuple(compiled_kernel(kernel, machine)[1] for kernel in dict.fromkeys(kernels))
-    binary = build(text, target, name)
-    return replace(binary, resources=tuple(resources(c, machine) for c in compiled), kernels=compiled)
+    used: Callable[[Source, Compiled, Target], Resources] = lambda kernel, compiled, machine: resources(
+        compiled, machine
+    ),
+) -> Callable[..., Any]:
+    """`compile` of a backend; `used` gives the resources of a compiled kernel."""
+
+    def compile(
+        text: str, name: str, target: str, kernels: Sequence[Source], build: Callable[[str, str, str], Any]
+    ) -> Any:  # fmt: skip
+        """A program for a GPU: `build` compiles the module's text; the result also records its kernels."""
+        machine = target_of(target)
+        found = [(kernel, compiled_kernel(kernel, machine)[1]) for kernel in dict.fromkeys(kernels)]
+        shown = tuple(used(kernel, compiled, machine) for kernel, compiled in found)
+        return replace(build(text, target, name), resources=shown, kernels=tuple(compiled for _, compiled in found))
+
+    return compile
