@@ -16,13 +16,17 @@ from typing import Any
 import numpy as np
 
 from ..core.ir.types import INT32, is_bool, is_float, is_key
-from ..lang.ops.basic import next_power_of_2 as power
 
 ELEMENTS = {
     "bool": "i1", "bfloat16": "bf16", "float8_e4m3fn": "f8E4M3FN", "float8_e5m2": "f8E5M2",
     **{f"float{b}": f"f{b}" for b in (16, 32, 64)},
     **{f"{sign}int{b}": f"i{b}" for b in (8, 16, 32, 64) for sign in ("", "u")},
 }  # fmt: skip
+
+
+def power(n: int) -> int:
+    """The least power of two that is at least `n`, an extent."""
+    return 1 << (n - 1).bit_length() if n else 1
 
 
 def element(dtype: Any) -> str:

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from ..core.ir.types import BOOL, INT32, is_bool, is_float, is_key, is_unsigned
+from ..lang.toolchain.scalar_operations import comparison
 from .text import Printer, Value, element, power, spell
 
 Int = int | Value
@@ -191,9 +192,7 @@ def compare(p: Printer, how: str, a: Value, b: Value) -> Value:
     a, b = common(p, a, b)
     if is_float(a.dtype):
         a, b = wide(p, a), wide(p, b)
-        return p.same(f"arith.cmpf {'une' if how == 'ne' else 'o' + how},", a, b, dtype=BOOL)
-    sign = "" if how in ("eq", "ne") else "u" if is_unsigned(a.dtype) or is_bool(a.dtype) else "s"
-    return p.same(f"arith.cmpi {sign}{how},", a, b, dtype=BOOL)
+    return p.same(comparison(how, a.dtype), a, b, dtype=BOOL)
 
 
 def less(p: Printer, a: Int, b: Int) -> Value:
