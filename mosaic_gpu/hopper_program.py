@@ -18,7 +18,7 @@ from ..lang.gpu.peel import end_cell
 from ..lang.kernel.kernel import Block
 from . import ping_pong, ptx
 from .lower import LANES, Group, Lowering
-from .refs import Memory, Register, TileRef, Window
+from .refs import Carried, Memory, Register, TileRef, Window
 from .schedule import Moved, Schedule
 from .text import Int, Printer
 from .values import Fragment, Lazy, Unfit
@@ -414,7 +414,6 @@ class Nest(Lowering):
         registers = [r for home, r in self.live if home <= level]
         first, end = self.bounds(level)
         ids, live = list(self.ids), list(self.live)
-        late: list[Register] = []
 
         def turn(i: str) -> None:
             self.ids[axis] = i
@@ -431,46 +430,29 @@ class Nest(Lowering):
 
         def body(i: str, count: str, *names: str) -> list[str]:
             self.count = count
-            self.rename(registers, names)
-            layouts = [r.layout for r in registers]
-            left = self.pending(late) if late else None
+            state.rename(names)
+            left = self.pending(late)
             if left is not None:
                 left.done = self.release_last
             turn(i)
             self.end_turn(inner, left)
-            for register, layout in zip(registers, layouts, strict=True):
-                register.layout = layout
             if inner:
                 self.count = p.add(self.count, 1)
-            values = self.carried(registers)
+            values = [p.name(self.count), *state.names()]
             self.groups = []
             return values
 
         self.wait()
-        late = self.unify(registers, [tried])
-        late = late if inner and self.s.ring else []
-        start = self.carried(registers)
+        state = Carried(self, registers, [tried])
+        late = state.late if inner and self.s.ring else []
+        start = [p.name(self.count), *state.names()]
         if late:
             self.take_turn()
-        types = ["i32", *(t for r in registers for t in r.types())]
-        self.count, *rest = p.loop(first, end, start, types, body)
-        self.restore(registers, rest)
+        self.count, *rest = p.loop(first, end, start, ["i32", *state.types], body)
+        state.restore(rest)
         self.ids, self.live = ids, live
-        if late:
-            self.pending(late)
-            if level:
-                self.wait()
-
-    def carried(self, registers: Sequence[Register]) -> list[str]:
-        """What a turn hands to the next one: the number of stages so far, and what registers hold."""
-        return [self.p.name(self.count), *(name for r in registers for name in r.names(self))]
-
-    def rename(self, registers: Sequence[Register], names: Sequence[str]) -> None:
-        """Registers as a turn finds them, under the names that the loop has for their values."""
-        given = iter(names)
-        for register in registers:
-            if register.layout is not None:
-                register.value = register.value.with_flat([next(given) for _ in register.value.flat])
+        if self.pending(late) is not None and level:
+            self.wait()
 
     def end_turn(self, inner: bool, left: Group | None) -> None:
         """Wait for the products of a turn, or for those of the one before where this one's are left to the next."""
@@ -484,14 +466,6 @@ class Nest(Lowering):
                 raise Unfit("products of a turn are made while the next one computes, which needs no turns: leave "
                             "`ping_pong` out")  # fmt: skip
             self.wait(self.groups.index(left) + 1)
-
-    def pending(self, registers: Sequence[Register]) -> Group:
-        """Registers whose products a turn has left to the next one."""
-        group = Group([r.value for r in registers])
-        for fragment in group.fragments:
-            fragment.group = group
-        self.groups = [group]
-        return group
 
     def release(self, count: Int) -> None:
         """The stage of a turn may be filled again: told by each warp."""

@@ -264,6 +264,16 @@ class Lowering:
             if group.done is not None:
                 group.done()
 
+    def pending(self, registers: Sequence[Any]) -> Group | None:
+        """Registers whose products an iteration leaves to the next one, if there are any."""
+        if not registers:
+            return None
+        group = Group([r.value for r in registers])
+        for fragment in group.fragments:
+            fragment.group = group
+        self.groups = [group]
+        return group
+
     def take_turn(self) -> None:
         """What comes before a product is started, which is told at `pass_turn` where no product is under way."""
 
@@ -392,12 +402,3 @@ class Lowering:
             if isinstance(v, Lazy):
                 found = self.layout(v.shape, v.varies, found)
         return found
-
-    def restore(self, registers: Sequence[Any], names: Sequence[str]) -> None:
-        """Registers after a loop or a branch."""
-        given = iter(names)
-        for register in registers:
-            if register.layout is not None:
-                template = self.fragment(register.value, register.layout)
-                register.value = template.with_flat([next(given) for _ in template.flat])
-                register.layout = None

@@ -14,7 +14,7 @@ from ...lang.kernel.kernel import Kernel
 from ...lang.ops.basic import next_power_of_2
 from ...lang.warpgroups.specs import Mesh
 from .. import ptx, tcgen05
-from ..lower import LANES, Group, Lowering
+from ..lower import LANES, Lowering
 from ..refs import Register
 from ..text import Int, Printer
 from ..values import Fragment, Layout, Lazy, Product, Unfit, computed, halves
@@ -296,13 +296,6 @@ class Direct(Lowering):
     def lanes(self, column: Int) -> Int:
         """The address of a column of tensor memory in the rows of this warp."""
         return self.p.add(self.memory, self.p.int("shli", self.p.mul(self.warp, 32), 16), column)
-
-    def pending(self, registers: Sequence[Register]) -> None:
-        """Registers whose products a turn has left to the next one."""
-        group = Group([r.value for r in registers])
-        for fragment in group.fragments:
-            fragment.group = group
-        self.groups = [group]
 
     def ready(self) -> None:
         """Nothing is awaited but what the body says."""
