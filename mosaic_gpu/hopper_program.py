@@ -250,7 +250,7 @@ class Nest(Lowering):
             for n, number in enumerate(s.fixed):
                 self.copy(s.moved[number], self.fixed_address(n), self.fixed_barrier(n))
             if s.ring:
-                self.tiles(lambda tile: self.produce_level(0))
+                self.tiles(lambda tile: self.iterate(self.copies))
 
     def tiles(self, run: Callable[[Int], None]) -> None:
         """Do something for each tile of results that this block makes, given its number; turns are counted through."""
@@ -272,25 +272,29 @@ class Nest(Lowering):
         many = p.int("divui", p.int("subi", self.plan.programs + step - 1, self.program), step)
         (self.count,) = p.loop(0, many, [p.name(0)], ["i32"], body)
 
-    def produce_level(self, level: int) -> None:
-        """Copies of the loops from a level on, in the order of the turns."""
-        p, s, carry = self.p, self.s, self.plan.carry
+    def copies(self) -> None:
+        """Fill the next stage with the tiles of one iteration."""
+        p, s = self.p, self.s
+        stage, parity = self.stage(self.count)
+        ptx.wait(p, self.empty(stage), p.int("xori", parity, 1), "cta" if s.cluster == 1 else "cluster")
+        for n, number in enumerate(s.ring):
+            self.copy(s.moved[number], self.ring_address(n, stage), self.full(n, stage))
+
+    def iterate(self, act: Callable[[], None], level: int = 0) -> None:
+        """Do something in each iteration of the loops from a level on, in their order; iterations are counted."""
+        p, carry = self.p, self.plan.carry
         if level == len(carry):
-            stage, parity = self.stage(self.count)
-            ptx.wait(p, self.empty(stage), p.int("xori", parity, 1), "cta" if s.cluster == 1 else "cluster")
-            for n, number in enumerate(s.ring):
-                self.copy(s.moved[number], self.ring_address(n, stage), self.full(n, stage))
+            act()
             self.count = p.add(self.count, 1)
             return
         ids = list(self.ids)
 
         def body(i: str, count: str) -> list[str]:
             self.ids[carry[level]], self.count = i, count
-            self.produce_level(level + 1)
+            self.iterate(act, level + 1)
             return [p.name(self.count)]
 
-        first, end = self.bounds(level)
-        (self.count,) = p.loop(first, end, [p.name(self.count)], ["i32"], body)
+        (self.count,) = p.loop(*self.bounds(level), [p.name(self.count)], ["i32"], body)
         self.ids = ids
 
     def copy(self, moved: Moved, to: Int, barrier: Int) -> None:
