@@ -231,8 +231,8 @@ class Printer(Lines):
         many = f":{len(outs)}" if len(outs) > 1 else ""
         types = outs[0].type if len(outs) == 1 else f"({_types(outs)})"
         self.lines += [
-            f'{result}{many} = "{name}"({_names(operands)}) <{{{attributes}}}> ({{', f"^bb0({head}):", *lines,
-            f"}}) : ({_types(operands)}) -> {types}",
+            f'{result}{many} = "{name}"({_names(operands)}) <{{{attributes}}}> ({{', f"^bb0({head}):",
+            *("  " + line for line in lines), f"}}) : ({_types(operands)}) -> {types}",
         ]  # fmt: skip
         if len(outs) == 1:
             return [Value(result, tuple(shape), operands[0].dtype)]

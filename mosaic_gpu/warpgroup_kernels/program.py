@@ -19,7 +19,6 @@ from ..refs import Register
 from ..text import Int, Printer
 from ..values import Fragment, Layout, Lazy, Product, Unfit, computed, halves
 from .memory import Barriers, Global, Shared, Sums, Zeros
-from .rules import BACKEND
 from .sizes import barriers_of, paired, rows_of
 
 
@@ -211,25 +210,20 @@ class Direct(Lowering):
         self.apart()  # in a branch or a turn, threads may come from different places
         return super().inline(program, operands)
 
-    def equation(self, eqn: Eqn, operands: list[Any], wanted: list[bool]) -> list[Any]:
-        rule = BACKEND.rules.get(eqn.primitive)
-        if rule is None:
-            raise BACKEND.refusal(self.name, eqn.primitive, eqn.source)
-        self.wanted = wanted
-        outs = [v.type for v in eqn.outputs]
+    def ruled(self, eqn: Eqn, operands: list[Any]) -> list[Any]:
         try:
-            if eqn.primitive.multiple:
-                return list(rule(self, operands, outs, **eqn.params))
-            found = rule(self, operands, outs[0], **eqn.params)
+            return super().ruled(eqn, operands)
         except Unfit as error:
             raise UnsupportedError(f"kernel {self.name}: {eqn.primitive}: {error}", REMEDY, eqn.source) from None
+
+    def result(self, eqn: Eqn, found: Any) -> Any:
         if self.by_warps and isinstance(found, Fragment):
             raise UnsupportedError(f"kernel {self.name}: {eqn.primitive}: an array in the registers of a warp by "
                                    "itself: its rows are divided among the four", REMEDY, eqn.source)  # fmt: skip
-        if isinstance(found, (Lazy, Fragment)) and not found.shape:  # a scalar is computed once, here
-            name = self.word(found)
-            return [Lazy((), found.dtype, lambda p, place: name, fixed=True)]
-        return [found]
+        if not isinstance(found, (Lazy, Fragment)) or found.shape:
+            return found
+        name = self.word(found)
+        return Lazy((), found.dtype, lambda p, place: name, fixed=True)
 
     def word(self, value: Any) -> str:
         """A scalar in a register."""
