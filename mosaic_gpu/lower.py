@@ -12,7 +12,7 @@ from ..core.ir.program import Eqn
 from ..core.ir.types import ArrayType
 from ..core.primitives.contraction.dot_general import dot_general_p
 from ..core.primitives.elementwise.arithmetic import add_p
-from ..lang.toolchain.program_printer import ProgramPrinter
+from ..lang.mlir.program_printer import ProgramPrinter
 from . import ptx
 from .products import issue
 from .rules import BACKEND, RULES

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from ..lang.toolchain.mlir import Lines, folded
+from ..lang.mlir.text import Lines, folded
 
 Int = int | str
 

@@ -12,8 +12,8 @@ from ..core.ir.program import Eqn
 from ..core.ir.types import INT32, ArrayType, is_bool, is_float, is_integer, is_unsigned
 from ..core.support.errors import Source, UnsupportedError
 from ..lang.legalize import Backend
+from ..lang.mlir.program_printer import ProgramPrinter
 from ..lang.targets.target import Target
-from ..lang.toolchain.program_printer import ProgramPrinter
 from . import vector_layout
 from .text import SSA, Mem, Shape, Writer
 from .values import Value, physical, stored, wide

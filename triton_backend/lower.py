@@ -24,8 +24,8 @@ from ..lang.gpu.peel import end_cell, peeled
 from ..lang.gpu.plan import Access, Plan, plan
 from ..lang.kernel.kernel import Block, Kernel
 from ..lang.legalize import Legal, entry
+from ..lang.mlir.program_printer import ProgramPrinter
 from ..lang.targets.target import Target
-from ..lang.toolchain.program_printer import ProgramPrinter
 from .descriptors import Described, described
 from .launch import SETTINGS, place, settings_of
 from .module import TritonModule

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from ..core.ir.types import INT32, is_bool, is_float, is_key
-from ..lang.toolchain.mlir import Lines
+from ..lang.mlir.text import Lines
 
 ELEMENTS = {
     "bool": "i1", "bfloat16": "bf16", "float8_e4m3fn": "f8E4M3FN", "float8_e5m2": "f8E5M2",

@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 
 from ..core.ir.types import BOOL, INT32, is_bool, is_float, is_key, is_unsigned
-from ..lang.toolchain.mlir import folded
-from ..lang.toolchain.scalar_operations import comparison
+from ..lang.mlir.scalar_operations import comparison
+from ..lang.mlir.text import folded
 from .text import Printer, Value, element, power, spell
 
 Int = int | Value

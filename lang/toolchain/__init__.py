@@ -1,5 +1,5 @@
-"""What device compilers need: worker processes, checks of installed packages, and MLIR's names of scalar operations.
+"""Worker processes that run device compilers, so that a crash ends a worker and not the program; checks of packages.
 
-A compiler runs in a worker, so that a crash ends the worker and not the program. Imports `core` and `lang.ops`.
+Imports `core`.
 Start with `pool.py`.
 """

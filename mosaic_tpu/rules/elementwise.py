@@ -18,9 +18,9 @@ from ...core.primitives.elementwise import conversion as conv
 from ...core.primitives.movement.shape import copy_p
 from ...core.primitives.special.functions import erf_p
 from ...core.support.errors import Source, UnsupportedError
+from ...lang.mlir.scalar_operations import BINARY, COMPARISONS, FUNCTIONS
 from ...lang.ops.basic import multiple_of_p
 from ...lang.ops.machine_integers import bits_down_p, remainder_p
-from ...lang.toolchain.scalar_operations import BINARY, COMPARISONS, FUNCTIONS
 from ...lang.tpu import approx_reciprocal_p
 from ..body import Body, Rule
 from ..text import SSA

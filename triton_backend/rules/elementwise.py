@@ -21,7 +21,7 @@ from ...core.primitives.elementwise import conversion as conv
 from ...core.primitives.elementwise.arithmetic import RoundingMethod
 from ...core.primitives.movement.shape import copy_p
 from ...core.primitives.special.functions import erf_inv_p, erf_p, erfc_p, lgamma_p
-from ...lang.toolchain.scalar_operations import BINARY, COMPARISONS, FUNCTIONS, Operation
+from ...lang.mlir.scalar_operations import BINARY, COMPARISONS, FUNCTIONS, Operation
 from ..text import Value
 from ..values import bitcast, common, compare, convert, lanes, plus, regroup, select, spread, wide
 
