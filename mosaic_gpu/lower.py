@@ -53,9 +53,10 @@ class Lowering(ProgramPrinter):
     that a thread has, `mine` the number of its warpgroup.
     """
 
+    backend = BACKEND
+
     def __init__(self, p: Printer, name: str, rows: int, consumers: int):
         self.p, self.name, self.rows, self.consumers = p, name, rows, consumers
-        self.backend = BACKEND
         self.matrix = ptx.matrix  # how a tile is described to the tensor cores
         self.turning: tuple[int, ...] = (2,)  # sizes of operands that may be summed along the rows of a tile
         self.by_warps = False  # each warp by itself runs what is printed

@@ -19,6 +19,7 @@ from ..refs import Register
 from ..text import Int, Printer
 from ..values import Fragment, Layout, Lazy, Product, Unfit, computed, halves
 from .memory import Barriers, Global, Shared, Sums, Zeros
+from .rules import BACKEND
 from .sizes import barriers_of, paired, rows_of
 
 
@@ -33,6 +34,8 @@ class Found:
 
 class Direct(Lowering):
     """A body that every warpgroup of a block runs."""
+
+    backend = BACKEND
 
     def __init__(self, p: Printer, kernel: Kernel, mesh: Mesh, names: Sequence[str], known: Found, tensor: bool):
         super().__init__(p, kernel.name, rows_of(kernel), 1)
