@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from ..lang.gpu.code import Compiled
+from ..lang.gpu.code import Compiled, check
 from ..lang.gpu.programs import emitter, linker, starter
-from ..lang.gpu.resources import check
 from ..lang.legalize import Legal, entry
 from ..lang.targets.target import Target
 from . import compiler

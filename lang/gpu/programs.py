@@ -11,9 +11,8 @@ from ...core.support.memo import cached
 from ..kernel.kernel import Kernel
 from ..legalize import Backend, Legal, entry
 from ..targets.target import CustomCall, Resources, Target, target_of
-from .code import Compiled
+from .code import Compiled, resources
 from .ptx_call import ptx_call
-from .resources import resources
 
 Source = Kernel | Legal
 

@@ -1,4 +1,4 @@
-"""Machine code as XLA's custom call that launches PTX, with memory of its own that is dropped."""
+"""Machine code as XLA's custom call that launches PTX, with scratch memory that is dropped."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ from ...core.primitives.elementwise.arithmetic import mulhi_p
 from ...core.primitives.elementwise.conversion import complex_p, conj_p, imag_p, real_p
 from ...core.primitives.external.host_callback import io_callback_p, pure_callback_p
 from ...core.primitives.spmd import collective
-from ...lang.gpu.plan import forms
+from ...lang.gpu.normalize import passes
 from ...lang.legalize import Backend
 from ...lang.legalize.opset import FACTORED, WARPGROUPS
 from ...lang.ops import remote_dma
@@ -54,5 +54,5 @@ UNSUPPORTED_DTYPES: dict[str, str] = {
         "the least element that a GPU loads or stores is a byte; `lang.pack` puts several in one, `lang.unpack` takes "
         "them apart"),
 }  # fmt: skip
-BACKEND = Backend("a GPU kernel", RULES, UNSUPPORTED, UNSUPPORTED_DTYPES, forms, {inline_asm_p: control.foreign},
+BACKEND = Backend("a GPU kernel", RULES, UNSUPPORTED, UNSUPPORTED_DTYPES, passes, {inline_asm_p: control.foreign},
                   rewrites={mulhi_p: elementwise.narrow_or_signed})  # fmt: skip
