@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any
 
-from ..core.support.memo import cached
 from ..lang.gpu.code import Compiled
-from ..lang.gpu.ptx_call import ptx_call, start_all, with_kernels
-from ..lang.kernel.kernel import Kernel
+from ..lang.gpu.programs import emitter, linker, starter
 from ..lang.legalize import Legal, entry
-from ..lang.targets.target import CustomCall, Target
+from ..lang.targets.target import Target
 from . import compiler
 from .epilogue import BACKEND
 from .module import CutlassModule, cutlass_module
@@ -27,25 +23,9 @@ def compiled_kernel(kernel: Legal, machine: Target) -> tuple[CutlassModule, Comp
     """
     module = cutlass_module(kernel, machine)
     compiled = compiler.machine_code(module, machine, kernel.source)
-    found = replace(module, threads=compiled.threads, shared=compiled.shared, stages=compiler.stages(module))
-    return found, compiled
+    return replace(module, threads=compiled.threads, shared=compiled.shared, stages=compiler.stages(module)), compiled
 
 
-@entry(BACKEND)
-@cached(1024)
-def emit(kernel: Legal, machine: Target) -> CustomCall:
-    """The custom call that is a kernel. Raises as `compiled_kernel`."""
-    module, compiled = compiled_kernel(kernel, machine)
-    return ptx_call(kernel.kernel, module, compiled, max(module.scratch, 1))
-
-
-def start(kernels: Sequence[Kernel | Legal], machine: Target) -> None:
-    """Begin to compile kernels side by side; what is wrong with one is told when it is emitted."""
-    start_all(kernels, lambda kernel: compiler.start(cutlass_module(kernel, machine)))
-
-
-def compile(
-    text: str, name: str, target: str, kernels: Sequence[Kernel | Legal], build: Callable[[str, str, str], Any]
-) -> Any:  # fmt: skip
-    """A program for a GPU: `build` compiles the module's text; the result also tells of its kernels."""
-    return with_kernels(text, name, target, kernels, build, compiled_kernel)
+emit = emitter(BACKEND, compiled_kernel)
+start = starter(lambda kernel, machine: compiler.start(cutlass_module(kernel, machine)))
+compile = linker(compiled_kernel)

@@ -114,29 +114,16 @@ class Blackwell(Tensor):
                 if self.s.blocks:
                     ptx.wait(p, free, p.int("xori", parity, 1), "cluster" if self.s.joint else "cta")
                 self.first_turn = self.count
-                self.multiply(0)
+                self.iterate(self.multiply)
                 tcgen05.commit(p, done, self.pair)
 
             self.tiles(run)
 
-    def multiply(self, level: int) -> None:
-        """Products of the loops from a level on, in the order of the turns."""
-        p, carry = self.p, self.plan.carry
-        if level == len(carry):
-            self.cell(self.s.parts.main, level)
-            if self.s.ring:
-                tcgen05.commit(p, self.empty(self.stage(self.count)[0]), self.pair)
-            self.count = p.add(self.count, 1)
-            return
-        ids = list(self.ids)
-
-        def body(i: str, count: str) -> list[str]:
-            self.ids[carry[level]], self.count = i, count
-            self.multiply(level + 1)
-            return [p.name(self.count)]
-
-        (self.count,) = p.loop(*self.bounds(level), [p.name(self.count)], ["i32"], body)
-        self.ids = ids
+    def multiply(self) -> None:
+        """Start the products of one iteration, whose end releases its stage."""
+        self.cell(self.s.parts.main, len(self.plan.carry))
+        if self.s.ring:
+            tcgen05.commit(self.p, self.empty(self.stage(self.count)[0]), self.pair)
 
     def start_product(self, product: Product, column: int) -> None:
         """Add a product to a sum; the first one of a block is what the sum starts from."""

@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any
-
-from ..core.support.memo import cached
 from ..lang.gpu.code import Compiled, check
-from ..lang.gpu.ptx_call import ptx_call, start_all, with_kernels
-from ..lang.kernel.kernel import Kernel
+from ..lang.gpu.programs import emitter, linker, starter
 from ..lang.legalize import Legal, entry
-from ..lang.targets.target import CustomCall, Target
+from ..lang.targets.target import Target
 from . import compiler
 from .language import BACKEND
 from .module import MosaicGpuModule, mosaic_gpu_module
@@ -30,21 +25,6 @@ def compiled_kernel(kernel: Legal, machine: Target) -> tuple[MosaicGpuModule, Co
     return module, compiled
 
 
-@entry(BACKEND)
-@cached(1024)
-def emit(kernel: Legal, machine: Target) -> CustomCall:
-    """The custom call that is a kernel. Raises as `compiled_kernel`."""
-    module, compiled = compiled_kernel(kernel, machine)
-    return ptx_call(kernel.kernel, module, compiled, module.scratch)
-
-
-def start(kernels: Sequence[Kernel | Legal], machine: Target) -> None:
-    """Begin to compile kernels side by side; what is wrong with one is told when it is emitted."""
-    start_all(kernels, lambda kernel: compiler.start(mosaic_gpu_module(kernel, machine)))
-
-
-def compile(
-    text: str, name: str, target: str, kernels: Sequence[Kernel | Legal], build: Callable[[str, str, str], Any]
-) -> Any:  # fmt: skip
-    """A program for a GPU: `build` compiles the module's text; the result also tells of its kernels."""
-    return with_kernels(text, name, target, kernels, build, compiled_kernel)
+emit = emitter(BACKEND, compiled_kernel)
+start = starter(lambda kernel, machine: compiler.start(mosaic_gpu_module(kernel, machine)))
+compile = linker(compiled_kernel)

@@ -19,7 +19,7 @@ from ..lang.loopnest.bounds import Line
 from ..lang.loopnest.peeling import end_cell
 from . import ping_pong, ptx
 from .lower import LANES, Group, Lowering
-from .refs import Memory, Register, TileRef, Window
+from .refs import Carried, Memory, Register, TileRef, Window
 from .schedule import Moved, Schedule
 from .text import Int, Printer
 from .values import Fragment, Lazy
@@ -251,7 +251,7 @@ class Nest(Lowering):
             for n, number in enumerate(s.fixed):
                 self.copy(s.moved[number], self.fixed_address(n), self.fixed_barrier(n))
             if s.ring:
-                self.tiles(lambda tile: self.produce_level(0))
+                self.tiles(lambda tile: self.iterate(self.copies))
 
     def tiles(self, run: Callable[[Int], None]) -> None:
         """Do something for each tile of results that this block makes, given its number; turns are counted through."""
@@ -273,25 +273,29 @@ class Nest(Lowering):
         many = p.int("divui", p.int("subi", self.plan.programs + step - 1, self.program), step)
         (self.count,) = p.loop(0, many, [p.name(0)], ["i32"], body)
 
-    def produce_level(self, level: int) -> None:
-        """Copies of the loops from a level on, in the order of the turns."""
-        p, s, carry = self.p, self.s, self.plan.carry
+    def copies(self) -> None:
+        """Fill the next stage with the tiles of one iteration."""
+        p, s = self.p, self.s
+        stage, parity = self.stage(self.count)
+        ptx.wait(p, self.empty(stage), p.int("xori", parity, 1), "cta" if s.cluster == 1 else "cluster")
+        for n, number in enumerate(s.ring):
+            self.copy(s.moved[number], self.ring_address(n, stage), self.full(n, stage))
+
+    def iterate(self, act: Callable[[], None], level: int = 0) -> None:
+        """Do something in each iteration of the loops from a level on, in their order; iterations are counted."""
+        p, carry = self.p, self.plan.carry
         if level == len(carry):
-            stage, parity = self.stage(self.count)
-            ptx.wait(p, self.empty(stage), p.int("xori", parity, 1), "cta" if s.cluster == 1 else "cluster")
-            for n, number in enumerate(s.ring):
-                self.copy(s.moved[number], self.ring_address(n, stage), self.full(n, stage))
+            act()
             self.count = p.add(self.count, 1)
             return
         ids = list(self.ids)
 
         def body(i: str, count: str) -> list[str]:
             self.ids[carry[level]], self.count = i, count
-            self.produce_level(level + 1)
+            self.iterate(act, level + 1)
             return [p.name(self.count)]
 
-        first, end = self.bounds(level)
-        (self.count,) = p.loop(first, end, [p.name(self.count)], ["i32"], body)
+        (self.count,) = p.loop(*self.bounds(level), [p.name(self.count)], ["i32"], body)
         self.ids = ids
 
     def copy(self, moved: Moved, to: Int, barrier: Int) -> None:
@@ -415,7 +419,6 @@ class Nest(Lowering):
         registers = [r for home, r in self.live if home <= level]
         first, end = self.bounds(level)
         ids, live = list(self.ids), list(self.live)
-        late: list[Register] = []
 
         def turn(i: str) -> None:
             self.ids[axis] = i
@@ -432,46 +435,29 @@ class Nest(Lowering):
 
         def body(i: str, count: str, *names: str) -> list[str]:
             self.count = count
-            self.rename(registers, names)
-            layouts = [r.layout for r in registers]
-            left = self.pending(late) if late else None
+            state.rename(names)
+            left = self.pending(late)
             if left is not None:
                 left.done = self.release_last
             turn(i)
             self.end_turn(inner, left)
-            for register, layout in zip(registers, layouts, strict=True):
-                register.layout = layout
             if inner:
                 self.count = p.add(self.count, 1)
-            values = self.carried(registers)
+            values = [p.name(self.count), *state.names()]
             self.groups = []
             return values
 
         self.wait()
-        late = self.unify(registers, [tried])
-        late = late if inner and self.s.ring else []
-        start = self.carried(registers)
+        state = Carried(self, registers, [tried])
+        late = state.late if inner and self.s.ring else []
+        start = [p.name(self.count), *state.names()]
         if late:
             self.take_turn()
-        types = ["i32", *(t for r in registers for t in r.types())]
-        self.count, *rest = p.loop(first, end, start, types, body)
-        self.restore(registers, rest)
+        self.count, *rest = p.loop(first, end, start, ["i32", *state.types], body)
+        state.restore(rest)
         self.ids, self.live = ids, live
-        if late:
-            self.pending(late)
-            if level:
-                self.wait()
-
-    def carried(self, registers: Sequence[Register]) -> list[str]:
-        """What a turn hands to the next one: the number of stages so far, and what registers hold."""
-        return [self.p.name(self.count), *(name for r in registers for name in r.names(self))]
-
-    def rename(self, registers: Sequence[Register], names: Sequence[str]) -> None:
-        """Registers as a turn finds them, under the names that the loop has for their values."""
-        given = iter(names)
-        for register in registers:
-            if register.layout is not None:
-                register.value = register.value.with_flat([next(given) for _ in register.value.flat])
+        if self.pending(late) is not None and level:
+            self.wait()
 
     def end_turn(self, inner: bool, left: Group | None) -> None:
         """Wait for the products of a turn, or for those of the one before where this one's are left to the next."""
@@ -485,14 +471,6 @@ class Nest(Lowering):
                 raise Unfit("products of a turn are made while the next one computes, which needs no turns: leave "
                             "`ping_pong` out")  # fmt: skip
             self.wait(self.groups.index(left) + 1)
-
-    def pending(self, registers: Sequence[Register]) -> Group:
-        """Registers whose products a turn has left to the next one."""
-        group = Group([r.value for r in registers])
-        for fragment in group.fragments:
-            fragment.group = group
-        self.groups = [group]
-        return group
 
     def release(self, count: Int) -> None:
         """The stage of a turn may be filled again: told by each warp."""

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Any
 
 import numpy as np
 
-from ..core.ir.program import Eqn, Literal, Program, Var
+from ..core.ir.program import Eqn
 from ..core.ir.types import ArrayType
 from ..core.primitives.contraction.dot_general import dot_general_p
 from ..core.primitives.elementwise.arithmetic import add_p
+from ..lang.mlir.program_printer import ProgramPrinter
 from . import ptx
 from .products import issue
 from .rules import BACKEND, RULES
@@ -46,12 +46,14 @@ class Group:
         self.done: Callable[[], None] | None = None  # what follows once they are made
 
 
-class Lowering:
+class Lowering(ProgramPrinter):
     """The equations of one warpgroup.
 
     `rows` are those of a block, of which each of `consumers` warpgroups has its part; `row` and `column` are the first
     that a thread has, `mine` the number of its warpgroup.
     """
+
+    backend = BACKEND
 
     def __init__(self, p: Printer, name: str, rows: int, consumers: int):
         self.p, self.name, self.rows, self.consumers = p, name, rows, consumers
@@ -74,43 +76,33 @@ class Lowering:
 
     # ------------------------------------------------------------ equations
 
-    def inline(self, program: Program, operands: Sequence[Any]) -> list[Any]:
-        """Print a Program's equations; gives its outputs."""
-        env: dict[Any, Any] = dict(zip(program.inputs, operands, strict=True))
-        for var, value in zip(program.constants, program.values, strict=True):
-            if np.ndim(value):
-                raise Unfit(f"the body holds an array of {np.shape(value)}: give it to the kernel as an operand")
-            env[var] = self.scalar(value, var.type.dtype)
-        uses = Counter(a for e in program.eqns for a in e.inputs if type(a) is Var)
-        uses.update(a for a in program.outputs if type(a) is Var)
+    def equation(self, eqn: Eqn, operands: list[Any]) -> list[Any]:
+        once = self.uses == [1]
+        try:
+            found = self.ruled(eqn, operands)
+            if not eqn.primitive.multiple:
+                found = [self.result(eqn, found[0])]
+        except Unfit as error:
+            error.source = error.source or eqn.source
+            raise
+        if eqn.primitive is dot_general_p:
+            found[0].once = once
+        return found
 
-        def read(atom: Any) -> Any:
-            return self.scalar(atom.value, atom.type.dtype) if type(atom) is Literal else env[atom]
+    def result(self, eqn: Eqn, found: Any) -> Any:
+        """The result of an equation; a scalar is computed once, here."""
+        if not isinstance(found, Lazy) or found.shape:
+            return found
+        name = found.at(self.p, ())
+        return Lazy((), found.dtype, lambda p, place: name, fixed=True)
 
-        for eqn in program.eqns:
-            try:
-                found = self.equation(eqn, [read(a) for a in eqn.inputs], [uses[v] > 0 for v in eqn.outputs])
-            except Unfit as error:
-                error.source = error.source or eqn.source
-                raise
-            if eqn.primitive is dot_general_p:
-                found[0].once = uses[eqn.outputs[0]] == 1
-            env.update(zip(eqn.outputs, found, strict=True))
-        return [read(a) for a in program.outputs]
+    def literal(self, value: Any, type: Any) -> Lazy:
+        return self.scalar(value, type.dtype)
 
-    def equation(self, eqn: Eqn, operands: list[Any], wanted: list[bool]) -> list[Any]:
-        rule = RULES.get(eqn.primitive)
-        if rule is None:
-            raise BACKEND.refusal(self.name, eqn.primitive, eqn.source)
-        self.wanted = wanted
-        outs = [v.type for v in eqn.outputs]
-        if eqn.primitive.multiple:
-            return list(rule(self, operands, outs, **eqn.params))
-        found = rule(self, operands, outs[0], **eqn.params)
-        if isinstance(found, Lazy) and not found.shape:  # a scalar is computed once, here
-            name = found.at(self.p, ())
-            found = Lazy((), found.dtype, lambda p, place: name, fixed=True)
-        return [found]
+    def constant_array(self, value: np.ndarray, type: Any) -> Lazy:
+        if value.ndim:
+            raise Unfit(f"the body holds an array of {value.shape}: give it to the kernel as an operand")
+        return self.scalar(value, type.dtype)
 
     def scalar(self, value: Any, dtype: Any) -> Lazy:
         type_ = computed(dtype)
@@ -264,6 +256,16 @@ class Lowering:
             if group.done is not None:
                 group.done()
 
+    def pending(self, registers: Sequence[Any]) -> Group | None:
+        """Registers whose products an iteration leaves to the next one, if there are any."""
+        if not registers:
+            return None
+        group = Group([r.value for r in registers])
+        for fragment in group.fragments:
+            fragment.group = group
+        self.groups = [group]
+        return group
+
     def take_turn(self) -> None:
         """What comes before a product is started, which is told at `pass_turn` where no product is under way."""
 
@@ -392,12 +394,3 @@ class Lowering:
             if isinstance(v, Lazy):
                 found = self.layout(v.shape, v.varies, found)
         return found
-
-    def restore(self, registers: Sequence[Any], names: Sequence[str]) -> None:
-        """Registers after a loop or a branch."""
-        given = iter(names)
-        for register in registers:
-            if register.layout is not None:
-                template = self.fragment(register.value, register.layout)
-                register.value = template.with_flat([next(given) for _ in template.flat])
-                register.layout = None

@@ -67,6 +67,45 @@ class Register:
         return value.flat
 
 
+class Carried:
+    """Registers as the values that a loop or a branch carries, each in one layout on every path.
+
+    `late`: those whose products are still being made at the end of an iteration.
+    """
+
+    def __init__(self, e: Any, registers: Sequence[Register], bodies: Sequence[Callable[[], Any]]):
+        self.e, self.registers = e, registers
+        self.late = e.unify(registers, bodies)
+        self.layouts = [r.layout for r in registers]
+
+    @property
+    def types(self) -> list[str]:
+        return [t for r in self.registers for t in r.types()]
+
+    def names(self) -> list[str]:
+        """What the registers hold, as SSA names in the settled layouts; code within may have changed these."""
+        for register, layout in zip(self.registers, self.layouts, strict=True):
+            register.layout = layout
+        return [name for r in self.registers for name in r.names(self.e)]
+
+    def rename(self, names: Sequence[str]) -> None:
+        """Have the registers hold the values of some names."""
+        left = iter(names)
+        for register, layout in zip(self.registers, self.layouts, strict=True):
+            register.layout = layout
+            if layout is not None:
+                register.value = register.value.with_flat([next(left) for _ in register.value.flat])
+
+    def restore(self, names: Sequence[str]) -> None:
+        """Have them hold the results of the loop or branch, free to change their layouts again."""
+        left = iter(names)
+        for register in self.registers:
+            if register.layout is not None:
+                template = self.e.fragment(register.value, register.layout)
+                register.value = template.with_flat([next(left) for _ in template.flat])
+                register.layout = None
+
+
 @dataclass(eq=False)
 class TileRef:
     """A Ref that the copy engine brings to shared memory; `ready` waits until it has."""

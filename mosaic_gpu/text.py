@@ -12,14 +12,9 @@ from typing import Any
 
 import numpy as np
 
+from ..lang.mlir.text import Lines, folded
+
 Int = int | str
-_FOLD: dict[str, Callable[[int, int], int]] = {
-    "addi": lambda a, b: a + b, "subi": lambda a, b: a - b, "muli": lambda a, b: a * b, "divui": lambda a, b: a // b,
-    "remui": lambda a, b: a % b, "divsi": lambda a, b: a // b, "remsi": lambda a, b: a % b,
-    "andi": lambda a, b: a & b, "ori": lambda a, b: a | b, "xori": lambda a, b: a ^ b, "shrui": lambda a, b: a >> b,
-    "shli": lambda a, b: a << b, "minsi": min, "maxsi": max,
-}  # fmt: skip
-_NEUTRAL = {"addi": 0, "subi": 0, "muli": 1, "divui": 1, "divsi": 1, "ori": 0, "xori": 0, "shrui": 0, "shli": 0}
 
 
 def number(value: Any, type_: str) -> str:
@@ -34,20 +29,10 @@ def number(value: Any, type_: str) -> str:
     return str(low - (1 << bits) if low >> (bits - 1) else low)
 
 
-class Printer:
+class Printer(Lines):
     """Prints the body of one kernel."""
 
-    def __init__(self) -> None:
-        self.lines: list[str] = []
-        self.made: dict[Any, Any] = {}  # results of pure operations in this region and those around it
-        self.count = 0
-
-    def fresh(self) -> str:
-        self.count += 1
-        return f"%v{self.count}"
-
-    def line(self, text: str) -> None:
-        self.lines.append(text)
+    prefix = "%v"  # of SSA names
 
     def op(self, text: str) -> str:
         """`%n = text`, whatever it does."""
@@ -77,14 +62,9 @@ class Printer:
 
     def int(self, op: str, a: Int, b: Int) -> Int:
         """i32 arithmetic of positions and addresses, folded where operands are known."""
-        if isinstance(a, int) and isinstance(b, int):
-            return _FOLD[op](a, b)
-        if isinstance(b, int) and b == _NEUTRAL.get(op):
-            return a
-        if isinstance(a, int) and op in ("addi", "muli", "ori", "xori") and a == _NEUTRAL[op]:
-            return b
-        if op in ("muli", "andi") and 0 in (a, b) or op in ("remui", "remsi") and b == 1:
-            return 0
+        known = folded(op, a, b)
+        if known is not None:
+            return known
         return self.pure(f"arith.{op} {self.name(a)}, {self.name(b)} : i32")
 
     def add(self, *xs: Int) -> Int:
@@ -124,85 +104,28 @@ class Printer:
     # ------------------------------------------------------------ regions
 
     @contextlib.contextmanager
-    def region(self) -> Iterator[list[str]]:
-        """Lines of an inner region; what is made in it is not known outside."""
-        outer = self.lines, self.made
-        self.lines, self.made = [], dict(self.made)
-        inner = self.lines
-        try:
-            yield inner
-        finally:
-            self.lines, self.made = outer
-
-    def _close(self, head: str, lines: Sequence[str]) -> None:
-        self.lines += [head + " {", *("  " + line for line in lines)]
-
-    @contextlib.contextmanager
     def when(self, condition: str) -> Iterator[None]:
         """`scf.if` without results."""
         with self.region() as lines:
             yield
-        self._close(f"scf.if {condition}", lines)
+        self.close(f"scf.if {condition}", lines)
         self.line("}")
 
-    def either(self, condition: str, taken: Callable[[], None], other: Callable[[], None]) -> None:
-        with self.region() as yes:
-            taken()
-        with self.region() as no:
-            other()
-        self._close(f"scf.if {condition}", yes)
-        self._close("} else", no)
-        self.line("}")
+    def either(self, condition: str, taken: Callable[[], object], other: Callable[[], object]) -> None:
+        """`scf.if` of two branches without results."""
+
+        def run(body: Callable[[], object]) -> Any:
+            body()
+            return (), ()
+
+        self.branches(condition, lambda: run(taken), lambda: run(other))
 
     def branch(self, condition: str, types: Sequence[str], taken: Callable[[], Sequence[str]],
                other: Callable[[], Sequence[str]]) -> list[str]:  # fmt: skip
         """`scf.if` with results."""
-        regions = []
-        for body in (taken, other):
-            with self.region() as lines:
-                values = list(body())
-                self.line(f"scf.yield {', '.join(values)} : {', '.join(types)}")
-            regions.append(lines)
-        name = self.fresh()
-        self._close(f"{name}:{len(types)} = scf.if {condition} -> ({', '.join(types)})", regions[0])
-        self._close("} else", regions[1])
-        self.line("}")
-        return [f"{name}#{i}" for i in range(len(types))]
+        return self.branches(condition, lambda: (taken(), types), lambda: (other(), types))
 
     def loop(self, low: Int, high: Int, carried: Sequence[str], types: Sequence[str],
              body: Callable[..., Sequence[str]]) -> list[str]:  # fmt: skip
-        """`scf.for` over i32: `body(i, *carried) -> carried`; gives what is carried last."""
-        bounds = [self.name(x) for x in (low, high, 1)]
-        i, name = self.fresh(), self.fresh()
-        inner = [self.fresh() for _ in carried]
-        with self.region() as lines:
-            values = list(body(i, *inner))
-            if carried:
-                self.line(f"scf.yield {', '.join(values)} : {', '.join(types)}")
-        head = f"scf.for {i} = {bounds[0]} to {bounds[1]} step {bounds[2]}"
-        if carried:
-            pairs = ", ".join(f"{a} = {b}" for a, b in zip(inner, carried, strict=True))
-            head = f"{name}:{len(types)} = {head} iter_args({pairs}) -> ({', '.join(types)})"
-        self._close(f"{head} : i32", lines)
-        self.line("}")
-        return [f"{name}#{k}" for k in range(len(types))]
-
-    def repeat(self, carried: Sequence[str], types: Sequence[str], before: Callable[..., tuple[str, Sequence[str]]],
-               after: Callable[..., Sequence[str]]) -> list[str]:  # fmt: skip
-        """`scf.while`: `before(*carried)` gives whether there is another turn, and what `after` takes and gives."""
-        name, first, second = self.fresh(), [self.fresh() for _ in carried], [self.fresh() for _ in carried]
-        shown = ", ".join(types)
-        of_types = f" : {shown}" if types else ""
-        with self.region() as asked:
-            condition, values = before(*first)
-            self.line(f"scf.condition({condition}) {', '.join(values)}{of_types}")
-        with self.region() as turn:
-            if types:
-                turn.append(f"^bb0({', '.join(f'{a}: {t}' for a, t in zip(second, types, strict=True))}):")
-            self.line(f"scf.yield {', '.join(after(*second))}{of_types}")
-        pairs = ", ".join(f"{a} = {b}" for a, b in zip(first, carried, strict=True))
-        given = f"({pairs}) : ({shown}) -> ({shown})" if types else " : () -> ()"
-        self._close(f"{f'{name}:{len(types)} = ' if types else ''}scf.while {given}", asked)
-        self._close("} do", turn)
-        self.line("}")
-        return [f"{name}#{k}" for k in range(len(types))]
+        """`scf.for` over i32: `body(i, *carried) -> carried`; gives the last carried values."""
+        return self.counted([self.name(x) for x in (low, high, 1)], carried, types, body)

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import ml_dtypes
 import numpy as np
 
-from ..core.ir.program import Eqn, Program, Var
+from ..core.ir.program import Eqn
 from ..core.ir.types import INT32, ArrayType, is_bool, is_float, is_integer, is_unsigned
 from ..core.support.errors import Source, UnsupportedError
 from ..lang.legalize import Backend
+from ..lang.mlir.program_printer import ProgramPrinter
 from ..lang.targets.target import Target
 from . import vector_layout
 from .text import SSA, Mem, Shape, Writer
@@ -27,15 +27,14 @@ def location(source: Source) -> str:
     return f' loc("{file}":{source.line}:0)'
 
 
-class Body:
+class Body(ProgramPrinter):
     """One function being printed."""
 
     def __init__(self, backend: Backend, kernel: str, target: Target, windows: bool = False):
         self.w = Writer()
-        self.backend, self.kernel, self.target = backend, kernel, target
+        self.backend, self.name, self.target = backend, kernel, target
         self.windows = windows  # whether rows of far memory are reached by the tiles around them
         self.extra: list[Mem] = []  # scratch that rules ask for
-        self.source: Any = None
 
     # ------------------------------------------------------------ forms of values
 
@@ -188,35 +187,23 @@ class Body:
 
     # ------------------------------------------------------------ programs
 
-    def run(self, program: Program, inputs: Sequence[Any]) -> list[Any]:
-        """Print a Program's equations here; gives its outputs."""
-        env: dict[Any, Any] = dict(zip(program.inputs, inputs, strict=True))
-        for var, value in zip(program.constants, program.values, strict=True):
-            env[var] = self.constant_array(np.asarray(value))
-        uses: Counter[Any] = Counter(a for e in program.eqns for a in e.inputs if type(a) is Var)
-        uses.update(a for a in program.outputs if type(a) is Var)
+    def literal(self, value: Any, type: Any) -> Value:
+        return self.known(value, type)
 
-        def read(atom: Any) -> Any:
-            return env[atom] if type(atom) is Var else self.known(atom.value, atom.type)
-
-        for eqn in program.eqns:
-            for var, result in zip(eqn.outputs, self.equation(eqn, [read(a) for a in eqn.inputs], uses), strict=True):
-                env[var] = result
-        return [read(a) for a in program.outputs]
-
-    def constant_array(self, array: np.ndarray) -> Value:
+    def constant_array(self, value: np.ndarray, type: Any) -> Value:
         """An array among a Program's constants, built of its elements."""
-        if array.size == 0 or (array == array.flat[0]).all():
-            return self.known(array.flat[0] if array.size else 0, ArrayType(array.shape, array.dtype))
-        shape, element = physical(array.shape), wide(array.dtype, self.source)
+        type = ArrayType(value.shape, value.dtype)
+        if value.size == 0 or (value == value.flat[0]).all():
+            return self.known(value.flat[0] if value.size else 0, type)
+        shape, element = physical(value.shape), wide(value.dtype, self.source)
         place = self.linear_iota(shape)
-        out = self.w.constant(array.flat[0], element, shape)
-        for i, number in enumerate(array.flat):
-            if number != array.flat[0] or number != number:
+        out = self.w.constant(value.flat[0], element, shape)
+        for i, number in enumerate(value.flat):
+            if number != value.flat[0] or number != number:
                 here = self.w.op("arith.cmpi", [place, self.w.constant(i, "i32", shape)], shape, "i1",
                                  "predicate = 0 : i64")  # fmt: skip
                 out = self.select(here, self.w.constant(number, element, shape), out)
-        return Value(ArrayType(array.shape, array.dtype), vector=out)
+        return Value(type, vector=out)
 
     def linear_iota(self, shape: Shape) -> SSA:
         """The row-major position of every element."""
@@ -236,32 +223,20 @@ class Body:
         words = [vector_layout.as_words(self.w, x) for x in (on_true, on_false)]
         return vector_layout.as_mask(self.w, self.w.op("arith.select", [mask, *words], on_true.shape, "i32"), "i1")
 
-    def equation(self, eqn: Eqn, operands: list[Any], uses: Counter[Any]) -> list[Any]:
-        """Print one equation."""
+    def equation(self, eqn: Eqn, operands: list[Any]) -> list[Any]:
+        """Print one equation at its source line; an array without elements is 0, as no vector is empty."""
         outer = self.source, self.w.location
         if eqn.source is not None:
             self.source, self.w.location = eqn.source, location(eqn.source)
         try:
-            return self._equation(eqn, operands, uses)
+            arrays = [v.type for v in eqn.outputs if isinstance(v.type, ArrayType)]
+            for type in arrays:
+                wide(type.dtype, self.source)
+            if arrays and not eqn.effects and len(arrays) == len(eqn.outputs) and not any(t.size for t in arrays):
+                return [self.known(0, t) for t in arrays]
+            return self.ruled(eqn, operands)
         finally:
             self.source, self.w.location = outer
-
-    def _equation(self, eqn: Eqn, operands: list[Any], uses: Counter[Any]) -> list[Any]:
-        primitive = eqn.primitive
-        out_types = [v.type for v in eqn.outputs]
-        for type in out_types:
-            if isinstance(type, ArrayType):
-                wide(type.dtype, self.source)
-        if out_types and not eqn.effects and all(isinstance(t, ArrayType) and not t.size for t in out_types):
-            return [self.known(0, t) for t in out_types]  # type: ignore[arg-type]  # no vector is empty
-        rule = self.backend.rules.get(primitive)
-        if rule is None:
-            raise self.backend.refusal(self.kernel, primitive, self.source)
-        if getattr(rule, "wants_uses", False):
-            return list(rule(self, operands, out_types, used=[uses[v] > 0 for v in eqn.outputs], **eqn.params))
-        if primitive.multiple:
-            return list(rule(self, operands, out_types, **eqn.params))
-        return [rule(self, operands, out_types[0], **eqn.params)]
 
     def scratch(self, shape: Shape, element: str, space: str) -> Mem:
         """Memory of the kernel that a rule works in."""

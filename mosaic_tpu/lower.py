@@ -220,7 +220,7 @@ class _Lowering:
 
     def _block_index(self, b: Body, block: Block, ids: Sequence[Value], words: Sequence[Ref]) -> list[Value]:
         assert block.index_map is not None
-        return b.run(block.index_map, [*ids[: len(self.kernel.grid)], *words])
+        return b.inline(block.index_map, [*ids[: len(self.kernel.grid)], *words])
 
     def _ids(self, b: Body) -> list[Value]:
         return [Value(ID, scalar=SSA(f"%i{a}", None, "i32")) for a in range(len(self.grid))]
@@ -248,7 +248,7 @@ class _Lowering:
         for ref, window in [*zip(ins, self.inputs[: len(kernel.inputs)], strict=False), *zip(outs, self.outputs)]:
             ref.past = self._past(b, ids, words, window)
         seen = [self._enter_placed(b, ids, words, r, w) for r, w in zip(outs, self.outputs, strict=True)]
-        b.run(kernel.body, [*ids[: len(kernel.grid)], *words, *ins[: len(kernel.inputs)], *seen, *scratch])
+        b.inline(kernel.body, [*ids[: len(kernel.grid)], *words, *ins[: len(kernel.inputs)], *seen, *scratch])
         for ref, block, window in zip(outs, seen, self.outputs, strict=True):
             if window.kind == "placed":
                 self._copy_placed(b, ids, words, ref, block, window, False)

@@ -114,23 +114,21 @@ class _Turn:
 
     def params(self, eqn: Eqn) -> dict[str, Any]:
         """The parameters of an equation on values that are turned."""
-        special = PARAMS.get(eqn.primitive)
-        if special is not None:
-            return eqn.params | special(self, eqn)
-        found = dict(eqn.params)
-        if not eqn.primitive.axes or eqn.inputs[0] not in self.rows:
-            return found
-        d, shape = self.rows[eqn.inputs[0]], self.shape(eqn.inputs[0])
-        for name, left in eqn.primitive.axes.items():
-            given = found[name]
-            if given is None:
-                continue
-            if left is NAMED:
-                found[name] = given - (given > d) if isinstance(given, int) else tuple(a - (a > d) for a in given)
-            else:
-                rest = shape[-2:] if left is SIZE else (left, left)
-                found[name] = (*given[:d], *given[d + 1 :], *rest)
-        return found
+        if eqn.primitive in PARAMS:
+            return eqn.params | PARAMS[eqn.primitive](self, eqn)
+        x = eqn.inputs[0] if eqn.inputs else None
+        if not eqn.primitive.axes or x not in self.rows:
+            return eqn.params
+        d, sizes = self.rows[x], self.shape(x)[-2:]  # of the two axes that take the place of axis `d`
+
+        def moved(value: Any, kind: Any) -> Any:
+            if kind is not NAMED:  # a value for each axis
+                return (*value[:d], *value[d + 1 :], *(sizes if kind is SIZE else (kind, kind)))
+            return value - (value > d) if isinstance(value, int) else tuple(a - (a > d) for a in value)
+
+        changed = {name: moved(eqn.params[name], kind) for name, kind in eqn.primitive.axes.items()
+                   if eqn.params[name] is not None}  # fmt: skip
+        return eqn.params | changed
 
 
 def _broadcast(turn: _Turn, eqn: Eqn) -> dict[str, Any]:

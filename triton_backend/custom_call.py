@@ -22,16 +22,13 @@ On ROCm, for which there is no XLA plugin among this package's extras, it is the
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import replace
-from typing import Any
-
 from ..core.support.memo import cached
 from ..lang.gpu.code import Compiled
-from ..lang.gpu.ptx_call import config, ptx_call, start_all
+from ..lang.gpu.programs import linker, starter
+from ..lang.gpu.ptx_call import config, ptx_call
 from ..lang.kernel.kernel import Kernel
 from ..lang.legalize import Legal, entry
-from ..lang.targets.target import CustomCall, Target, target_of
+from ..lang.targets.target import CustomCall, Resources, Target
 from . import compiler
 from .fitting import fitted, warn
 from .lower import triton_module
@@ -65,24 +62,14 @@ def emit(kernel: Legal, machine: Target) -> CustomCall:
     return ptx_call(kernel.kernel, module, compiled, max(compiled.scratch_bytes, 1), 1)
 
 
-def start(kernels: Sequence[Kernel | Legal], machine: Target) -> None:
-    """Begin to compile kernels side by side; what is wrong with one is told when it is emitted."""
-    start_all(kernels, lambda kernel: compiler.start(triton_module(kernel, machine), machine))
+def _resources(kernel: Kernel | Legal, compiled: Compiled, machine: Target) -> Resources:
+    used = fitted(kernel, machine).resources(machine)
+    warn(used)
+    return used
 
 
-def compile(
-    text: str, name: str, target: str, kernels: Sequence[Kernel | Legal], build: Callable[[str, str, str], Any]
-) -> Any:  # fmt: skip
-    """A program for a GPU: `build` compiles the module's text; the result also tells of its kernels."""
-    machine = target_of(target)
-    if kernels:
-        compiler.check_installed()
-    found = [fitted(kernel, machine) for kernel in dict.fromkeys(kernels)]
-    used = tuple(f.resources(machine) for f in found)
-    for one in used:
-        warn(one)
-    binary = build(text, target, name)
-    return replace(binary, resources=used, kernels=tuple(f.compiled for f in found))
+start = starter(lambda kernel, machine: compiler.start(triton_module(kernel, machine), machine))
+compile = linker(compiled_kernel, _resources)
 
 
 def _ttir_config(module: TritonModule) -> str:

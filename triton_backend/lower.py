@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
@@ -11,7 +10,7 @@ import numpy as np
 
 from ..core.ir.primitive import Primitive
 from ..core.ir.printer import identifier
-from ..core.ir.program import Eqn, Literal, Program, Var
+from ..core.ir.program import Eqn, Program, Var
 from ..core.ir.types import INT32, ArrayType, RefType
 from ..core.primitives.contraction.dot_general import dot_general_p
 from ..core.primitives.refs.state_primitives import Span, whole
@@ -27,24 +26,25 @@ from ..lang.loopnest.accesses import Access
 from ..lang.loopnest.bounds import Line, narrow
 from ..lang.loopnest.peeling import end_cell, peeled
 from ..lang.loopnest.plan import Plan, plan
+from ..lang.mlir.program_printer import ProgramPrinter
 from ..lang.targets.target import Target
 from .descriptors import Described, described
 from .launch import SETTINGS, place, settings_of
 from .module import TritonModule
 from .pointers import Window
 from .refs import Memory, Ref, Register, Traffic
-from .rules import BACKEND, RULES, UNSUPPORTED_DTYPES
+from .rules import BACKEND, UNSUPPORTED_DTYPES
 from .text import Printer, Value
 from .values import Int, add, arith, as_value, clip, compare, convert, lanes, mul, select, sub
 
 
-class Lowering:
+class Lowering(ProgramPrinter):
     """One kernel being printed: what rules see as `e`."""
 
     def __init__(self, kernel: Kernel, target: Target):
+        self.backend, self.name = BACKEND, kernel.name
         self.plan: Plan = plan(kernel, GPU_LIMITS)
         self.kernel, self.target, self.p = self.plan.kernel, target, Printer()
-        self.wanted: list[bool] = []  # which results of the equation at hand are used
         self.ids: list[Int] = [0] * len(self.kernel.grid)
         self.program: Int = 0  # the number of this program
         self.refs: dict[Var, Ref] = {}
@@ -70,48 +70,27 @@ class Lowering:
             return ("float8_e4m3fn", "float8_e5m2")
         return ("float8_e4m3fn",) if self.target.name in ("cuda:sm_80",) else ()
 
-    def equation(self, eqn: Eqn, operands: list[Any], wanted: list[bool]) -> list[Any]:
+    def equation(self, eqn: Eqn, operands: list[Any]) -> list[Any]:
         """Print one equation; errors name its line."""
+        once = eqn.primitive is dot_general_p and self.uses == [1]
         try:
-            return self._equation(eqn, operands, wanted)
+            for v in eqn.outputs:
+                self.check_dtype(v.type)
+            found = self.ruled(eqn, operands)
         except UnsupportedError as error:
             if getattr(error, "placed", False):
                 raise
             placed = UnsupportedError(error.what, error.remedy, eqn.source)
             placed.placed = True
             raise placed from None
+        if once:
+            self.p.once_used.add(found[0].name)
+        return found
 
-    def _equation(self, eqn: Eqn, operands: list[Any], wanted: list[bool]) -> list[Any]:
-        for v in eqn.outputs:
-            self.check_dtype(v.type)
-        rule = RULES.get(eqn.primitive)
-        if rule is None:
-            raise self.unsupported(eqn.primitive)
-        self.wanted = wanted
-        out_types = [v.type for v in eqn.outputs]
-        if eqn.primitive.multiple:
-            return list(rule(self, operands, out_types, **eqn.params))
-        return [rule(self, operands, out_types[0], **eqn.params)]
+    def literal(self, value: Any, type: Any) -> Value:
+        return self.p.constant(value, type.dtype)
 
-    def inline(self, program: Program, operands: Sequence[Any]) -> list[Any]:
-        """Print a Program's equations here; gives its outputs."""
-        env: dict[Any, Any] = dict(zip(program.inputs, operands, strict=True))
-        for var, value in zip(program.constants, program.values, strict=True):
-            env[var] = self.array(np.asarray(value))
-        uses = Counter(a for e in program.eqns for a in e.inputs if type(a) is Var)
-        uses.update(a for a in program.outputs if type(a) is Var)
-
-        def read(atom: Any) -> Any:
-            return self.p.constant(atom.value, atom.type.dtype) if type(atom) is Literal else env[atom]
-
-        for eqn in program.eqns:
-            results = self.equation(eqn, [read(a) for a in eqn.inputs], [v in uses for v in eqn.outputs])
-            if eqn.primitive is dot_general_p and uses[eqn.outputs[0]] == 1:
-                self.p.once_used.add(results[0].name)
-            env.update(zip(eqn.outputs, results, strict=True))
-        return [read(a) for a in program.outputs]
-
-    def array(self, value: np.ndarray) -> Value:
+    def constant_array(self, value: np.ndarray, type: Any) -> Value:
         """A small array that a Program holds, chosen number by number."""
         p, flat = self.p, value.reshape(-1)
         if not flat.size or (flat == flat[0]).all():

@@ -16,13 +16,18 @@ from typing import Any
 import numpy as np
 
 from ..core.ir.types import INT32, is_bool, is_float, is_key
-from ..lang.ops.basic import next_power_of_2 as power
+from ..lang.mlir.text import Lines
 
 ELEMENTS = {
     "bool": "i1", "bfloat16": "bf16", "float8_e4m3fn": "f8E4M3FN", "float8_e5m2": "f8E5M2",
     **{f"float{b}": f"f{b}" for b in (16, 32, 64)},
     **{f"{sign}int{b}": f"i{b}" for b in (8, 16, 32, 64) for sign in ("", "u")},
 }  # fmt: skip
+
+
+def power(n: int) -> int:
+    """The least power of two that is at least `n`, an extent."""
+    return 1 << (n - 1).bit_length() if n else 1
 
 
 def element(dtype: Any) -> str:
@@ -83,11 +88,11 @@ _PURE_LINE = re.compile(rf"\s*(%\w+) = (?:{'|'.join(map(re.escape, PURE))})")
 _NAME = re.compile(r"%\w+")
 
 
-class Printer:
+class Printer(Lines):
     """Prints one function. What depends on nothing (constants, ranges) is printed once, at its top."""
 
     def __init__(self) -> None:
-        self.lines: list[str] = []
+        super().__init__()
         self.top: list[str] = []
         self.known: dict[Any, Value] = {}
         self.numbers: dict[str, Any] = {}  # scalar constants, by name
@@ -96,16 +101,7 @@ class Printer:
         self.cuts: dict[Any, tuple[Value, int, int]] = {}  # slices, by name and shape: of what, along which axis, from
         self.dots: dict[str, tuple[str, str]] = {}  # products that start from zero: the text around where they start
         self.once_used: set[str] = set()  # names of products that one operation uses
-        self.made: dict[str, str] = {}  # names of results, by what they are of
         self.made_at_top: dict[str, str] = {}
-        self.counter = 0
-
-    def fresh(self) -> str:
-        self.counter += 1
-        return f"%{self.counter - 1}"
-
-    def line(self, text: str) -> None:
-        self.lines.append(text)
 
     def op(self, text: str, shape: Sequence[int], dtype: Any, pointer: bool = False) -> Value:
         """Print `%n = text`, whose result is of the given shape and dtype, unless it is known already."""
@@ -162,21 +158,15 @@ class Printer:
 
     # ------------------------------------------------------------ regions
 
-    def inside(self, body: Callable[[], None]) -> list[str]:
-        """The lines that `body` prints, indented."""
-        outer = self.lines, self.made, self.once_used
-        self.lines, self.made, self.once_used = [], {} if self.closed else dict(self.made), set()
-        body()
-        inner = self.lines
-        self.lines, self.made, self.once_used = outer
-        return ["  " + line for line in inner]
-
-    def _results(self, name: str, values: Sequence[Value]) -> list[Value]:
-        return [Value(f"{name}#{i}", v.shape, v.dtype, v.pointer) for i, v in enumerate(values)]
-
-    def _yield(self, values: Sequence[Value]) -> None:
-        if values:
-            self.line(f"scf.yield {_names(values)} : {_types(values)}")
+    @contextlib.contextmanager
+    def region(self) -> Iterator[list[str]]:
+        made, once_used = self.made, self.once_used
+        self.made, self.once_used = {} if self.closed else made, set()
+        try:
+            with super().region() as lines:
+                yield lines
+        finally:
+            self.made, self.once_used = made, once_used
 
     def several(self, text: str, types: Sequence[Any]) -> list[Value]:
         """Print `%n:k = text`, an operation of several results."""
@@ -187,69 +177,43 @@ class Printer:
     def loop(
         self, count: int | Value, init: Sequence[Value], body: Body, first: int | Value = 0, stages: int | None = None,
         specialised: bool = False,
-    ) -> list[Value]:
-        """`scf.for` from `first` to `count` (int32): `body(i, *carried) -> carried`; gives what is carried last.
+    ) -> list[Value]:  # fmt: skip
+        """`scf.for` from `first` to `count` (int32): `body(i, *carried) -> carried`; gives the last carried values.
 
-        `stages` is how many turns the compiler has in flight; `specialised`: it divides the work of a turn among warps.
+        `stages` is the number of iterations in flight; `specialised`: warps divide the work of an iteration.
         """
-        low, high = (self.constant(x, INT32) if isinstance(x, int) else x for x in (first, count))
-        step = self.constant(1, INT32)
-        i = Value(self.fresh(), (), INT32)
-        carried = [Value(self.fresh(), v.shape, v.dtype, v.pointer) for v in init]
-        name = self.fresh()
-        head = f"scf.for {i.name} = {low.name} to {high.name} step {step.name}"
-        lines = self.inside(lambda: self._yield(list(body(i, *carried))))
-        if init:
-            pairs = ", ".join(f"{c.name} = {v.name}" for c, v in zip(carried, init, strict=True))
-            head = f"{name}:{len(init)} = {head} iter_args({pairs}) -> ({_types(init)})"
-        known = [] if stages is None else [f"tt.num_stages = {stages} : i32"]
-        known += ["tt.warp_specialize"] if specialised else []
-        told = f" {{{', '.join(known)}}}" if known else ""
-        self.lines += [f"{head}  : i32 {{", *lines, f"}}{told}"]
-        return self._results(name, init)
+        bounds = [self.constant(x, INT32).name if isinstance(x, int) else x.name for x in (first, count, 1)]
+        options = [] if stages is None else [f"tt.num_stages = {stages} : i32"]
+        options += ["tt.warp_specialize"] if specialised else []
+
+        def run(i: str, *names: str) -> list[str]:
+            return [v.name for v in body(Value(i, (), INT32), *_renamed(init, names))]
+
+        attributes = f" {{{', '.join(options)}}}" if options else ""
+        names = self.counted(bounds, *_named(init), run, "  : i32", attributes)
+        return _renamed(init, names)
 
     def branch(self, condition: Value, taken: Callable[[], Sequence[Value]], other: Callable[[], Sequence[Value]]
                ) -> list[Value]:  # fmt: skip
         """`scf.if`: two ways to make values of the same types."""
-        found: list[Sequence[Value]] = []
+        results: list[Value] = []
 
-        def region(body: Callable[[], Sequence[Value]]) -> Callable[[], None]:
-            def run() -> None:
-                found.append(list(body()))
-                self._yield(found[-1])
+        def yes() -> tuple[list[str], list[str]]:
+            results.extend(taken())
+            return _named(results)
 
-            return run
+        return _renamed(results, self.branches(condition.name, yes, lambda: _named(other())))
 
-        yes, no = self.inside(region(taken)), self.inside(region(other))
-        results, name = found[0], self.fresh()
-        head = f"scf.if {condition.name}"
-        if results:
-            head = f"{name}:{len(results)} = {head} -> ({_types(results)})"
-        rest = ["} else {", *no] if no or results else []
-        self.lines += [f"{head} {{", *yes, *rest, "}"]
-        return self._results(name, results)
-
-    def repeat(self, init: Sequence[Value], test: Callable[..., tuple[Value, Sequence[Value]]], body: Body
-               ) -> list[Value]:  # fmt: skip
+    def loop_while(self, init: Sequence[Value], test: Callable[..., tuple[Value, Sequence[Value]]], body: Body
+                   ) -> list[Value]:  # fmt: skip
         """`scf.while`: `test(*state) -> going, state`, `body(*state) -> state`."""
-        before = [Value(self.fresh(), v.shape, v.dtype) for v in init]
-        after = [Value(self.fresh(), v.shape, v.dtype) for v in init]
-        name = self.fresh()
 
-        def tested() -> None:
-            going, state = test(*before)
-            self.line(f"scf.condition({going.name}) {_names(state)} : {_types(state)}")
+        def before(*names: str) -> tuple[str, list[str]]:
+            going, state = test(*_renamed(init, names))
+            return going.name, [v.name for v in state]
 
-        first = self.inside(tested)
-        second = self.inside(lambda: self._yield(list(body(*after))))
-        pairs = ", ".join(f"{c.name} = {v.name}" for c, v in zip(before, init, strict=True))
-        types = f"({_types(init)})"
-        arguments = ", ".join(f"{v.name}: {v.type}" for v in after)
-        self.lines += [
-            f"{name}:{len(init)} = scf.while ({pairs}) : {types} -> {types} {{", *first, "} do {",
-            f"^bb0({arguments}):", *second, "}",
-        ]  # fmt: skip
-        return self._results(name, init)
+        names = self.repeat(*_named(init), before, lambda *names: [v.name for v in body(*_renamed(init, names))])
+        return _renamed(init, names)
 
     def combine(self, name: str, operands: Sequence[Value], shape: Sequence[int], attributes: str, body: Body
                 ) -> list[Value]:  # fmt: skip
@@ -257,24 +221,22 @@ class Printer:
         scalars = [Value(self.fresh(), (), o.dtype) for o in (*operands, *operands)]
         result = self.fresh()
 
-        def region() -> None:
+        known, self.known, self.closed = self.known, {}, True
+        with self.region() as lines:
             outs = list(body(*scalars))
             self.line(f"{name}.return {_names(outs)} : {_types(outs)}")
-
-        known, self.known, self.closed = self.known, {}, True
-        lines = self.inside(region)
         self.known, self.closed = known, False
         head = ", ".join(f"{v.name}: {v.type}" for v in scalars)
         outs = [Value("", tuple(shape), o.dtype) for o in operands]
         many = f":{len(outs)}" if len(outs) > 1 else ""
         types = outs[0].type if len(outs) == 1 else f"({_types(outs)})"
         self.lines += [
-            f'{result}{many} = "{name}"({_names(operands)}) <{{{attributes}}}> ({{', f"^bb0({head}):", *lines,
-            f"}}) : ({_types(operands)}) -> {types}",
+            f'{result}{many} = "{name}"({_names(operands)}) <{{{attributes}}}> ({{', f"^bb0({head}):",
+            *("  " + line for line in lines), f"}}) : ({_types(operands)}) -> {types}",
         ]  # fmt: skip
         if len(outs) == 1:
             return [Value(result, tuple(shape), operands[0].dtype)]
-        return self._results(result, outs)
+        return _renamed(outs, [f"{result}#{i}" for i in range(len(outs))])
 
     # ------------------------------------------------------------ the module
 
@@ -302,6 +264,15 @@ def numbered(text: str) -> str:
     """A text with its values numbered in the order they appear in."""
     names: dict[str, str] = {}
     return re.sub(r"%\d+\b", lambda m: names.setdefault(m[0], f"%{len(names)}"), text)
+
+
+def _renamed(values: Sequence[Value], names: Sequence[str]) -> list[Value]:
+    """Values of the same types under other names."""
+    return [Value(name, v.shape, v.dtype, v.pointer) for name, v in zip(names, values, strict=True)]
+
+
+def _named(values: Sequence[Value]) -> tuple[list[str], list[str]]:
+    return [v.name for v in values], [v.type for v in values]
 
 
 def _names(values: Sequence[Value]) -> str:

@@ -13,6 +13,8 @@ from typing import Any
 import numpy as np
 
 from ..core.ir.types import BOOL, INT32, is_bool, is_float, is_key, is_unsigned
+from ..lang.mlir.scalar_operations import comparison
+from ..lang.mlir.text import folded
 from .text import Printer, Value, element, power, spell
 
 Int = int | Value
@@ -117,27 +119,15 @@ def all_lanes(p: Printer, shape: Sequence[int]) -> list[Int]:
 
 # ---------------------------------------------------------------------------- arithmetic of positions
 
-_FOLD = {
-    "addi": lambda a, b: a + b, "subi": lambda a, b: a - b, "muli": lambda a, b: a * b, "divsi": lambda a, b: a // b,
-    "remsi": lambda a, b: a % b, "andi": lambda a, b: a & b, "minsi": min, "maxsi": max,
-}  # fmt: skip
-_NEUTRAL = {"addi": 0, "subi": 0, "muli": 1, "divsi": 1}
-
-
 def as_value(p: Printer, x: Int, dtype: Any = INT32) -> Value:
     return x if isinstance(x, Value) else p.constant(x, dtype)
 
 
 def arith(p: Printer, name: str, a: Int, b: Int) -> Int:
     """Arithmetic of positions (not negative, where divided); known operands are folded."""
-    if isinstance(a, int) and isinstance(b, int):
-        return _FOLD[name](a, b)
-    if isinstance(b, int) and b == _NEUTRAL.get(name):
-        return a
-    if isinstance(a, int) and name in ("addi", "muli") and a == _NEUTRAL[name]:
-        return b
-    if name == "muli" and 0 in (a, b) or name == "remsi" and b == 1:
-        return 0
+    known = folded(name, a, b)
+    if known is not None:
+        return known
     dtype = a.dtype if isinstance(a, Value) else b.dtype
     x, y = common(p, as_value(p, a, dtype), as_value(p, b, dtype))
     return p.same(f"arith.{name}", x, y)
@@ -191,9 +181,7 @@ def compare(p: Printer, how: str, a: Value, b: Value) -> Value:
     a, b = common(p, a, b)
     if is_float(a.dtype):
         a, b = wide(p, a), wide(p, b)
-        return p.same(f"arith.cmpf {'une' if how == 'ne' else 'o' + how},", a, b, dtype=BOOL)
-    sign = "" if how in ("eq", "ne") else "u" if is_unsigned(a.dtype) or is_bool(a.dtype) else "s"
-    return p.same(f"arith.cmpi {sign}{how},", a, b, dtype=BOOL)
+    return p.same(comparison(how, a.dtype), a, b, dtype=BOOL)
 
 
 def less(p: Printer, a: Int, b: Int) -> Value:

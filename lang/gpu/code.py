@@ -3,9 +3,12 @@
 
 from __future__ import annotations
 
+import base64
 import math
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from ...core.ir.program import Program
 from ...core.ir.types import ArrayType
@@ -53,6 +56,15 @@ class Compiled:
     scratch: int
     scratch_align: int
     log: str
+
+    @classmethod
+    def of(
+        cls, module: Module, target: str, answer: Mapping[str, Any], shared: int, num_warps: int, scratch: int,
+        scratch_align: int = 128, warp_size: int = 32,
+    ) -> Compiled:  # fmt: skip
+        """The machine code of a module, in the answer of its compiler's worker."""
+        return cls(module.name, target, module.grid, base64.b64decode(answer["binary"]), answer["assembly"], shared,
+                   num_warps, warp_size, scratch, scratch_align, answer["log"])  # fmt: skip
 
     @property
     def threads(self) -> int:

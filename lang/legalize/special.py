@@ -12,21 +12,17 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-import ml_dtypes
-import numpy as np
-
 from ...core.ir.primitive import Primitive
 from ...core.primitives.control_flow.while_loop import while_loop
 from ...core.primitives.elementwise import arithmetic as ew
-from ...core.primitives.elementwise.comparison import eq_p, gt_p, lt_p, ne_p, or_p, select_n_p
-from ...core.primitives.elementwise.conversion import bitcast_convert_type_p, convert_element_type
+from ...core.primitives.elementwise.comparison import eq_p, gt_p, lt_p, ne_p, or_p
 from ...core.primitives.reduction.reduce import reduce_or_p
 from ...core.primitives.special.functions import digamma_p, erf_inv_p, erfc_p, lgamma_p, polygamma_p, zeta_p
 from ...core.primitives.special.reference import BERNOULLI
 from ...core.tracing.trace import shape_of
 from ...core.transforms.rule_helpers import like
 from ...core.transforms.structural_primitives import spread
-from .floats import dtype_of, in_float32, polynomial, where, wide
+from .floats import in_float32, polynomial, where
 
 LOG_2 = math.log(2)
 
@@ -189,37 +185,6 @@ def _polygamma(m: Any, x: Any) -> Any:
     return where(whole, out, math.nan)
 
 
-# ---------------------------------------------------------------------------- bits
-
-_DROPPED = {"float16": 13, "bfloat16": 16, "float8_e4m3fn": 20, "float8_e5m2": 21}  # bits of a float32's mantissa
-
-
-def _nextafter(x: Any, y: Any) -> Any:
-    """The neighbour of `x` towards `y`: neighbours of float32 are 1 apart as integers, of narrower floats more.
-
-    Where float32 has more exponents, its steps near 0 are too small, and there is a largest number before infinity.
-    """
-    dtype, x, y = dtype_of(x), wide(x), wide(y)
-    shape = np.broadcast_shapes(shape_of(x), shape_of(y))
-    x, y = spread(x, shape), spread(y, shape)
-    integer = np.dtype(f"int{8 * dtype_of(x).itemsize}")
-    unit = np.asarray(1 << _DROPPED.get(str(dtype), 0), integer)
-    bits = bitcast_convert_type_p.bind(x, new_dtype=integer)
-    away = (y > x) == (x > 0.0)
-    step = select_n_p.bind(away, spread((-unit)[()], shape), spread(unit[()], shape))
-    moved = bitcast_convert_type_p.bind(bits + step, new_dtype=dtype_of(x))
-    limits = ml_dtypes.finfo(dtype)
-    if limits.minexp > ml_dtypes.finfo(np.float32).minexp:
-        least, size = float(limits.smallest_subnormal), ew.abs_p.bind(x)
-        moved = where(size <= float(limits.tiny), x + where(y > x, least, -least), moved)
-        moved = where(size == math.inf, ew.sign_p.bind(x) * float(limits.max), moved)
-    else:
-        smallest = spread(unit.view(dtype_of(x))[()], shape)
-        moved = where(x == 0.0, where(y > 0.0, smallest, -smallest), moved)
-    found = where(eq_p.bind(x, y), y, moved)
-    return convert_element_type(where(or_p.bind(ne_p.bind(x, x), ne_p.bind(y, y)), math.nan, found), dtype)
-
-
 _FUNCTIONS: dict[Primitive, Callable[..., Any]] = {
     ew.logistic_p: lambda x: 1.0 / (1.0 + ew.exp_p.bind(-x)),
     ew.atan_p: lambda x: ew.atan2_p.bind(x, like(x, 1.0)),
@@ -230,4 +195,3 @@ _FUNCTIONS: dict[Primitive, Callable[..., Any]] = {
     erfc_p: _erfc, erf_inv_p: _erf_inv, lgamma_p: _lgamma, digamma_p: _digamma, zeta_p: _zeta, polygamma_p: _polygamma,
 }  # fmt: skip
 REWRITES = {primitive: in_float32(function) for primitive, function in _FUNCTIONS.items()}
-REWRITES |= {ew.nextafter_p: _nextafter}

@@ -1,4 +1,4 @@
-"""Worker processes that run device compilers, so that a crash ends a worker and not the program.
+"""Worker processes that run device compilers, so that a crash ends a worker and not the program; checks of packages.
 
 Imports `core`.
 Start with `pool.py`.

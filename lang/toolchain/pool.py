@@ -11,6 +11,7 @@ import atexit
 import hashlib
 import json
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -21,7 +22,9 @@ from pathlib import Path
 from typing import Any
 
 from ...core.support.runtime import runtime
+from .packages import Packages
 
+CACHE_VERSION = "1"  # incremented when the meaning of cached answers changes
 SECONDS = 600.0  # the longest that one request may take
 KEPT = 4096  # answers kept in memory
 SERVE = Path(__file__).with_name("worker_main.py")
@@ -31,16 +34,16 @@ Answer = dict[str, Any]
 class Workers:
     """A pool of processes of one compiler.
 
-    `name` is the compiler as errors call it, `version` all that its answers depend on besides the request. `said` takes
-    what matters out of the text of an error. `cache` gives the disk cache: None, or an object with `load(name)` and
-    `store(name, bytes)`; it is called on the thread that makes a request, whose settings it may go by.
+    `name` is the compiler's name in errors. Answers depend on the request, `version` and the versions of `packages`,
+    which are checked first. Of an error's text the first lines that match `pattern` are shown, or else its first two.
     """
 
     def __init__(
-        self, name: str, version: str, script: Path, environment: Mapping[str, str] | None = None,
-        said: Callable[[str], str] = lambda error: error, seconds: float = SECONDS,
+        self, name: str, script: Path, packages: Packages | None = None, environment: Mapping[str, str] | None = None,
+        pattern: str = "", seconds: float = SECONDS, version: str = CACHE_VERSION,
     ):  # fmt: skip
-        self.name, self.version, self.script, self.said, self.seconds = name, version, script, said, seconds
+        self.name, self.version, self.script, self.packages = name, version, script, packages
+        self.pattern, self.seconds = re.compile(pattern), seconds
         self.environment = {**(environment or {}), "PYTHONUNBUFFERED": "1"}
         self.cache: Callable[[], Any] = lambda: None
         self.known = runtime.cache(f"answers of {name}", KEPT)
@@ -49,32 +52,48 @@ class Workers:
         self.threads: ThreadPoolExecutor | None = None
         atexit.register(self.end)
 
-    def start(self, request: Mapping[str, Any]) -> Future[Answer]:
-        """Begin with a request, unless it is answered or under way; the answer."""
+    def set_cache(self, cache: Callable[[], Any]) -> None:
+        """Set what gives the disk cache: None, or an object with `load(name)` and `store(name, bytes)`.
+
+        It is called on the thread of each request, so it may depend on that thread's settings.
+        """
+        self.cache = cache
+
+    def start(self, request: Mapping[str, Any], group: str = "") -> Future[Answer]:
+        """Start a request, unless it is answered or running; a process serves requests of one `group` only.
+
+        Raises:
+          VersionError: a package is missing or has an unsupported version.
+        """
+        versions = ""
+        if self.packages is not None:
+            self.packages.check()
+            versions = str(self.packages.versions())
         line = json.dumps(request, sort_keys=True)
-        key = hashlib.sha256(f"{self.version} {line}".encode()).hexdigest()
+        key = hashlib.sha256(f"{self.version} {versions} {line}".encode()).hexdigest()
         with self.lock:
             found = self.known.touch(key)
             if found is None:
                 if self.threads is None:
                     self.threads = ThreadPoolExecutor(min(os.cpu_count() or 1, 8), "tilewright-worker")
-                found = self.known.keep(key, self.threads.submit(self._answer, key, line, self.cache()))
+                found = self.known.keep(key, self.threads.submit(self._answer, key, line, group, self.cache()))
         return found
 
-    def _answer(self, key: str, line: str, cache: Any) -> Answer:
+    def _answer(self, key: str, line: str, group: str, cache: Any) -> Answer:
         data = None if cache is None else cache.load(key)
         if data is not None:
             return json.loads(data)
-        answer = self._ask(line)
+        answer = self._ask(line, group)
         if cache is not None and "error" not in answer:
             cache.store(key, json.dumps(answer).encode())
         return answer
 
-    def _ask(self, line: str) -> Answer:
+    def _ask(self, line: str, group: str) -> Answer:
         with self.lock:
-            worker = self.idle.pop() if self.idle else None
-        if worker is None:
-            worker = _Worker(self)
+            worker = next((w for w in reversed(self.idle) if w.group == group), None)
+            if worker is not None:
+                self.idle.remove(worker)
+        worker = worker or _Worker(self, group)
         answer = worker.ask(line)
         if worker.alive():
             with self.lock:
@@ -95,8 +114,8 @@ class Workers:
 class _Worker:
     """One process of a compiler."""
 
-    def __init__(self, pool: Workers):
-        self.pool = pool
+    def __init__(self, pool: Workers, group: str):
+        self.pool, self.group = pool, group
         self.log = tempfile.TemporaryFile("a+b")
         # -P: the folder of the script may hold modules that must not be found by their bare names.
         self.process = subprocess.Popen(
@@ -125,7 +144,9 @@ class _Worker:
             return {"error": f"{self.pool.name} {how}{_tail(self.printed())}"}
         found = json.loads(answer)
         if "error" in found:
-            found["error"] = f"{self.pool.name} refused it: {self.pool.said(found['error'])}{_tail(self.printed())}"
+            lines = [line.strip() for line in found["error"].splitlines() if line.strip()]
+            shown = "; ".join([line for line in lines if self.pool.pattern.search(line)][:3] or lines[:2])
+            found["error"] = f"{self.pool.name} refused it: {shown}{_tail(self.printed())}"
         return found
 
     def printed(self) -> str:

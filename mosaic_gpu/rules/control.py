@@ -13,8 +13,7 @@ from ...core.primitives.control_flow.jit_primitive import jit_p
 from ...core.primitives.custom.checkpoint import checkpoint_p, optimization_barrier_p
 from ...core.primitives.custom.custom_derivative_primitives import custom_jvp_call_p, custom_vjp_call_p, linear_call_p
 from ...lang.transforms.discharge import written
-from ..refs import Register
-from ..text import Int
+from ..refs import Carried, Register
 from ..values import Lazy, Product
 
 
@@ -56,27 +55,23 @@ def _cond(e: Any, operands: list[Any], outs: list[ArrayType], branches: Sequence
         return printed
 
     yes, no = side(other), side(lambda: e.inline(first, arguments))
-    e.unify(registers, [yes, no])
-    before, layouts = [r.value for r in registers], [r.layout for r in registers]
-    types = [t for r in registers for t in r.types()]
+    carried = Carried(e, registers, [yes, no])
+    before, types = [r.value for r in registers], carried.types
 
     def body(run: Callable[[], None]) -> Callable[[], list[str]]:
         def printed() -> list[str]:
             for register, value in zip(registers, before, strict=True):
                 register.value = value
             run()
-            for register, layout in zip(registers, layouts, strict=True):  # which branches within it have changed
-                register.layout = layout
-            return [name for r in registers for name in r.names(e)]
+            return carried.names()
 
         return printed
 
     if types:
-        results: list[Int] = list(p.branch(name, types, body(yes), body(no)))
+        carried.restore(p.branch(name, types, body(yes), body(no)))
     else:
         p.either(name, yes, no)
-        results = []
-    e.restore(registers, results)
+        carried.restore([])
     return [_given(e, r.value) for r in found]
 
 

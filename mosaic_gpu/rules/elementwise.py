@@ -21,7 +21,7 @@ from ...core.primitives.elementwise.arithmetic import RoundingMethod
 from ...core.primitives.movement.shape import copy_p
 from ...core.primitives.special.functions import erf_p
 from ...lang.legalize import Unfit
-from ...lang.ops.machine_integers import bits_down_p, bits_up_p, quotient_p, remainder_p, sign_down_p
+from ...lang.mlir.scalar_operations import BINARY, COMPARISONS, FUNCTIONS, Operation, comparison
 from ...lang.tpu import approx_reciprocal_p
 from ..layout_conversion import agreed
 from ..text import Printer
@@ -67,27 +67,19 @@ def elementwise(compute: Numbers) -> Callable[..., Any]:
     return rule
 
 
-def _op(floats: str | None, integers: str | None = None, unsigned: str | None = None, truths: str | None = None
-        ) -> Numbers:  # fmt: skip
+def _op(operation: Operation) -> Numbers:
     """One operation of arith or math by the kind of its operands."""
 
     def compute(p: Printer, dtype: Any, *xs: str) -> str:
-        name = truths if is_bool(dtype) else floats if is_float(dtype) else integers
-        name = unsigned if unsigned and dtype.kind == "u" else name
-        assert name is not None
+        name = operation.name(dtype)
+        assert name
         return p.pure(f"{name} {', '.join(xs)} : {computed(dtype)}")
 
     return compute
 
 
 def _comparison(how: str) -> Numbers:
-    def compute(p: Printer, dtype: Any, x: str, y: str) -> str:
-        if is_float(dtype):
-            return p.pure(f"arith.cmpf {'une' if how == 'ne' else 'o' + how}, {x}, {y} : f32")
-        sign = "" if how in ("eq", "ne") else "u" if is_bool(dtype) or dtype.kind == "u" else "s"
-        return p.pure(f"arith.cmpi {sign}{how}, {x}, {y} : {computed(dtype)}")
-
-    return compute
+    return lambda p, dtype, x, y: p.pure(f"{comparison(how, dtype)} {x}, {y} : {computed(dtype)}")
 
 
 def special(p: Printer, name: str, x: str) -> str:
@@ -155,7 +147,7 @@ def _bits(e: Any, operands: list[Any], out: ArrayType, **params: Any) -> Any:
 
 
 def _square(p: Printer, dtype: Any, x: str) -> str:
-    return _op("arith.mulf", "arith.muli")(p, dtype, x, x)
+    return ew_op[ew.mul_p](p, dtype, x, x)
 
 
 def _not(p: Printer, dtype: Any, x: str) -> str:
@@ -203,53 +195,15 @@ def _same(e: Any, operands: list[Any], out: ArrayType, **params: Any) -> Any:
     return operands[0]
 
 
+FUNCTION = (ew.tan_p, ew.atan2_p, ew.floor_p, ew.ceil_p, ew.sqrt_p, ew.expm1_p, ew.log_p, ew.log1p_p, ew.tanh_p,
+            ew.sin_p, ew.cos_p, erf_p)  # fmt: skip
 ew_op: dict[Primitive, Numbers] = {
-    ew.add_p: _op("arith.addf", "arith.addi", truths="arith.ori"),
-    ew.add_any_p: _op("arith.addf", "arith.addi", truths="arith.ori"),
-    ew.sub_p: _op("arith.subf", "arith.subi"),
-    ew.mul_p: _op("arith.mulf", "arith.muli", truths="arith.andi"),
-    ew.max_p: _op("arith.maximumf", "arith.maxsi", "arith.maxui", "arith.ori"),
-    ew.min_p: _op("arith.minimumf", "arith.minsi", "arith.minui", "arith.andi"),
-    ew.neg_p: _neg,
-    ew.abs_p: _abs,
-    ew.square_p: _square,
-    ew.sign_p: _sign,
-    ew.tan_p: _op("math.tan"),
-    ew.atan2_p: _op("math.atan2"),
-    ew.floor_p: _op("math.floor"),
-    ew.ceil_p: _op("math.ceil"),
-    ew.round_p: _round,
-    ew.sqrt_p: _op("math.sqrt"),
-    ew.rsqrt_p: _rsqrt,
-    ew.exp_p: exp,
-    ew.exp2_p: exp2,
-    ew.expm1_p: _op("math.expm1"),
-    ew.log_p: _op("math.log"),
-    ew.log1p_p: _op("math.log1p"),
-    ew.logistic_p: _logistic,
-    ew.tanh_p: _op("math.tanh"),
-    ew.sin_p: _op("math.sin"),
-    ew.cos_p: _op("math.cos"),
-    erf_p: _op("math.erf"),
-    approx_reciprocal_p: _reciprocal,
-    cmp.is_finite_p: _finite,
-    cmp.clamp_p: _clamp,
-    cmp.not_p: _not,
-    cmp.and_p: _op(None, "arith.andi", truths="arith.andi"),
-    cmp.or_p: _op(None, "arith.ori", truths="arith.ori"),
-    cmp.xor_p: _op(None, "arith.xori", truths="arith.xori"),
-    quotient_p: _op(None, "arith.divsi", "arith.divui"),
-    remainder_p: _op(None, "arith.remsi", "arith.remui"),
-    bits_up_p: _op(None, "arith.shli"),
-    bits_down_p: _op(None, "arith.shrui"),
-    sign_down_p: _op(None, "arith.shrsi"),
-}
-COMPARISONS = {cmp.eq_p: "eq", cmp.ne_p: "ne", cmp.lt_p: "lt", cmp.le_p: "le", cmp.gt_p: "gt", cmp.ge_p: "ge"}
-
-
-def _divided(p: Printer, dtype: Any, x: str, y: str) -> str:
-    assert is_float(dtype)
-    return p.pure(f"arith.divf {x}, {y} : f32")
+    **{primitive: _op(operation) for primitive, operation in BINARY.items()},
+    **{primitive: _op(Operation(FUNCTIONS[primitive])) for primitive in FUNCTION},
+    ew.neg_p: _neg, ew.abs_p: _abs, ew.square_p: _square, ew.sign_p: _sign, ew.round_p: _round, ew.rsqrt_p: _rsqrt,
+    ew.exp_p: exp, ew.exp2_p: exp2, ew.logistic_p: _logistic, approx_reciprocal_p: _reciprocal,
+    cmp.is_finite_p: _finite, cmp.clamp_p: _clamp, cmp.not_p: _not,
+}  # fmt: skip
 
 
 def _remainder(e: Any, operands: list[Any], out: ArrayType) -> Any:
@@ -259,7 +213,6 @@ def _remainder(e: Any, operands: list[Any], out: ArrayType) -> Any:
 RULES: dict[Primitive, Callable[..., Any]] = {
     **{p: elementwise(compute) for p, compute in ew_op.items()},
     **{p: elementwise(_comparison(how)) for p, how in COMPARISONS.items()},
-    ew.div_p: elementwise(_divided),
     ew.rem_p: _remainder,
     cmp.select_n_p: _select,
     conv.convert_element_type_p: _converted,

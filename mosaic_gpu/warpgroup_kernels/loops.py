@@ -17,7 +17,7 @@ from ...core.primitives.elementwise.comparison import lt_p
 from ...lang.legalize import Unfit
 from ...lang.transforms.discharge import written
 from ...lang.warpgroups.products import wait_products_p
-from ..refs import Register
+from ..refs import Carried, Register
 from ..rules.control import RULES as CONTROL
 from ..text import Int
 from ..values import Lazy
@@ -61,113 +61,84 @@ def _while(e: Any, operands: list[Any], outs: list[Any], cond_program: Program, 
     return _loop(e, turn, operands[cond_nconsts:n], carry, count)
 
 
+def _registers(carry: Sequence[Register], *reads: tuple[Program, list[Any]]) -> list[Register]:
+    """The registers that Programs change, given the operands of each, and those that a loop carries."""
+    changed = [xs[i] for program, xs in reads for i in sorted(written(program)) if i < len(xs)]
+    return [*dict.fromkeys(r for r in changed if isinstance(r, Register)), *carry]
+
+
+def _iteration(e: Any, program: Program, consts: list[Any], carried: Sequence[Register]) -> None:
+    """One iteration: the Program's results become what is carried."""
+    found = e.inline(program, [*consts, *(_number(e, r) for r in carried)])
+    for register, value in zip(carried, found, strict=True):
+        register.value = e.settled_value(value)
+
+
 def _loop(e: Any, program: Program, consts: list[Any], carry: list[Any], count: Int) -> list[Any]:
-    """Some turns of a Program, with what it carries and the registers that it changes."""
-    p = e.p
+    """`count` iterations of a Program; products that one leaves unfinished are awaited in the next."""
     carried = [Register(ArrayType(x.shape, x.dtype), x) for x in map(e.settled_value, carry)]
-    changed = [consts[i] for i in sorted(written(program)) if i < len(consts)]
-    registers = [*dict.fromkeys(r for r in changed if isinstance(r, Register)), *carried]
-    value = _carried(e)
     e.wait()
-
-    def turn() -> None:
-        found = e.inline(program, [*consts, *map(value, carried)])
-        for register, one in zip(carried, found, strict=True):
-            register.value = e.settled_value(one)
-
-    late = e.unify(registers, [turn])
+    state = Carried(e, _registers(carried, (program, consts)), [lambda: _iteration(e, program, consts, carried)])
 
     def body(i: str, *names: str) -> list[str]:
-        given = iter(names)
-        for register in registers:
-            if register.layout is not None:
-                register.value = register.value.with_flat([next(given) for _ in register.value.flat])
-        layouts = [r.layout for r in registers]
-        if late:
-            e.pending(late)
-        turn()
-        for register, layout in zip(registers, layouts, strict=True):
-            register.layout = layout
-        found = [name for r in registers for name in r.names(e)]
+        state.rename(names)
+        e.pending(state.late)
+        _iteration(e, program, consts, carried)
+        found = state.names()
         e.groups = []
         return found
 
-    start = [name for r in registers for name in r.names(e)]
-    types = [t for r in registers for t in r.types()]
-    e.restore(registers, p.loop(0, count, start, types, body))
-    if late:
-        e.pending(late)
+    start, types = state.names(), state.types
+    state.restore(e.p.loop(0, count, start, types, body))
+    e.pending(state.late)
     e.apart()
-    return [value(r) for r in carried]
+    return [_number(e, r) for r in carried]
 
 
 def _repeat(e: Any, test: Program, program: Program, given: list[Any], consts: list[Any], carry: list[Any]
             ) -> list[Any]:  # fmt: skip
-    """Turns of a Program as long as a test, which all threads answer alike, holds of what is carried."""
-    p = e.p
+    """Iterations of a Program while a test, which has the same result in all threads, holds of what is carried."""
     carried = [Register(ArrayType(x.shape, x.dtype), x) for x in map(e.settled_value, carry)]
-    changed = [given[i] for i in sorted(written(test)) if i < len(given)]
-    changed += [consts[i] for i in sorted(written(program)) if i < len(consts)]
-    registers = [*dict.fromkeys(r for r in changed if isinstance(r, Register)), *carried]
     e.wait()
 
-    def asked() -> str:
-        (found,) = e.inline(test, [*given, *map(_carried(e), carried)])
-        name = e.settled_value(found).at(p, ())
+    def tested() -> str:
+        (found,) = e.inline(test, [*given, *(_number(e, r) for r in carried)])
+        name = e.settled_value(found).at(e.p, ())
         e.wait()
         return name
 
-    def turn() -> None:
-        found = e.inline(program, [*consts, *map(_carried(e), carried)])
-        for register, one in zip(carried, found, strict=True):
-            register.value = e.settled_value(one)
+    def iteration() -> None:
+        _iteration(e, program, consts, carried)
         e.wait()
 
-    def tried() -> None:
-        asked()
-        turn()
+    def both() -> None:
+        tested()
+        iteration()
 
-    e.unify(registers, [tried])
-    layouts = [r.layout for r in registers]
-
-    def named(names: Sequence[str]) -> None:
-        left = iter(names)
-        for register, layout in zip(registers, layouts, strict=True):
-            register.layout = layout
-            if layout is not None:
-                register.value = register.value.with_flat([next(left) for _ in register.value.flat])
-
-    def held() -> list[str]:
-        for register, layout in zip(registers, layouts, strict=True):
-            register.layout = layout
-        return [name for r in registers for name in r.names(e)]
+    state = Carried(e, _registers(carried, (test, given), (program, consts)), [both])
 
     def before(*names: str) -> tuple[str, list[str]]:
-        named(names)
-        return asked(), held()
+        state.rename(names)
+        return tested(), state.names()
 
     def after(*names: str) -> list[str]:
-        named(names)
-        turn()
-        return held()
+        state.rename(names)
+        iteration()
+        return state.names()
 
-    start = held()
-    e.restore(registers, p.repeat(start, [t for r in registers for t in r.types()], before, after))
+    start = state.names()
+    state.restore(e.p.repeat(start, state.types, before, after))
     e.apart()
-    return list(map(_carried(e), carried))
+    return [_number(e, r) for r in carried]
 
 
-def _carried(e: Any) -> Callable[[Register], Any]:
-    """What a register holds of what a loop carries; a number is one that all threads have."""
-
-    def value(register: Register) -> Any:
-        held = register.value
-        if register.array.shape or isinstance(held, Lazy):
-            return held
-        name = e.word(held)
-        return Lazy((), held.dtype, lambda p, place: name, fixed=True)
-
-    return value
+def _number(e: Any, register: Register) -> Any:
+    """What a carried register holds; a scalar is one that all threads have."""
+    held = register.value
+    if register.array.shape or isinstance(held, Lazy):
+        return held
+    name = e.word(held)
+    return Lazy((), held.dtype, lambda p, place: name, fixed=True)
 
 
 RULES: dict[Primitive, Callable[..., Any]] = {cond_p: _cond, scan_p: _scan, while_p: _while}

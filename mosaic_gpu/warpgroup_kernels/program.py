@@ -15,7 +15,7 @@ from ...lang.legalize import Unfit
 from ...lang.ops.basic import next_power_of_2
 from ...lang.warpgroups.specs import Mesh
 from .. import ptx, tcgen05
-from ..lower import LANES, Group, Lowering
+from ..lower import LANES, Lowering
 from ..refs import Register
 from ..text import Int, Printer
 from ..values import Fragment, Layout, Lazy, Product, computed, halves
@@ -35,6 +35,8 @@ class Found:
 
 class Direct(Lowering):
     """A body that every warpgroup of a block runs."""
+
+    backend = BACKEND
 
     def __init__(self, p: Printer, kernel: Kernel, mesh: Mesh, names: Sequence[str], known: Found, tensor: bool):
         super().__init__(p, kernel.name, rows_of(kernel), 1)
@@ -212,25 +214,20 @@ class Direct(Lowering):
         self.apart()  # in a branch or a turn, threads may come from different places
         return super().inline(program, operands)
 
-    def equation(self, eqn: Eqn, operands: list[Any], wanted: list[bool]) -> list[Any]:
-        rule = BACKEND.rules.get(eqn.primitive)
-        if rule is None:
-            raise BACKEND.refusal(self.name, eqn.primitive, eqn.source)
-        self.wanted = wanted
-        outs = [v.type for v in eqn.outputs]
+    def ruled(self, eqn: Eqn, operands: list[Any]) -> list[Any]:
         try:
-            if eqn.primitive.multiple:
-                return list(rule(self, operands, outs, **eqn.params))
-            found = rule(self, operands, outs[0], **eqn.params)
+            return super().ruled(eqn, operands)
         except Unfit as error:
             raise UnsupportedError(f"kernel {self.name}: {eqn.primitive}: {error}", REMEDY, eqn.source) from None
+
+    def result(self, eqn: Eqn, found: Any) -> Any:
         if self.by_warps and isinstance(found, Fragment):
             raise UnsupportedError(f"kernel {self.name}: {eqn.primitive}: an array in the registers of a warp by "
                                    "itself: its rows are divided among the four", REMEDY, eqn.source)  # fmt: skip
-        if isinstance(found, (Lazy, Fragment)) and not found.shape:  # a scalar is computed once, here
-            name = self.word(found)
-            return [Lazy((), found.dtype, lambda p, place: name, fixed=True)]
-        return [found]
+        if not isinstance(found, (Lazy, Fragment)) or found.shape:
+            return found
+        name = self.word(found)
+        return Lazy((), found.dtype, lambda p, place: name, fixed=True)
 
     def word(self, value: Any) -> str:
         """A scalar in a register."""
@@ -297,13 +294,6 @@ class Direct(Lowering):
     def lanes(self, column: Int) -> Int:
         """The address of a column of tensor memory in the rows of this warp."""
         return self.p.add(self.memory, self.p.int("shli", self.p.mul(self.warp, 32), 16), column)
-
-    def pending(self, registers: Sequence[Register]) -> None:
-        """Registers whose products a turn has left to the next one."""
-        group = Group([r.value for r in registers])
-        for fragment in group.fragments:
-            fragment.group = group
-        self.groups = [group]
 
     def ready(self) -> None:
         """Nothing is awaited but what the body says."""

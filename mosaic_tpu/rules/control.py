@@ -56,7 +56,7 @@ def _nonzero(b: Body, x: SSA) -> SSA:
 def _cond(b: Body, xs: list[Any], outs: Sequence[ArrayType], branches: tuple[Program, ...]) -> list[Value]:
     index, operands = xs[0], xs[1:]
     if index.known is not None:
-        return b.run(branches[min(max(int(index.known), 0), len(branches) - 1)], operands)
+        return b.inline(branches[min(max(int(index.known), 0), len(branches) - 1)], operands)
     form = b.scalar(index)
     # Forms that a branch makes must not be used outside of it: each branch gets values of its own.
     return _choose(b, form, operands, outs, branches)
@@ -83,11 +83,11 @@ def _choose(b: Body, form: SSA, operands: Sequence[Any], outs: Sequence[ArrayTyp
         at = b.w.op("arith.subi", [form, b.int_constant(1)], None, "i32")
 
     def then(_: Any) -> list[SSA]:
-        return [pack(b, v, t) for v, t in zip(b.run(first, fresh(operands)), outs, strict=True)]
+        return [pack(b, v, t) for v, t in zip(b.inline(first, fresh(operands)), outs, strict=True)]
 
     def otherwise(_: Any) -> list[SSA]:
         if at is None or len(rest) == 1:
-            found = b.run(rest[0], fresh(operands))
+            found = b.inline(rest[0], fresh(operands))
         else:
             found = _choose(b, at, fresh(operands), outs, rest)
         return [pack(b, v, t) for v, t in zip(found, outs, strict=True)]
@@ -109,12 +109,12 @@ def _while(b: Body, xs: list[Any], outs: Sequence[ArrayType], cond_program: Prog
 
     def going(args: list[SSA]) -> list[SSA]:
         state = [unpack(b, a, t) for a, t in zip(args, outs, strict=True)]
-        (more,) = b.run(cond_program, [*fresh(cond_consts), *state])
+        (more,) = b.inline(cond_program, [*fresh(cond_consts), *state])
         return [b.scalar(more), *args]
 
     def step(args: list[SSA]) -> list[SSA]:
         state = [unpack(b, a, t) for a, t in zip(args, outs, strict=True)]
-        after = b.run(body_program, [*fresh(body_consts), *state])
+        after = b.inline(body_program, [*fresh(body_consts), *state])
         return [pack(b, v, t) for v, t in zip(after, outs, strict=True)]
 
     regions = f"{b.w.region(forms, going, 'scf.condition')}, {b.w.region(forms, step)}"
@@ -142,7 +142,7 @@ def _scan(b: Body, xs: list[Any], outs: Sequence[ArrayType], program: Program, l
 
     def turn(i: Any, state: Sequence[Value], ys: Sequence[SSA]) -> tuple[list[Value], list[SSA]]:
         rows = [_item(b, x, v, i) for x, v in zip(stacked, items, strict=True)]
-        after = b.run(program, [*fresh(consts), *state, *rows])
+        after = b.inline(program, [*fresh(consts), *state, *rows])
         stored = [_stored(b, y, t, v, i) for y, t, v in zip(ys, item_types, after[num_carry:], strict=True)]
         return after[:num_carry], stored
 
@@ -191,7 +191,7 @@ def _stored(b: Body, ys: SSA, type: ArrayType, value: Value, i: Any) -> SSA:
 
 
 def _inlined(b: Body, xs: list[Any], outs: Sequence[Any], *, program: Program, **_: Any) -> list[Any]:
-    return b.run(program, xs)
+    return b.inline(program, xs)
 
 
 def _barrier(b: Body, xs: list[Any], outs: Sequence[Any]) -> list[Any]:

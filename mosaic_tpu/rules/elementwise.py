@@ -12,93 +12,26 @@ import numpy as np
 from ...core.ir.primitive import Primitive
 from ...core.ir.types import UINT32, ArrayType, is_bool, is_float, is_integer, is_unsigned
 from ...core.primitives.custom.checkpoint import name_p
-from ...core.primitives.elementwise.arithmetic import (
-    abs_p,
-    add_any_p,
-    add_p,
-    atan2_p,
-    ceil_p,
-    cos_p,
-    div_p,
-    exp2_p,
-    exp_p,
-    floor_p,
-    log1p_p,
-    log_p,
-    max_p,
-    min_p,
-    mul_p,
-    neg_p,
-    pow_p,
-    rem_p,
-    round_p,
-    rsqrt_p,
-    sign_p,
-    sin_p,
-    sqrt_p,
-    square_p,
-    sub_p,
-    tan_p,
-    tanh_p,
-)
-from ...core.primitives.elementwise.comparison import (
-    and_p,
-    clamp_p,
-    clz_p,
-    eq_p,
-    ge_p,
-    gt_p,
-    is_finite_p,
-    le_p,
-    lt_p,
-    ne_p,
-    not_p,
-    or_p,
-    population_count_p,
-    select_n_p,
-    xor_p,
-)
-from ...core.primitives.elementwise.conversion import (
-    bitcast_convert_type_p,
-    convert_element_type_p,
-    reduce_precision_p,
-    stop_gradient_p,
-)
+from ...core.primitives.elementwise import arithmetic as ew
+from ...core.primitives.elementwise import comparison as cmp
+from ...core.primitives.elementwise import conversion as conv
 from ...core.primitives.movement.shape import copy_p
 from ...core.primitives.special.functions import erf_p
 from ...core.support.errors import Source, UnsupportedError
+from ...lang.mlir.scalar_operations import BINARY, COMPARISONS, FUNCTIONS
 from ...lang.ops.basic import multiple_of_p
-from ...lang.ops.machine_integers import bits_down_p, bits_up_p, quotient_p, remainder_p, sign_down_p
+from ...lang.ops.machine_integers import bits_down_p, remainder_p
 from ...lang.tpu import approx_reciprocal_p
 from ..body import Body, Rule
 from ..text import SSA
 from ..values import Value, physical, stored, wide
 
-# Primitive -> (operation on floats, on signed integers, on unsigned integers and booleans); None: by another rule.
-BINARY: dict[Primitive, tuple[str | None, str | None, str | None]] = {
-    add_p: ("arith.addf", "arith.addi", "arith.addi"),
-    add_any_p: ("arith.addf", "arith.addi", "arith.addi"),
-    sub_p: ("arith.subf", "arith.subi", "arith.subi"),
-    mul_p: ("arith.mulf", "arith.muli", "arith.muli"),
-    div_p: ("arith.divf", None, None),
-    rem_p: ("arith.remf", None, None),
-    quotient_p: (None, "arith.divsi", "arith.divui"),
-    remainder_p: (None, "arith.remsi", "arith.remui"),
-    bits_up_p: (None, "arith.shli", "arith.shli"),
-    sign_down_p: (None, "arith.shrsi", None),
-    max_p: ("arith.maximumf", "arith.maxsi", None),
-    min_p: ("arith.minimumf", "arith.minsi", None),
-    and_p: (None, "arith.andi", "arith.andi"),
-    or_p: (None, "arith.ori", "arith.ori"),
-    xor_p: (None, "arith.xori", "arith.xori"),
-}
-UNARY = {
-    neg_p: "arith.negf", floor_p: "math.floor", ceil_p: "math.ceil", sqrt_p: "math.sqrt", rsqrt_p: "math.rsqrt",
-    exp2_p: "math.exp2", log_p: "math.log", log1p_p: "math.log1p", sin_p: "math.sin",
-    cos_p: "math.cos", tan_p: "math.tan", tanh_p: "math.tanh", erf_p: "math.erf",
-}  # fmt: skip
-EXACT = (and_p, or_p, max_p, min_p, rem_p, remainder_p)  # a result is as narrow as the operands
+UNARY = (ew.neg_p, ew.floor_p, ew.ceil_p, ew.sqrt_p, ew.rsqrt_p, ew.exp2_p, ew.log_p, ew.log1p_p, ew.sin_p, ew.cos_p,
+         ew.tan_p, ew.tanh_p, erf_p)  # fmt: skip
+# A result has no more bits than the operands.
+EXACT = (cmp.and_p, cmp.or_p, ew.max_p, ew.min_p, ew.rem_p, remainder_p)
 SIGN = -(2**31)
+UNSIGNED = {"arith.maxui": "arith.maxsi", "arith.minui": "arith.minsi"}
 
 
 def operands_of(b: Body, xs: Sequence[Value], out: ArrayType) -> tuple[list[SSA], Any]:
@@ -110,31 +43,23 @@ def operands_of(b: Body, xs: Sequence[Value], out: ArrayType) -> tuple[list[SSA]
 
 
 def _binary(primitive: Primitive) -> Rule:
-    floats, signed, unsigned = BINARY[primitive]
+    operation = BINARY[primitive]
 
     def rule(b: Body, xs: list[Value], out: ArrayType, **params: Any) -> Value:
         (x, y), shape = operands_of(b, xs, out)
-        kind = floats if x.element == "f32" else unsigned if is_unsigned(out.dtype) or x.element == "i1" else signed
-        if kind is None:
-            made = _unsigned_extremum(b, signed, x, y)
+        name = operation.name(out.dtype)
+        if name in UNSIGNED:  # the vector unit compares signed numbers
+            made = flipped(b, b.w.op(UNSIGNED[name], [flipped(b, x), flipped(b, y)], shape, "i32"))
         else:
-            made = b.w.op(kind, [x, y], shape, x.element)
+            made = b.w.op(name, [x, y], shape, x.element)
         found = b.value(out, made, rounded=x.element != "i1" and primitive not in EXACT)
         found.multiple = _multiple(primitive, xs)
-        if primitive is mul_p and str(out.dtype) == "float32":
+        if primitive is ew.mul_p and str(out.dtype) == "float32":
             pairs = ((x, xs[1].known), (y, xs[0].known))
             found.factors = next(((v, float(k)) for v, k in pairs if k is not None), None)
         return found
 
     return rule
-
-
-def _unsigned_extremum(b: Body, name: str | None, x: SSA, y: SSA) -> SSA:
-    """The greater or lesser as unsigned numbers; of booleans, `or` and `and`."""
-    if x.element == "i1":
-        return b.w.op("arith.ori" if name == "arith.maxsi" else "arith.andi", [x, y], x.shape, "i1")
-    made = b.w.op(str(name), [flipped(b, x), flipped(b, y)], x.shape, "i32")
-    return flipped(b, made)
 
 
 def flipped(b: Body, x: SSA) -> SSA:
@@ -145,9 +70,9 @@ def flipped(b: Body, x: SSA) -> SSA:
 def _multiple(primitive: Primitive, xs: Sequence[Value]) -> int:
     """A number that divides the result."""
     x, y = xs[0].multiple, xs[1].multiple
-    if primitive in (add_p, sub_p):
+    if primitive in (ew.add_p, ew.sub_p):
         return int(np.gcd(x, y))
-    return x * y if primitive is mul_p else 1
+    return x * y if primitive is ew.mul_p else 1
 
 
 def _unary(name: str) -> Rule:
@@ -201,7 +126,7 @@ def _sign(b: Body, xs: list[Value], out: ArrayType) -> Value:
 
 
 def _square(b: Body, xs: list[Value], out: ArrayType) -> Value:
-    return _binary(mul_p)(b, [xs[0], xs[0]], out)
+    return _binary(ew.mul_p)(b, [xs[0], xs[0]], out)
 
 
 def _round(b: Body, xs: list[Value], out: ArrayType, rounding_method: int) -> Value:
@@ -222,7 +147,6 @@ def _atan2(b: Body, xs: list[Value], out: ArrayType) -> Value:
 # ---------------------------------------------------------------------------- comparison, selection
 
 _FLOAT = {"eq": 1, "gt": 2, "ge": 3, "lt": 4, "le": 5}
-COMPARISONS = {eq_p: "eq", ne_p: "ne", lt_p: "lt", le_p: "le", gt_p: "gt", ge_p: "ge"}
 _INTEGER = {"eq": 0, "ne": 1, "lt": 2, "le": 3, "gt": 4, "ge": 5}
 
 
@@ -263,7 +187,7 @@ def _select_n(b: Body, xs: list[Value], out: ArrayType) -> Value:
 
 def _clamp(b: Body, xs: list[Value], out: ArrayType) -> Value:
     low, x, high = xs
-    return _binary(min_p)(b, [_binary(max_p)(b, [x, low], out), high], out)
+    return _binary(ew.min_p)(b, [_binary(ew.max_p)(b, [x, low], out), high], out)
 
 
 def _is_finite(b: Body, xs: list[Value], out: ArrayType) -> Value:
@@ -403,13 +327,12 @@ def _identity(b: Body, xs: list[Value], out: ArrayType, **params: Any) -> Value:
 
 RULES: dict[Primitive, Rule] = {
     **{primitive: _binary(primitive) for primitive in BINARY},
-    **{primitive: _unary(operation) for primitive, operation in UNARY.items()},
+    **{primitive: _unary(FUNCTIONS[primitive]) for primitive in UNARY},
     **{primitive: _compare(name) for primitive, name in COMPARISONS.items()},
-    exp_p: _exp, abs_p: _abs, sign_p: _sign, square_p: _square, round_p: _round, pow_p: _pow, atan2_p: _atan2,
-    approx_reciprocal_p: _approx_reciprocal, multiple_of_p: _multiple_of,
-    select_n_p: _select_n, clamp_p: _clamp, is_finite_p: _is_finite, not_p: _not,
-    bits_down_p: _bits_down,
-    population_count_p: _count("math.ctpop"), clz_p: _count("math.ctlz"),
-    convert_element_type_p: _convert, bitcast_convert_type_p: _bitcast, reduce_precision_p: _reduce_precision,
-    stop_gradient_p: _identity, copy_p: _identity, name_p: _identity,
+    ew.exp_p: _exp, ew.abs_p: _abs, ew.sign_p: _sign, ew.square_p: _square, ew.round_p: _round, ew.pow_p: _pow,
+    ew.atan2_p: _atan2, approx_reciprocal_p: _approx_reciprocal, multiple_of_p: _multiple_of,
+    cmp.select_n_p: _select_n, cmp.clamp_p: _clamp, cmp.is_finite_p: _is_finite, cmp.not_p: _not,
+    bits_down_p: _bits_down, cmp.population_count_p: _count("math.ctpop"), cmp.clz_p: _count("math.ctlz"),
+    conv.convert_element_type_p: _convert, conv.bitcast_convert_type_p: _bitcast,
+    conv.reduce_precision_p: _reduce_precision, conv.stop_gradient_p: _identity, copy_p: _identity, name_p: _identity,
 }  # fmt: skip

@@ -48,7 +48,7 @@ def _debug_callback(b: Body, xs: list[Any], outs: Sequence[Any], *, callback: An
         _check(b, function, args[0])
     else:
         raise b.backend.refusal(
-            b.kernel, debug_callback_p, b.source, f"{HOST}, but for `debug_print` and `debug_check`"
+            b.name, debug_callback_p, b.source, f"{HOST}, but for `debug_print` and `debug_check`"
         )
     return []
 

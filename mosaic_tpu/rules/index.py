@@ -129,7 +129,7 @@ def _by_program(update: Program) -> Combine:
         one = reduced(b, "add", b.select(here, words, b.w.constant(0, "i32", words.shape)), 1)
         one = one if held.element == "i32" else b.w.op("tpu.bitcast", [one], one.shape, "f32")
         scalar = Value(ArrayType((), old.dtype), vector=vector_layout.as_mask(b.w, one, wide(old.dtype)))
-        return b.spread(b.run(update, [scalar])[0], old.shape)
+        return b.spread(b.inline(update, [scalar])[0], old.shape)
 
     return combine
 

@@ -126,7 +126,7 @@ def _place(b: Body, ref: Ref, parts: Sequence[Part]) -> tuple[list[SSA], tuple[i
         shape.append(part.reach if part.direct else part.limit)
     if not all(part.direct for part in parts) and math.prod(shape) * 4 > 2 * b.target.default_bytes:
         raise ResourceError(
-            f"kernel {b.kernel}: a computed place in {ref.type.array.show()} is reached by a value of {tuple(shape)}, "
+            f"kernel {b.name}: a computed place in {ref.type.array.show()} is reached by a value of {tuple(shape)}, "
             f"in 32-bit words more than {b.target.name} compiles",
             f"have a multiple of {SUBLANES * 32 // bits_of(ref.mem.element)} rows, of which whole ones are picked, or "
             "keep what is picked on an axis before the last two", b.source)  # fmt: skip
@@ -325,16 +325,12 @@ def _rotated_into(b: Body, v: SSA, part: Part, axis: int, n: int) -> SSA:
     return moves.cut_axis(b.w, moves.rotate(b.w, v, _turned(b, part, n, False), axis), axis, 0, part.limit)
 
 
-def _swap(b: Body, xs: list[Any], outs: Sequence[ArrayType], *, used: Sequence[bool], index: Index,
-          masked: bool = False) -> list[Value]:  # fmt: skip
+def _swap(b: Body, xs: list[Any], out: ArrayType, index: Index, masked: bool = False) -> Value:
     ref, value = xs[:2]
     dynamic, mask, _ = split_operands(index, xs[2:], masked)
-    old = read(b, ref, index, dynamic, mask, value, outs[0]) if used[0] else b.known(0, outs[0])
+    old = read(b, ref, index, dynamic, mask, value, out) if b.wanted[0] else b.known(0, out)
     write(b, ref, value, index, dynamic, mask)
-    return [old]
-
-
-_swap.wants_uses = True
+    return old
 
 
 def _addupdate(b: Body, xs: list[Any], outs: Sequence[Any], index: Index, masked: bool = False) -> list[Value]:

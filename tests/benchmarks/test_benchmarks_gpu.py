@@ -18,7 +18,7 @@ from benchmarks.gpu.isolation import Apart
 from tests.support.gpu.host_gpu import CudaArray, host_gpu, read
 from tests.support.gpu.nvrtc_stand_in import forget, installed
 from tilewright.compiler.backend_selection import MOSAIC_GPU
-from tilewright.cutlass_backend.compiler import workers
+from tilewright.cutlass_backend.compiler import WORKERS
 from tilewright.interop import arrays, driver
 from tilewright.lang.targets.target import target_of
 from tilewright.mosaic_gpu import compiler
@@ -134,7 +134,7 @@ def test_nvrtc_begins_with_the_products_where_cutlass_is_installed(monkeypatch, 
     try:
         assert bench.routes(plain) == ["cutlass"]
         bench.begin([plain, activated], target_of("cuda:sm_90"))
-        assert len(workers().known) == 2
+        assert len(WORKERS.known) == 2
     finally:
         forget()
 

@@ -4,6 +4,7 @@ The compiler is a stand-in (`tests/support/gpu/nvrtc_stand_in.py`), which is run
 """
 
 import logging
+from importlib import metadata
 
 import numpy as np
 import pytest
@@ -80,7 +81,7 @@ def test_what_is_missing_is_named_with_the_line_of_pip(monkeypatch, tmp_path):
         assert error.value.remedy == "pip install 'tilewright[cutlass]'"
         monkeypatch.undo()
     forget()
-    monkeypatch.setattr(compiler.metadata, "version", lambda name: raised(compiler.metadata.PackageNotFoundError(name)))
+    monkeypatch.setattr(metadata, "version", lambda name: raised(metadata.PackageNotFoundError(name)))
     with pytest.raises(errors.VersionError, match="CUTLASS's kernels need nvidia-cutlass, nvidia-cuda-nvrtc, "):
         cutlass_backend.compiled_kernel(kernel_of("plain"), SM_90)
     monkeypatch.undo()

@@ -15,7 +15,7 @@ from tilewright.triton_backend import compiled_kernel, compiler, start
 PAGE = DOCS / "gpu.md"
 TARGETS = ("cuda:sm_80", "cuda:sm_90", "cuda:sm_100", "rocm:gfx942")
 
-pytestmark = pytest.mark.skipif(compiler.installed() is None, reason="needs tilewright[cuda]")
+pytestmark = pytest.mark.skipif(not compiler.installed(), reason="needs tilewright[cuda]")
 
 
 @pytest.fixture(scope="module")

@@ -131,7 +131,7 @@ def test_kernels_that_load_some_columns_at_a_time_do_not_spill():
 
 def test_a_fault_of_the_compiler_is_told_and_the_next_module_compiled():
     module = mosaic_gpu_module(product(m=64, n=64, k=64, rows=64, columns=64), SM_90)
-    workers = Workers("Mosaic GPU's compiler", "test", Path(compiler.__file__).with_name("worker.py"))
+    workers = Workers("Mosaic GPU's compiler", Path(compiler.__file__).with_name("worker.py"))
     try:
         bad = replace(module, text=module.text.replace("wgmma.fence", "wgmma.bogus"))
         with pytest.raises(errors.CompileError, match="(?s)Mosaic GPU's compiler.*kernel_route"):

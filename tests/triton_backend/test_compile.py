@@ -29,6 +29,7 @@ from tilewright.kernels import TEMPLATES
 from tilewright.lang.gpu.code import check, resources
 from tilewright.lang.kernel.traverse import kernels_of
 from tilewright.lang.targets.target import target_of
+from tilewright.lang.toolchain.packages import Packages
 from tilewright.lang.toolchain.pool import Workers
 from tilewright.nn import fused as fused_ops
 from tilewright.triton_backend import compiled_kernel, compiler, start
@@ -37,7 +38,7 @@ from tilewright.triton_backend.module import TritonModule
 from tilewright.xla_backend.devices import cuda_plugin as cuda
 from tilewright.xla_backend.host.disk_cache import disk_cache
 
-pytestmark = pytest.mark.skipif(compiler.installed() is None or not cuda.installed(), reason="needs tilewright[cuda]")
+pytestmark = pytest.mark.skipif(not compiler.installed() or not cuda.installed(), reason="needs tilewright[cuda]")
 
 S = tw.ShapeDtypeStruct
 H200 = "cuda:sm_90:h200"
@@ -446,7 +447,7 @@ def workers_of(folder, code, **options):
     """Workers that run a script."""
     script = folder / "worker.py"
     script.write_text(code)
-    return Workers("A compiler", "1", script, **options)
+    return Workers("A compiler", script, **options)
 
 
 CRASHING = """import os, sys
@@ -492,7 +493,7 @@ def test_answers_are_kept_in_memory_and_on_disk(tmp_path):
     workers.known.clear()
     assert workers.start({"text": "a"}).result() == first  # from the disk: asked again, it would have number 2
     workers.end()
-    other = Workers("A compiler", "2", workers.script)  # of another version: nothing is taken over
+    other = Workers("A compiler", workers.script, version="2")  # of another version: nothing is taken over
     other.cache = lambda: cache
     other.start({"text": "a"}).result()
     assert len(kept) == 3
@@ -534,7 +535,7 @@ def test_an_unknown_architecture_is_named(target):
 def test_a_missing_or_other_triton_is_named(monkeypatch):
     module = module_of(plain(5))
     for version, words in ((None, r"pip install 'tilewright\[cuda\]'"), ("2.1.0", "triton 2.1.0 is installed")):
-        monkeypatch.setattr(compiler, "installed", lambda version=version: version)
+        monkeypatch.setattr(Packages, "versions", lambda self, version=version: {"triton": version})
         with pytest.raises(tw.errors.VersionError, match=words):
             compiler.machine_code(module, target_of("cuda:sm_90"))
 

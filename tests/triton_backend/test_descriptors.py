@@ -290,7 +290,7 @@ def test_outside_is_zero(fill, columns, expected, edge):
 # ---------------------------------------------------------------------------- as machine code
 
 compiled_here = pytest.mark.skipif(
-    compiler.installed() is None or not cuda.installed(), reason="needs tilewright[cuda]"
+    not compiler.installed() or not cuda.installed(), reason="needs tilewright[cuda]"
 )
 ENGINE = "cp.async.bulk.tensor"
 

@@ -10,6 +10,7 @@ from typing import Any
 from ...core.ir.primitive import Primitive
 from ...core.primitives.contraction.fft import fft_p
 from ...core.primitives.custom.custom_derivative_primitives import custom_lin_p
+from ...core.primitives.elementwise.arithmetic import mulhi_p
 from ...core.primitives.elementwise.conversion import complex_p, conj_p, imag_p, real_p
 from ...core.primitives.external.host_callback import io_callback_p, pure_callback_p
 from ...core.primitives.spmd import collective
@@ -53,4 +54,5 @@ UNSUPPORTED_DTYPES: dict[str, str] = {
         "the least element that a GPU loads or stores is a byte; `lang.pack` puts several in one, `lang.unpack` takes "
         "them apart"),
 }  # fmt: skip
-BACKEND = Backend("a GPU kernel", RULES, UNSUPPORTED, UNSUPPORTED_DTYPES, passes, {inline_asm_p: control.foreign})
+BACKEND = Backend("a GPU kernel", RULES, UNSUPPORTED, UNSUPPORTED_DTYPES, passes, {inline_asm_p: control.foreign},
+                  rewrites={mulhi_p: elementwise.narrow_or_signed})  # fmt: skip

@@ -123,7 +123,7 @@ def _while(
         results = e.inline(body_program, [*consts, *state[: len(carry)]])
         return [*results, *_carried(registers)]
 
-    results = e.p.repeat([*carry, *_carried(registers)], test, body)
+    results = e.p.loop_while([*carry, *_carried(registers)], test, body)
     _restore(registers, results[len(carry) :])
     return results[: len(carry)]
 

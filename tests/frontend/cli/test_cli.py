@@ -8,7 +8,7 @@ import pytest
 from tilewright.cli import main
 from tilewright.core.support.errors import VersionError
 from tilewright.lang.targets.target import TARGETS
-from tilewright.triton_backend import compiler
+from tilewright.lang.toolchain.packages import Packages
 from tilewright.xla_backend.devices import client
 
 
@@ -48,9 +48,9 @@ def test_unknown_command_is_refused(capsys):
 def test_doctor_lists_every_target(capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "200")
     assert {t.name for t in TARGETS.values() if t.name.count(":") < 2} == {b.target for b in main.BACKENDS}
-    monkeypatch.setattr(compiler, "installed", lambda: None)
+    monkeypatch.setattr(Packages, "versions", lambda self: {"triton": None})
     compiled = main.can_compile(main.Backend("cuda:sm_90", "triton_backend", "gpu"))
-    assert compiled.startswith("no: kernels for GPUs are compiled by Triton") and "pip install" in compiled
+    assert compiled.startswith("no: kernels for GPUs need triton, not installed here") and "pip install" in compiled
 
 
 def test_doctor_says_why_there_is_no_device(monkeypatch):

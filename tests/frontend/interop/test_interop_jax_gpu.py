@@ -21,7 +21,7 @@ def lowered():
     return f.trace(x).lower(lowering_platforms=("cuda",)).as_text()
 
 
-@pytest.mark.skipif(compiler.installed() is None, reason="needs tilewright[cuda]")
+@pytest.mark.skipif(not compiler.installed(), reason="needs tilewright[cuda]")
 def test_kernels_are_custom_calls_for_the_gpus_that_jax_has(monkeypatch):
     monkeypatch.setattr(tj, "_capability", lambda: (9, 0))
     text = lowered()

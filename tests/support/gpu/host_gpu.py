@@ -143,7 +143,7 @@ def read(x: Any) -> np.ndarray:
 
 def host_gpu(monkeypatch: Any) -> Any:
     """A GPU of compute capability 9.0 whose memory is the host's: the body of a fixture."""
-    if compiler.installed() is None:
+    if not compiler.installed():
         pytest.skip("needs tilewright[cuda]")
     found = HostDriver()
 

@@ -120,8 +120,6 @@ def installed(monkeypatch: Any, folder: Path, **changes: str) -> Path:
 
 def forget() -> None:
     """Have versions and workers found again."""
-    if compiler.workers.cache_info().currsize:
-        compiler.workers().end()
-    compiler.versions.cache_clear()
-    compiler.workers.cache_clear()
+    compiler.WORKERS.end()
+    compiler.PACKAGES.versions.cache_clear()
     runtime.clear_caches()
