@@ -1,4 +1,5 @@
-"""What each option of `xla_backend/cpu` is worth: one program with it and without it (the setting `cpu_without`).
+"""What each option of `xla_backend/cpu_passes` is worth: one program with it and without it (the setting
+`cpu_without`).
 
 python -m benchmarks cpu_options
 """

@@ -21,8 +21,8 @@ import numpy as np
 import tilewright as tw
 from tilewright import lang as tl
 from tilewright import numpy as tnp
-from tilewright.core.runtime import runtime
-from tilewright.xla_backend import memory
+from tilewright.core.support.runtime import runtime
+from tilewright.xla_backend.host import malloc_tuning
 
 
 def resident() -> float:
@@ -36,7 +36,7 @@ def settled() -> float:
     tw.clear_caches()
     for _ in range(3):
         gc.collect()
-    memory.trim()
+    malloc_tuning.trim()
     return resident()
 
 

@@ -22,10 +22,10 @@ from typing import Any
 import tilewright as tw
 from tests.support.fusion_programs import SHOWN
 from tilewright import numpy as tnp
-from tilewright.compile import LOWER, settings_ahead
+from tilewright.compiler.pass_manager import walk
+from tilewright.compiler.pipeline import LOWER, settings_ahead
 from tilewright.kernels.fuse import fuse, plan
-from tilewright.passes import walk
-from tilewright.xla_backend.settings import Call, Unit
+from tilewright.xla_backend.options.compile_options import Call, Unit
 
 RESULTS = Path(__file__).resolve().parent / "results" / "fusion_plan.md"
 TARGETS = ("cuda:sm_80", "cuda:sm_90", "cuda:sm_100", "rocm:gfx942", "tpu:v5e", "tpu:v6e")

@@ -120,7 +120,7 @@ def environment(**more: object) -> dict[str, str]:
 
 def launched(fault: str, limit: float) -> tuple[str, float]:
     """All that is printed under `tilewright launch`, and the seconds that it took."""
-    launch = [sys.executable, "-m", "tilewright.cli", "launch", "-n", "2", "--devices", "2"]
+    launch = [sys.executable, "-m", "tilewright.cli.main", "launch", "-n", "2", "--devices", "2"]
     start = time.monotonic()
     launcher = subprocess.Popen([*launch, __file__, "--worker", fault], env=environment(), stdout=subprocess.PIPE,
                                 stderr=subprocess.STDOUT, text=True, start_new_session=True)  # fmt: skip

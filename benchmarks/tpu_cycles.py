@@ -12,11 +12,11 @@ from pathlib import Path
 from typing import Any
 
 import tilewright as tw
-from tilewright.core.primitives.contract import dot_general_p
+from tilewright.core.primitives.contraction.dot_general import dot_general_p
 from tilewright.kernels import TEMPLATES
 from tilewright.kernels.fused import OPERATIONS
-from tilewright.lang.target import TARGETS
-from tilewright.xla_backend.tpu import LIBTPU
+from tilewright.lang.targets.target import TARGETS
+from tilewright.xla_backend.devices.tpu_plugin import LIBTPU
 
 RESULTS = Path(__file__).resolve().parent / "results" / "tpu_cycles.md"
 TPUS = tuple(name for name, t in TARGETS.items() if t.kind == "tpu")
@@ -114,13 +114,13 @@ def table(targets: tuple[str, ...]) -> str:
 `python -m benchmarks.tpu_cycles`: cycles that libtpu {LIBTPU} estimates for one call, from the instruction words and
 copies of the compiled kernel at its default tiles; not measured on a device. The bound is the largest of three times,
 in cycles at the target's clock: of the products at the matrix units' peak, of the rest of the arithmetic at the vector
-units' peak, of the exact bytes moved at the HBM's bandwidth (`lang/target.py`). A product smaller than the matrix unit
+units' peak, of the bytes moved at HBM bandwidth (`lang/targets/target.py`). A product smaller than the matrix unit
 takes as long as one that fills it: libtpu estimates 2048 x 128 x 2048 and 2048 x 256 x 2048 alike on v6e. Its estimate
 takes copies into and out of VMEM as concurrent, each at about the whole bandwidth, so kernels bound by memory can be
 below the bound.
 
 A cell of attention takes its queries in runs of 128: the matrix units make the scores of one run while those of the run
-before are in the vector units. Its bound is that of the products as if the runs were one (`lang/roofline.py`).
+before are in the vector units. Its bound is that of the products as if the runs were one (`lang/cost/roofline.py`).
 
 {chr(10).join(rows)}
 """

@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING
 if __name__ != "tilewright.cutlass_backend":
     raise ImportError("import tilewright.cutlass_backend, not cutlass_backend: the repository root is on sys.path")
 
-from ..core.later import later as _later
-from ..core.later import members as _members
+from ..core.support.lazy_imports import later as _later
+from ..core.support.lazy_imports import members as _members
 
 if TYPE_CHECKING:
     from .compiler import check_installed, set_cache

@@ -17,12 +17,12 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from ..core.caches import once
-from ..core.errors import CompileError, ResourceError, Source, VersionError
-from ..core.runtime import runtime
+from ..core.support.errors import CompileError, ResourceError, Source, VersionError
+from ..core.support.memo import once
+from ..core.support.runtime import runtime
 from ..lang.gpu.code import Compiled
-from ..lang.target import Target
-from ..lang.workers import Answer, Workers
+from ..lang.targets.target import Target
+from ..lang.toolchain.pool import Answer, Workers
 from .module import CutlassModule
 
 CACHE_VERSION = "1"  # raised when the meaning of what is kept on disk changes

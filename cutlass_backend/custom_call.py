@@ -6,13 +6,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from ..core.caches import cached
+from ..core.support.memo import cached
 from ..lang.gpu.code import Compiled
 from ..lang.gpu.programs import start_all, with_kernels
 from ..lang.gpu.ptx_call import ptx_call
-from ..lang.kernel import Kernel
+from ..lang.kernel.kernel import Kernel
 from ..lang.legalize import Legal, entry
-from ..lang.target import CustomCall, Target
+from ..lang.targets.target import CustomCall, Target
 from . import compiler
 from .epilogue import BACKEND
 from .module import CutlassModule, cutlass_module

@@ -15,26 +15,26 @@ from typing import Any
 
 import numpy as np
 
-from ..core.errors import Source
-from ..core.ir import Eqn, Literal, Var
-from ..core.primitive import Primitive
-from ..core.primitives import compare as cmp
-from ..core.primitives import convert as conv
-from ..core.primitives import elementwise as ew
-from ..core.primitives.checkpoint import name_p
-from ..core.primitives.cond import cond_p
-from ..core.primitives.contract import dot_general_p
-from ..core.primitives.elementwise import RoundingMethod
-from ..core.primitives.ref import addupdate_p, get_p, swap_p
-from ..core.primitives.shape import broadcast_in_dim_p, copy_p, reshape_p, squeeze_p, transpose_p
-from ..core.primitives.special import erf_p, erfc_p
-from ..core.types import is_bool, is_float
+from ..core.ir.primitive import Primitive
+from ..core.ir.program import Eqn, Literal, Var
+from ..core.ir.types import is_bool, is_float
+from ..core.primitives.contraction.dot_general import dot_general_p
+from ..core.primitives.control_flow.cond import cond_p
+from ..core.primitives.custom.checkpoint import name_p
+from ..core.primitives.elementwise import arithmetic as ew
+from ..core.primitives.elementwise import comparison as cmp
+from ..core.primitives.elementwise import conversion as conv
+from ..core.primitives.elementwise.arithmetic import RoundingMethod
+from ..core.primitives.movement.shape import broadcast_in_dim_p, copy_p, reshape_p, squeeze_p, transpose_p
+from ..core.primitives.refs.state_primitives import addupdate_p, get_p, swap_p
+from ..core.primitives.special.functions import erf_p, erfc_p
+from ..core.support.errors import Source
 from ..lang import cutlass
 from ..lang.gpu.plan import forms
-from ..lang.kernel import Kernel
+from ..lang.kernel.kernel import Kernel
 from ..lang.legalize import Backend
-from ..lang.params import stated
-from ..lang.target import Target
+from ..lang.targets.compiler_params import stated
+from ..lang.targets.target import Target
 from ..lang.tpu import approx_reciprocal_p
 
 ROWS, COLUMNS = "rows", "columns"

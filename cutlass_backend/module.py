@@ -14,17 +14,17 @@ from pathlib import Path
 
 import numpy as np
 
-from ..core.caches import cached
-from ..core.errors import DtypeError, UnsupportedError
-from ..core.show import identifier
+from ..core.ir.printer import identifier
+from ..core.support.errors import DtypeError, UnsupportedError
+from ..core.support.memo import cached
 from ..lang.cutlass import CompilerParams, Source
 from ..lang.gpu.code import Module
-from ..lang.kernel import Kernel
+from ..lang.kernel.kernel import Kernel
 from ..lang.legalize import Legal, entry
-from ..lang.params import params_of, stated
-from ..lang.target import Target
+from ..lang.targets.compiler_params import params_of, stated
+from ..lang.targets.target import Target
 from .epilogue import BACKEND, TYPES, Unfit
-from .match import Contraction, Factor, Leaf, contraction
+from .gemm_match import Contraction, Factor, Leaf, contraction
 from .tiling import Tiling, grid, tiling
 
 SLOT = 2048  # bytes for the parameters of a block

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from ..lang.cutlass import CompilerParams
-from ..lang.target import Target
+from ..lang.targets.target import Target
 from .epilogue import Unfit
-from .match import Contraction
+from .gemm_match import Contraction
 
 HOPPER, BLACKWELL = "cuda:sm_90", "cuda:sm_100"
 

@@ -1,7 +1,7 @@
 """The process that runs NVRTC over CUTLASS's headers: bad input can end it, and then only this process.
 
-Run by `lang/serve.py`, with nothing of this package imported. A request is {text, name, arch, measured}, an answer
-{binary, assembly, layout, log}.
+Run by `lang/toolchain/worker_main.py`, with nothing of this package imported. A request is {text, name, arch,
+measured}, an answer {binary, assembly, layout, log}.
 
 Some functions of the headers are the host's alone, or left out under NVRTC; they are replaced in memory, and the files
 stay as they are: tensor descriptors become recipes (`device.hpp`), the number of multiprocessors is what it is told.

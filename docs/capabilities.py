@@ -9,8 +9,8 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
-from tilewright.lang.language import FAMILIES, MEANING
 from tilewright.lang.legalize import Backend
+from tilewright.lang.legalize.opset import FAMILIES, MEANING
 from tilewright.mosaic_tpu.rules import BACKEND as TPU
 from tilewright.triton_backend.rules import BACKEND as GPU
 

@@ -24,12 +24,12 @@ from docs.capabilities import table
 from tests.support.authors import EVERY, forms, shared
 from tests.support.authors.kit import Case
 from tilewright import numpy as tnp
-from tilewright.core import tree
-from tilewright.core.errors import TilewrightError
+from tilewright.core.support import pytree
+from tilewright.core.support.errors import TilewrightError
 from tilewright.lang.gpu.plan import plan
+from tilewright.lang.kernel.traverse import kernels_of
 from tilewright.lang.legalize import legal
-from tilewright.lang.target import target_of
-from tilewright.lang.visit import kernels_of
+from tilewright.lang.targets.target import target_of
 from tilewright.triton_backend.compiler import WORKERS
 from tilewright.triton_backend.rules import BACKEND
 
@@ -52,7 +52,7 @@ def function_of(case: Case, column: str) -> Callable[..., Any]:
         return case.call(*arrays, **case.blocks)
 
     def total(*arrays: Any) -> Any:
-        outs = [o for o in tree.leaves(call(*arrays)) if o.dtype.kind not in "iub"]
+        outs = [o for o in pytree.leaves(call(*arrays)) if o.dtype.kind not in "iub"]
         return sum(tnp.sum(o.astype("float32") ** 2) for o in outs)
 
     return tw.grad(total, case.derived) if column.startswith("gradient") else call

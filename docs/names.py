@@ -2,7 +2,7 @@
 
 `python -m docs.names` rewrites docs/names.md. The names are a list (names.json); what is here is asked of the package;
 what is missing has its reason in `MISSING`, and what differs is told in `DIFFERS`. Answers to single kinds of operands
-that differ are in differences.json, against which `python -m benchmarks.agreement` holds every function.
+that differ are in differences.json, against which `python -m benchmarks.compatibility.agreement` holds every function.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from tilewright.lang.absent import MOSAIC_GPU, PALLAS, TPU, TRITON
+from tilewright.lang.kernel.missing_names import MOSAIC_GPU, PALLAS, TPU, TRITON
 
 from .capabilities import table
 

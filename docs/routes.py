@@ -14,15 +14,15 @@ from pathlib import Path
 from typing import Any
 
 import tilewright as tw
-from tests.support.hopper_large import LARGE
+from tests.support.gpu.hopper_large import LARGE
 from tilewright import cutlass_backend, lax, mosaic_gpu, nn, triton_backend
-from tilewright.core.errors import TilewrightError, VersionError
+from tilewright.compiler.backend_selection import CUTLASS as CUTLASS_ROUTE
+from tilewright.core.support.errors import TilewrightError, VersionError
 from tilewright.kernels.fused.attention import dot_product_attention
 from tilewright.lang.gpu.resources import resources
-from tilewright.lang.kernel import Kernel
-from tilewright.lang.target import Target, target_of
-from tilewright.lang.visit import kernels_of
-from tilewright.routes import CUTLASS as CUTLASS_ROUTE
+from tilewright.lang.kernel.kernel import Kernel
+from tilewright.lang.kernel.traverse import kernels_of
+from tilewright.lang.targets.target import Target, target_of
 
 from .capabilities import table
 

@@ -8,13 +8,13 @@ from typing import Any
 
 import numpy as np
 
-from ..core.primitive import AxisInfo
-from ..core.primitives.compare import and_p, ge_p, lt_p, not_p
-from ..core.primitives.elementwise import add_p
-from ..core.primitives.shape import iota_p, slice_p
-from ..core.trace import eval_program, shape_of
-from ..core.types import INT32
-from ..core.vmap import batch_program
+from ..core.ir.primitive import AxisInfo
+from ..core.ir.types import INT32
+from ..core.primitives.elementwise.arithmetic import add_p
+from ..core.primitives.elementwise.comparison import and_p, ge_p, lt_p, not_p
+from ..core.primitives.movement.shape import iota_p, slice_p
+from ..core.tracing.trace import eval_program, shape_of
+from ..core.transforms.batching import batch_program
 from .generate.loops import Cut, both
 
 

@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-from ..core.errors import UnsupportedError
-from ..core.primitive import Primitive
-from ..core.primitives import (
-    callback,
-    checkpoint,
-    collective,
-    control,
-    custom_calls,
-    fft,
-    jit,
-    linalg,
-    random,
-    ref,
-    sparse,
-)
+from ..core.ir.axis_relation import MOVER
+from ..core.ir.primitive import Primitive
+from ..core.primitives import linalg
 from ..core.primitives.catalogue import ALL
-from ..core.primitives.contract import dot_general_p
-from ..core.relation import MOVER
+from ..core.primitives.contraction import coo_matmul, fft
+from ..core.primitives.contraction.dot_general import dot_general_p
+from ..core.primitives.control_flow import functions as control
+from ..core.primitives.control_flow import jit_primitive as jit
+from ..core.primitives.custom import checkpoint
+from ..core.primitives.custom import custom_derivative_primitives as custom_calls
+from ..core.primitives.external import host_callback
+from ..core.primitives.keys import threefry
+from ..core.primitives.refs import state_primitives
+from ..core.primitives.spmd import collective
+from ..core.support.errors import UnsupportedError
 from . import conv, cumulative, index, reduce, shape, window
 from . import random as random_kernels
 from .template import Template, grouped
@@ -36,13 +33,13 @@ _COLLECTIVE = "exchanges data between devices (or the rows of a vmap), which a k
 
 GLUE: dict[Primitive, str] = {
     **{p: _PROGRAM for p in (*jit.PRIMITIVES, *control.PRIMITIVES, *custom_calls.PRIMITIVES, checkpoint.checkpoint_p)},
-    **{p: _NOTHING for p in (checkpoint.optimization_barrier_p, checkpoint.name_p, random.random_clone_p)},
-    **{p: _KEYS for p in (random.random_wrap_p, random.random_unwrap_p)},
-    **{p: _INSIDE for p in ref.PRIMITIVES},
-    **{p: _HOST for p in callback.PRIMITIVES},
+    **{p: _NOTHING for p in (checkpoint.optimization_barrier_p, checkpoint.name_p, threefry.random_clone_p)},
+    **{p: _KEYS for p in (threefry.random_wrap_p, threefry.random_unwrap_p)},
+    **{p: _INSIDE for p in state_primitives.PRIMITIVES},
+    **{p: _HOST for p in host_callback.PRIMITIVES},
     **{p: _FACTORED for p in linalg.PRIMITIVES},
     **{p: _FOURIER for p in fft.PRIMITIVES},
-    **{p: _SCATTERED for p in sparse.PRIMITIVES},
+    **{p: _SCATTERED for p in coo_matmul.PRIMITIVES},
     **{p: _COLLECTIVE for p in collective.PRIMITIVES},
 }
 

@@ -12,16 +12,16 @@ from typing import Any
 
 import numpy as np
 
-from ..core.primitives.conv import conv_general_dilated_p
-from ..core.primitives.shape import reshape_p
-from ..core.trace import shape_of
-from ..core.types import ArrayType
-from ..lang.ops import cdiv, when
+from ..core.ir.types import ArrayType
+from ..core.primitives.contraction.conv import conv_general_dilated_p
+from ..core.primitives.movement.shape import reshape_p
+from ..core.tracing.trace import shape_of
+from ..lang.ops.basic import cdiv, when
 from .bodies import cropped
+from .generate.accumulators import Kept, accumulator
 from .generate.loops import Cut, Loops, windows
-from .generate.sums import Kept, accumulator
-from .spans import Reach, Span, inside, spread_out, tap_ends
 from .template import Params, Parts, Types, filled, own
+from .window_spans import Reach, Span, inside, spread_out, tap_ends
 
 
 def _reaches(types: Types, params: Params) -> list[Reach]:

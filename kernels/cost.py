@@ -7,11 +7,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ..lang.affine import MAX_CELLS, Fact
-from ..lang.cost import reached_bytes
-from ..lang.kernel import UNBOUNDED, Block, Kernel
-from ..lang.maps import map_of
-from ..lang.visit import stays
+from ..lang.analysis.affine import MAX_CELLS, Fact
+from ..lang.analysis.index_maps import map_of
+from ..lang.cost.estimate import reached_bytes
+from ..lang.kernel.kernel import UNBOUNDED, Block, Kernel
+from ..lang.kernel.traverse import stays
 
 
 @dataclass(frozen=True)

@@ -9,17 +9,17 @@ from typing import Any
 
 import numpy as np
 
-from ..core.primitive import Primitive
-from ..core.primitives import cumulative as c
-from ..core.primitives.convert import convert_element_type
-from ..core.primitives.reduce import MAXIMUM, MINIMUM, PRODUCT, SUM
-from ..core.primitives.shape import broadcast_in_dim_p, slice_in_dim
-from ..core.relation import Monoid
-from ..core.types import ArrayType, MemorySpace, RefType
-from ..lang.block import BlockSpec
-from ..lang.ops import when
+from ..core.ir.axis_relation import Monoid
+from ..core.ir.primitive import Primitive
+from ..core.ir.types import ArrayType, MemorySpace, RefType
+from ..core.primitives.elementwise.conversion import convert_element_type
+from ..core.primitives.movement.shape import broadcast_in_dim_p, slice_in_dim
+from ..core.primitives.reduction.reduce import MAXIMUM, MINIMUM, PRODUCT, SUM
+from ..core.primitives.special import cumulative as c
+from ..lang.kernel.block_spec import BlockSpec
+from ..lang.ops.basic import when
+from .generate.accumulators import accumulator, full
 from .generate.loops import Cut, Loops
-from .generate.sums import accumulator, full
 from .template import Params, Parts, Template, Types, own
 
 LOGSUMEXP = Monoid("logsumexp", lambda dtype: np.asarray(-np.inf).astype(dtype)[()], c.log_add_exp)

@@ -11,19 +11,20 @@ from typing import Any
 
 import numpy as np
 
-from ..core.primitive import Primitive
-from ..core.primitives import indexed, positions
-from ..core.primitives import slicing as sl
-from ..core.primitives.compare import and_p, ge_p, le_p, select_n_p
-from ..core.primitives.convert import convert_element_type
-from ..core.primitives.elementwise import max_p, min_p, mul_p, neg_p
-from ..core.trace import typeof
-from ..core.types import INT32, ArrayType, MemorySpace
-from ..lang.block import BlockSpec, Element
-from ..lang.ops import addupdate, ds, store, when
+from ..core.ir.primitive import Primitive
+from ..core.ir.types import INT32, ArrayType, MemorySpace
+from ..core.primitives.elementwise.arithmetic import max_p, min_p, mul_p, neg_p
+from ..core.primitives.elementwise.comparison import and_p, ge_p, le_p, select_n_p
+from ..core.primitives.elementwise.conversion import convert_element_type
+from ..core.primitives.movement import dynamic_slice as sl
+from ..core.primitives.movement import gather_dimension_numbers as positions
+from ..core.primitives.movement import gather_scatter
+from ..core.tracing.trace import typeof
+from ..lang.kernel.block_spec import BlockSpec, Element
+from ..lang.ops.basic import addupdate, ds, store, when
 from .bodies import copied, cropped, loop_ends, on_elements, within
+from .generate.accumulators import full
 from .generate.loops import Cut, Loops, both
-from .generate.sums import full
 from .template import Params, Parts, Template, Types, own
 
 
@@ -97,7 +98,7 @@ def _batch_axes(rank: int, window_axes: Sequence[int]) -> list[int]:
 
 
 def _gather_loops(types: Types, params: Params) -> Loops:
-    shape = indexed.gather_p.typing(*types, **params).shape
+    shape = gather_scatter.gather_p.typing(*types, **params).shape
     return Loops(shape, single=tuple(_batch_axes(len(shape), params["dimension_numbers"].offset_dims)))
 
 
@@ -190,12 +191,12 @@ def _with(combine: Primitive) -> Any:
 
 # How an update meets what is there.
 COMBINES: dict[Primitive, Any] = {
-    indexed.scatter_p: store,
-    indexed.scatter_add_p: addupdate,
-    indexed.scatter_sub_p: lambda ref, index, value: addupdate(ref, index, neg_p.bind(value)),
-    indexed.scatter_mul_p: _with(mul_p),
-    indexed.scatter_min_p: _with(min_p),
-    indexed.scatter_max_p: _with(max_p),
+    gather_scatter.scatter_p: store,
+    gather_scatter.scatter_add_p: addupdate,
+    gather_scatter.scatter_sub_p: lambda ref, index, value: addupdate(ref, index, neg_p.bind(value)),
+    gather_scatter.scatter_mul_p: _with(mul_p),
+    gather_scatter.scatter_min_p: _with(min_p),
+    gather_scatter.scatter_max_p: _with(max_p),
 }
 
 
@@ -211,7 +212,7 @@ def _applied(update: Any) -> Any:
 def scatter(primitive: Primitive) -> Template:
     def parts(types: Types, outs: Types, params: Params, cut: Cut) -> Parts:
         x, _, updates = types
-        write = _applied(params["update"]) if primitive is indexed.scatter_apply_p else COMBINES[primitive]
+        write = _applied(params["update"]) if primitive is gather_scatter.scatter_apply_p else COMBINES[primitive]
         d = params["dimension_numbers"].as_gather()
         batch = _batch_axes(updates.ndim, d.offset_dims)
         sizes = positions.window_sizes(x.shape, updates.shape, params["dimension_numbers"])
@@ -246,6 +247,6 @@ def scatter(primitive: Primitive) -> Template:
 TEMPLATES = {
     sl.dynamic_slice_p: own("index", sl.dynamic_slice_p, _dynamic_slice),
     sl.dynamic_update_slice_p: own("index", sl.dynamic_update_slice_p, _dynamic_update),
-    indexed.gather_p: own("index", indexed.gather_p, _gather, _gather_loops),
-    **{p: scatter(p) for p in (*COMBINES, indexed.scatter_apply_p)},
+    gather_scatter.gather_p: own("index", gather_scatter.gather_p, _gather, _gather_loops),
+    **{p: scatter(p) for p in (*COMBINES, gather_scatter.scatter_apply_p)},
 }

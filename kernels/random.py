@@ -11,16 +11,16 @@ from typing import Any
 
 import numpy as np
 
-from ..core.primitive import Primitive
-from ..core.primitives import random as r
-from ..core.primitives.compare import or_p, shift_left_p, shift_right_logical_p, xor_p
-from ..core.primitives.convert import convert_element_type
-from ..core.primitives.elementwise import add_p, mul_p
-from ..core.primitives.shape import broadcast_in_dim_p, concatenate_p, iota_p, reshape_p, slice_in_dim
-from ..core.trace import shape_of
-from ..core.types import UINT32, ArrayType, is_key
+from ..core.ir.primitive import Primitive
+from ..core.ir.types import UINT32, ArrayType, is_key
+from ..core.primitives.elementwise.arithmetic import add_p, mul_p
+from ..core.primitives.elementwise.comparison import or_p, shift_left_p, shift_right_logical_p, xor_p
+from ..core.primitives.elementwise.conversion import convert_element_type
+from ..core.primitives.keys import threefry as r
+from ..core.primitives.movement.shape import broadcast_in_dim_p, concatenate_p, iota_p, reshape_p, slice_in_dim
+from ..core.tracing.trace import shape_of
+from .generate.accumulators import full
 from .generate.loops import Cut, Loops
-from .generate.sums import full
 from .template import Params, Parts, Types, grouped, own
 
 Pair = tuple[Any, Any]

@@ -11,15 +11,15 @@ from typing import Any
 
 import numpy as np
 
-from ..core.primitive import Primitive
-from ..core.primitives import reduce as r
-from ..core.primitives.compare import and_p, eq_p, gt_p, lt_p, ne_p, not_p, or_p, select_n_p
-from ..core.primitives.convert import convert_element_type
-from ..core.primitives.elementwise import add_p
-from ..core.primitives.shape import reshape_p, transpose_p
-from ..core.trace import shape_of
-from ..core.types import ArrayType, MemorySpace, RefType, is_float
-from ..lang.ops import when
+from ..core.ir.primitive import Primitive
+from ..core.ir.types import ArrayType, MemorySpace, RefType, is_float
+from ..core.primitives.elementwise.arithmetic import add_p
+from ..core.primitives.elementwise.comparison import and_p, eq_p, gt_p, lt_p, ne_p, not_p, or_p, select_n_p
+from ..core.primitives.elementwise.conversion import convert_element_type
+from ..core.primitives.movement.shape import reshape_p, transpose_p
+from ..core.primitives.reduction import reduce as r
+from ..core.tracing.trace import shape_of
+from ..lang.ops.basic import when
 from .bodies import cropped, loop_ends, on_elements, store
 from .generate.loops import Cut, Loops, both
 from .template import Params, Parts, Template, Types, filled, own

@@ -11,18 +11,18 @@ from typing import Any
 
 import numpy as np
 
-from ..core.primitive import Primitive
-from ..core.primitives import shape as s
-from ..core.primitives.compare import select_n_p
-from ..core.primitives.elementwise import min_p
-from ..core.relation import Whole
-from ..core.types import ArrayType
-from ..lang.block import BlockSpec
-from ..lang.ops import cdiv
+from ..core.ir.axis_relation import Whole
+from ..core.ir.primitive import Primitive
+from ..core.ir.types import ArrayType
+from ..core.primitives.elementwise.arithmetic import min_p
+from ..core.primitives.elementwise.comparison import select_n_p
+from ..core.primitives.movement import shape as s
+from ..lang.kernel.block_spec import BlockSpec
+from ..lang.ops.basic import cdiv
 from .bodies import copied, within
 from .generate.loops import Cut, Loops, Window, windows
-from .spans import Reach, Span, inside, spread_out
 from .template import Params, Parts, Template, Types, filled, own
+from .window_spans import Reach, Span, inside, spread_out
 
 # ---------------------------------------------------------------------------- reshapes
 

@@ -15,26 +15,26 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
-from ..core.errors import ArgumentError
-from ..core.evaluate import apply
-from ..core.ir import Eqn, Var
-from ..core.primitive import Primitive
-from ..core.primitives.random import random_unwrap_p, random_wrap_p
-from ..core.primitives.shape import reshape_to
-from ..core.trace import trace_program, typeof
-from ..core.types import UINT32, ArrayType, is_key
-from ..lang.block import BlockAxis, BlockSpec, PrefetchScalarGridSpec
-from ..lang.call import kernel_call
-from ..lang.cost import eqn_cost
-from ..lang.kernel import Kernel
-from ..lang.primitive import kernel_call_p
-from ..lang.target import CPU, Target, target_of
+from ..core.ir.primitive import Primitive
+from ..core.ir.program import Eqn, Var
+from ..core.ir.types import UINT32, ArrayType, is_key
+from ..core.primitives.keys.threefry import random_unwrap_p, random_wrap_p
+from ..core.primitives.movement.shape import reshape_to
+from ..core.support.errors import ArgumentError
+from ..core.tracing.numpy_interpreter import apply
+from ..core.tracing.trace import trace_program, typeof
+from ..lang.call.kernel_call import kernel_call
+from ..lang.call.primitive import kernel_call_p
+from ..lang.cost.estimate import eqn_cost
+from ..lang.kernel.block_spec import BlockAxis, BlockSpec, PrefetchScalarGridSpec
+from ..lang.kernel.kernel import Kernel
+from ..lang.targets.target import CPU, Target, target_of
 from .bodies import store
 from .cost import Cost, bytes_moved
+from .generate.accumulators import full
 from .generate.group import monoid_of
 from .generate.loops import Cut, Loops, Tiles
-from .generate.one import Alone
-from .generate.sums import full
+from .generate.single_op import Alone
 from .generate.tiles import candidates, check
 
 Types = Sequence[ArrayType]

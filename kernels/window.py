@@ -12,19 +12,19 @@ from typing import Any
 
 import numpy as np
 
-from ..core.primitive import Primitive
-from ..core.primitives import window as w
-from ..core.primitives.compare import ge_p, select_n_p
-from ..core.primitives.convert import convert_element_type
-from ..core.primitives.reduce import MAXIMUM, MINIMUM, SUM, highest, lowest
-from ..core.primitives.shape import slice_p
-from ..lang.block import BlockSpec
-from ..lang.ops import cdiv, when
+from ..core.ir.primitive import Primitive
+from ..core.primitives.elementwise.comparison import ge_p, select_n_p
+from ..core.primitives.elementwise.conversion import convert_element_type
+from ..core.primitives.movement.shape import slice_p
+from ..core.primitives.reduction import reduce_window as w
+from ..core.primitives.reduction.reduce import MAXIMUM, MINIMUM, SUM, highest, lowest
+from ..lang.kernel.block_spec import BlockSpec
+from ..lang.ops.basic import cdiv, when
 from .bodies import on_elements, store, within
+from .generate.accumulators import Kept, full, kept_in
 from .generate.loops import Cut, Loops, Window, windows
-from .generate.sums import Kept, full, kept_in
-from .spans import Reach, Span, inside, spread_out, tap_ends
 from .template import Params, Parts, Template, Types, filled, own
+from .window_spans import Reach, Span, inside, spread_out, tap_ends
 
 MONOIDS = {w.reduce_window_sum_p: SUM, w.reduce_window_max_p: MAXIMUM, w.reduce_window_min_p: MINIMUM}
 

@@ -6,22 +6,17 @@ The names and their meaning are those of `jax.experimental.pallas`.
 if __name__ != "tilewright.lang":
     raise ImportError("import tilewright.lang, not lang: the repository root is on sys.path")
 
-from ..core.types import MemorySpace
+from ..core.ir.types import MemorySpace
 from . import cpu, cutlass, mosaic_gpu, tpu, triton
-from .absent import PALLAS, absent_from
-from .arrays import broadcast_to, empty, empty_like, strides_from_shape
-from .atomics import (
-    atomic_add,
-    atomic_and,
-    atomic_cas,
-    atomic_max,
-    atomic_min,
-    atomic_or,
-    atomic_xchg,
-    atomic_xor,
-)
-from .auto import auto
-from .block import (
+from .call.kernel_call import kernel_call, pallas_call
+from .call.primitive import kernel_call_p
+from .cost.estimate import CostEstimate, estimate_cost
+from .frontend.auto_tiling import auto
+from .frontend.core_map import CoreMesh, core_map, kernel
+from .frontend.mutable_arrays import run_state
+from .frontend.visualize import visualize
+from .interpret.interpreter import interpret
+from .kernel.block_spec import (
     ANY,
     HBM,
     SEMAPHORE,
@@ -38,44 +33,37 @@ from .block import (
     no_block_spec,
     squeezed,
 )
-from .call import kernel_call, pallas_call
-from .copies import (
-    SemaphoreType,
-    async_copy,
-    make_async_copy,
-    semaphore_read,
-    semaphore_wait,
-    sync_copy,
-)
-from .cores import CoreMesh, core_map, kernel
-from .cost import CostEstimate, estimate_cost
-from .debug import debug_check, debug_print
-from .devices import DeviceIdType
-from .extent import dynamic
-from .interpret import interpret
-from .kernel import Block, Kernel
-from .modes import InterpretParams
-from .mutable import run_state
-from .numerics import dot_scaled, histogram, pack, stochastic_round, unpack
-from .ops import (
+from .kernel.kernel import Block, Kernel
+from .kernel.missing_names import PALLAS, absent_from
+from .ops.atomics import atomic_add, atomic_and, atomic_cas, atomic_max, atomic_min, atomic_or, atomic_xchg, atomic_xor
+from .ops.basic import (
     Slice,
     addupdate,
     align_to,
+    broadcast_to,
     cdiv,
     ds,
     dslice,
+    empty,
+    empty_like,
     load,
     multiple_of,
     next_power_of_2,
     num_programs,
     program_id,
     store,
+    strides_from_shape,
     swap,
     when,
 )
-from .pipeline import emit_pipeline, loop
-from .primitive import kernel_call_p
-from .prng import (
+from .ops.debug import debug_check, debug_print
+from .ops.dma import SemaphoreType, async_copy, make_async_copy, semaphore_read, semaphore_wait, sync_copy
+from .ops.dynamic_slices import select_ref
+from .ops.emit_pipeline import emit_pipeline, loop
+from .ops.interpret_params import InterpretParams
+from .ops.low_precision import dot_scaled, histogram, pack, stochastic_round, unpack
+from .ops.mesh_axes import DeviceIdType
+from .ops.prng import (
     counter_bernoulli,
     counter_bits,
     counter_normal,
@@ -87,11 +75,10 @@ from .prng import (
     stateful_normal,
     stateful_uniform,
 )
-from .remote import async_remote_copy, get_barrier_semaphore, make_async_remote_copy, semaphore_signal
-from .rules import Partition
-from .runtime_parts import select_ref
-from .scoped import run_scoped, with_scoped
-from .visualize import visualize
+from .ops.remote_dma import async_remote_copy, get_barrier_semaphore, make_async_remote_copy, semaphore_signal
+from .ops.run_scoped import run_scoped, with_scoped
+from .partition.custom_rule import Partition
+from .transforms.dynamic_grid import dynamic
 
 __getattr__ = absent_from("lang", PALLAS)
 

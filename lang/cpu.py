@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ..core.arguments import public
-from .params import Params
+from ..core.support.call_errors import public
+from .targets.compiler_params import Params
 
 
 @public

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ..core.arguments import public
-from ..core.types import ArrayType
-from .params import Params
+from ..core.ir.types import ArrayType
+from ..core.support.call_errors import public
+from .targets.compiler_params import Params
 
 
 @public

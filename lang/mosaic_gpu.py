@@ -10,13 +10,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ..core.arguments import public
-from .absent import MOSAIC_GPU, absent_from
-from .mesh_kernel import kernel
-from .mesh_loops import NDLoopInfo, dynamic_scheduling_loop, nd_loop, planar_snake
-from .mesh_pipeline import emit_pipeline, emit_pipeline_warp_specialized
-from .modes import InterpretParams, force_tpu_interpret_mode, set_tpu_interpret_mode
-from .params import Params
+from ..core.support.call_errors import public
+from .frontend.warpgroup_kernel import kernel
+from .kernel.missing_names import MOSAIC_GPU, absent_from
+from .ops.interpret_params import InterpretParams, force_tpu_interpret_mode, set_tpu_interpret_mode
+from .targets.compiler_params import Params
 from .warpgroups.atomics import atomic_add, atomic_and, atomic_max, atomic_min, atomic_or, atomic_xor
 from .warpgroups.barriers import barrier_arrive, barrier_wait, set_max_registers
 from .warpgroups.hints import (
@@ -33,6 +31,8 @@ from .warpgroups.hints import (
     layout_cast,
     load,
 )
+from .warpgroups.loops import NDLoopInfo, dynamic_scheduling_loop, nd_loop, planar_snake
+from .warpgroups.pipeline import emit_pipeline, emit_pipeline_warp_specialized
 from .warpgroups.products import (
     async_load_tmem,
     async_store_tmem,

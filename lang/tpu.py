@@ -9,23 +9,23 @@ from typing import Any
 
 import numpy as np
 
-from ..core.arguments import public
-from ..core.errors import ArgumentError, ArgumentTypeError
-from ..core.primitives.collective import axis_index
-from ..core.primitives.compare import and_p, eq_p, ne_p, select_n_p
-from ..core.primitives.convert import convert_element_type
-from ..core.primitives.elementwise import div_p, mul_p, neg_p, rem_p, sub_p
-from ..core.primitives.nary import unary
-from ..core.primitives.refview import view
-from ..core.primitives.shape import concatenate, iota_p
-from ..core.primitives.slicing import dynamic_slice
-from ..core.rules import like
-from ..core.trace import shape_of
-from ..core.types import INT32, MemorySpace
-from .absent import TPU, absent_from
-from .block import ANY, HBM, SEMAPHORE, SMEM, VMEM, PrefetchScalarGridSpec
-from .chips import ChipVersion, CoreMesh, TpuInfo, get_tpu_info, get_tpu_info_for_chip, is_tpu_device
-from .copies import (
+from ..core.ir.types import INT32, MemorySpace
+from ..core.primitives.elementwise.arithmetic import div_p, mul_p, neg_p, rem_p, sub_p
+from ..core.primitives.elementwise.builders import unary
+from ..core.primitives.elementwise.comparison import and_p, eq_p, ne_p, select_n_p
+from ..core.primitives.elementwise.conversion import convert_element_type
+from ..core.primitives.movement.dynamic_slice import dynamic_slice
+from ..core.primitives.movement.shape import concatenate, iota_p
+from ..core.primitives.refs.ref_views import view
+from ..core.primitives.spmd.collective import axis_index
+from ..core.support.call_errors import public
+from ..core.support.errors import ArgumentError, ArgumentTypeError
+from ..core.tracing.trace import shape_of
+from ..core.transforms.rule_helpers import like
+from .kernel.block_spec import ANY, HBM, SEMAPHORE, SMEM, VMEM, PrefetchScalarGridSpec
+from .kernel.missing_names import TPU, absent_from
+from .ops.basic import load, store, when
+from .ops.dma import (
     AsyncCopyDescriptor,
     SemaphoreType,
     async_copy,
@@ -34,20 +34,19 @@ from .copies import (
     semaphore_wait,
     sync_copy,
 )
-from .devices import DeviceIdType
-from .modes import (
+from .ops.emit_pipeline import emit_pipeline
+from .ops.interpret_params import (
     InterpretParams,
     force_tpu_interpret_mode,
     reset_tpu_interpret_mode_state,
     set_tpu_interpret_mode,
 )
-from .numerics import stochastic_round
-from .ops import load, store, when
-from .params import Params
-from .pipeline import emit_pipeline
-from .prng import prng_random_bits, prng_seed, stateful_bernoulli, stateful_bits, stateful_normal, stateful_uniform
-from .remote import async_remote_copy, get_barrier_semaphore, make_async_remote_copy, semaphore_signal
-from .words import bitcast, pack_elementwise, unpack_elementwise
+from .ops.low_precision import bitcast, pack_elementwise, stochastic_round, unpack_elementwise
+from .ops.mesh_axes import DeviceIdType
+from .ops.prng import prng_random_bits, prng_seed, stateful_bernoulli, stateful_bits, stateful_normal, stateful_uniform
+from .ops.remote_dma import async_remote_copy, get_barrier_semaphore, make_async_remote_copy, semaphore_signal
+from .targets.compiler_params import Params
+from .targets.tpu_info import ChipVersion, CoreMesh, TpuInfo, get_tpu_info, get_tpu_info_for_chip, is_tpu_device
 
 
 class GridDimensionSemantics(enum.Enum):

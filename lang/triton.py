@@ -5,26 +5,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from ..core.arguments import public
-from ..core.primitives.contract import dot as contract
-from ..core.primitives.elementwise import tanh
-from ..core.trace import typeof
-from ..core.types import INT32, is_integer
-from .absent import TRITON, absent_from
-from .asm import elementwise_inline_asm, inline_asm
-from .atomics import (
-    atomic_add,
-    atomic_and,
-    atomic_cas,
-    atomic_max,
-    atomic_min,
-    atomic_or,
-    atomic_xchg,
-    atomic_xor,
-)
-from .numerics import dot_scaled
-from .ops import load, store
-from .params import Params
+from ..core.ir.types import INT32, is_integer
+from ..core.primitives.contraction.dot_general import dot as contract
+from ..core.primitives.elementwise.arithmetic import tanh
+from ..core.support.call_errors import public
+from ..core.tracing.trace import typeof
+from .kernel.missing_names import TRITON, absent_from
+from .ops.atomics import atomic_add, atomic_and, atomic_cas, atomic_max, atomic_min, atomic_or, atomic_xchg, atomic_xor
+from .ops.basic import load, store
+from .ops.inline_asm import elementwise_inline_asm, inline_asm
+from .ops.low_precision import dot_scaled
+from .targets.compiler_params import Params
 
 
 @public

@@ -5,21 +5,21 @@ from typing import TYPE_CHECKING
 if __name__ != "tilewright.mosaic_gpu":
     raise ImportError("import tilewright.mosaic_gpu, not mosaic_gpu: the repository root is on sys.path")
 
-from ..core.later import later as _later
-from ..core.later import members as _members
+from ..core.support.lazy_imports import later as _later
+from ..core.support.lazy_imports import members as _members
 
 if TYPE_CHECKING:
     from .compiler import set_cache
+    from .cost_model import estimate
     from .custom_call import compile, compiled_kernel, emit, start
     from .language import BACKEND
     from .module import mosaic_gpu_module
-    from .timing import estimate
 
 _LATER = {
     "compiler": "set_cache",
     "custom_call": "compile compiled_kernel emit start",
     "language": "BACKEND",
     "module": "mosaic_gpu_module",
-    "timing": "estimate",
+    "cost_model": "estimate",
 }
 __getattr__, __dir__, __all__ = _later(__name__, _members(_LATER))

@@ -10,16 +10,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ..core.ir import Var
-from ..core.primitives.ref import Index
-from ..core.types import INT32
+from ..core.ir.program import Var
+from ..core.ir.types import INT32
+from ..core.primitives.refs.state_primitives import Index
 from ..lang.gpu.peel import end_cell
-from ..lang.ops import next_power_of_2
+from ..lang.ops.basic import next_power_of_2
 from . import ptx, tcgen05
-from .kinds import FLOAT32, KINDS, depth
+from .mma_types import FLOAT32, KINDS, depth
 from .products import left_of, right_of
 from .refs import Register, TileRef
-from .tensor import Tensor
+from .tensor_memory import Tensor
 from .text import Int
 from .values import Fragment, Layout, Product, Tile, Unfit, computed
 

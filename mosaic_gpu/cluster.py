@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ..core.ir import Var
-from ..core.primitives.contract import dot_general_p
-from ..core.primitives.ref import get_p
+from ..core.ir.program import Var
+from ..core.primitives.contraction.dot_general import dot_general_p
+from ..core.primitives.refs.state_primitives import get_p
 from ..lang.gpu.narrow import Line
 from .schedule import Moved, Schedule, steady
 from .values import Unfit

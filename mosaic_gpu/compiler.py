@@ -12,13 +12,13 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from ..core.errors import CompileError, Source, VersionError
-from ..core.runtime import runtime
-from ..core.version import JAXLIB
+from ..core.support.errors import CompileError, Source, VersionError
+from ..core.support.runtime import runtime
+from ..core.support.version import JAXLIB
 from ..lang.gpu.boards import description
 from ..lang.gpu.code import Compiled
-from ..lang.target import Target, target_of
-from ..lang.workers import Answer, Workers
+from ..lang.targets.target import Target, target_of
+from ..lang.toolchain.pool import Answer, Workers
 from .module import MosaicGpuModule
 
 CACHE_VERSION = "1"  # raised when the meaning of what is kept on disk changes

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from ..core.caches import cached
+from ..core.support.memo import cached
 from ..lang.gpu.code import Compiled
 from ..lang.gpu.programs import start_all, with_kernels
 from ..lang.gpu.ptx_call import ptx_call
 from ..lang.gpu.resources import check
-from ..lang.kernel import Kernel
+from ..lang.kernel.kernel import Kernel
 from ..lang.legalize import Legal, entry
-from ..lang.target import CustomCall, Target
+from ..lang.targets.target import CustomCall, Target
 from . import compiler
 from .language import BACKEND
 from .module import MosaicGpuModule, mosaic_gpu_module

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ..lang.kernel import Kernel
+from ..lang.kernel.kernel import Kernel
 from ..lang.legalize import Backend
 from ..lang.warpgroups.specs import mesh_of
-from .direct.rules import BACKEND as WARPGROUPS
 from .rules import BACKEND as BLOCKS
+from .warpgroup_kernels.rules import BACKEND as WARPGROUPS
 
 
 def _other(kernel: Kernel) -> Backend | None:

@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from ..core.ir import Eqn, Literal, Program, Var
-from ..core.primitives.contract import dot_general_p
-from ..core.primitives.elementwise import add_p
-from ..core.types import ArrayType
+from ..core.ir.program import Eqn, Literal, Program, Var
+from ..core.ir.types import ArrayType
+from ..core.primitives.contraction.dot_general import dot_general_p
+from ..core.primitives.elementwise.arithmetic import add_p
 from . import ptx
 from .products import issue
 from .rules import BACKEND, RULES

@@ -6,31 +6,31 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from ..core.caches import cached
-from ..core.errors import UnsupportedError
-from ..core.show import identifier
-from ..core.types import MemorySpace
+from ..core.ir.printer import identifier
+from ..core.ir.types import MemorySpace
+from ..core.support.errors import UnsupportedError
+from ..core.support.memo import cached
 from ..lang.gpu.code import Module
 from ..lang.gpu.launch import Launch, launch_of
 from ..lang.gpu.plan import plan
-from ..lang.kernel import Kernel
+from ..lang.kernel.kernel import Kernel
 from ..lang.legalize import Legal, entry
 from ..lang.mosaic_gpu import CompilerParams
-from ..lang.params import params_of
-from ..lang.target import Target
+from ..lang.targets.compiler_params import params_of
+from ..lang.targets.target import Target
 from ..lang.warpgroups.checks import check_target_of
 from ..lang.warpgroups.specs import Mesh, mesh_of
 from . import ptx
 from .blackwell import Blackwell
-from .chained import Chained, Held
+from .blackwell_attention import Chained, Held
 from .cluster import clustered
-from .direct.program import REMEDY, Direct, Found
+from .hopper_program import Nest
 from .language import BACKEND
-from .nest import Nest
-from .order import ordered, pays
+from .ping_pong import ordered, pays
 from .schedule import BLACKWELL, Schedule, products, schedule
 from .text import Printer
 from .values import Unfit
+from .warpgroup_kernels.program import REMEDY, Direct, Found
 
 MOST_PAIRED = 2  # products of a body whose blocks are pairs unasked: more of them take too many registers
 LEAST_STAGES = 3  # that a block of many tiles keeps beside memory for its results, unless it is asked for

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from . import ptx
-from .kinds import BYTES, KINDS, depth
+from .mma_types import BYTES, KINDS, depth
 from .text import Int
 from .values import EIGHT, Fragment, Layout, Lazy, Product, Tile, Unfit, halves, narrowed, word
 

@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
-from ..core.primitives.ref import Index, Point, Span, Take, access_shape
-from ..core.types import ArrayType, is_bool
-from ..lang.kernel import EDGE
+from ..core.ir.types import ArrayType, is_bool
+from ..core.primitives.refs.state_primitives import Index, Point, Span, Take, access_shape
+from ..lang.kernel.kernel import EDGE
 from .text import Int, Printer
 from .values import EIGHT, Fragment, Layout, Lazy, Product, Tile, Unfit, computed, narrowed, widened
 

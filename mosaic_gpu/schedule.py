@@ -14,18 +14,18 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 
-from ..core.ir import Eqn, Program, Var, subprograms
-from ..core.primitives.contract import dot_general_p
-from ..core.primitives.ref import get_p
-from ..core.types import is_bool
+from ..core.ir.program import Eqn, Program, Var, subprograms
+from ..core.ir.types import is_bool
+from ..core.primitives.contraction.dot_general import dot_general_p
+from ..core.primitives.refs.state_primitives import get_p
+from ..lang.analysis.index_maps import inside, map_of
 from ..lang.gpu.narrow import Turns, narrowed
 from ..lang.gpu.peel import Peeled, peeled
 from ..lang.gpu.plan import Plan
-from ..lang.kernel import Block
-from ..lang.maps import inside, map_of
-from ..lang.target import Target
+from ..lang.kernel.kernel import Block
+from ..lang.targets.target import Target
 from . import ptx
-from .kinds import FLOAT32
+from .mma_types import FLOAT32
 from .values import Unfit
 
 MOST_STAGES, MOST_CONSUMERS, MOST_BOX = 8, 2, 256

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from .kinds import Kind
+from .mma_types import Kind
 from .text import Int, Printer
 from .values import Late, Unfit
 

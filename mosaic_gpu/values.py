@@ -14,8 +14,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from ..core.errors import Source
-from ..core.types import is_bool, is_float
+from ..core.ir.types import is_bool, is_float
+from ..core.support.errors import Source
 from .text import Int, Printer
 
 Shape = tuple[int, ...]

@@ -1,7 +1,7 @@
 """The process that compiles Mosaic GPU's modules: bad input can end it, and then only this process.
 
-Run by `lang/serve.py`, with nothing of this package imported. A request is {text, name, arch, config}, an answer
-{binary, assembly, log}.
+Run by `lang/toolchain/worker_main.py`, with nothing of this package imported. A request is {text, name, arch, config},
+an answer {binary, assembly, log}.
 
 jaxlib's pipeline behind the custom call `mosaic_gpu_v2`, in XLA's CUDA plugin, makes PTX of a module; it prints the PTX
 on request. It finds ptxas and libdevice in a folder `cuda_sdk_lib` of the folder that it runs in: those are Triton's.

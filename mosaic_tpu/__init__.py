@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING
 if __name__ != "tilewright.mosaic_tpu":
     raise ImportError("import tilewright.mosaic_tpu, not mosaic_tpu: the repository root is on sys.path")
 
-from ..core.later import later as _later
-from ..core.later import members as _members
+from ..core.support.lazy_imports import later as _later
+from ..core.support.lazy_imports import members as _members
 from .module import MosaicModule
 
 if TYPE_CHECKING:

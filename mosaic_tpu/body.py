@@ -9,12 +9,12 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-from ..core.errors import Source, UnsupportedError
-from ..core.ir import Eqn, Program, Var
-from ..core.types import INT32, ArrayType, is_bool, is_float, is_integer, is_unsigned
+from ..core.ir.program import Eqn, Program, Var
+from ..core.ir.types import INT32, ArrayType, is_bool, is_float, is_integer, is_unsigned
+from ..core.support.errors import Source, UnsupportedError
 from ..lang.legalize import Backend
-from ..lang.target import Target
-from . import moves
+from ..lang.targets.target import Target
+from . import vector_layout
 from .text import SSA, Mem, Shape, Writer
 from .values import Value, physical, stored, wide
 
@@ -56,12 +56,12 @@ class Body:
         if x.element != "i1":
             return self.w.op("vector.broadcast", [x], shape, x.element)
         word = self.w.op("arith.extui", [x], None, "i32")
-        return moves.as_mask(self.w, self.w.op("vector.broadcast", [word], shape, "i32"), "i1")
+        return vector_layout.as_mask(self.w, self.w.op("vector.broadcast", [word], shape, "i32"), "i1")
 
     def widen(self, x: SSA, dtype: Any) -> SSA:
         """What memory holds as what is computed with."""
         if is_bool(dtype):
-            return moves.as_mask(self.w, x, "i1")
+            return vector_layout.as_mask(self.w, x, "i1")
         if x.element in ("f32", "i32"):
             return x
         name = "arith.extf" if is_float(dtype) else "arith.extui" if is_unsigned(dtype) else "arith.extsi"
@@ -76,7 +76,7 @@ class Body:
     def narrowed(self, x: SSA, dtype: Any) -> SSA:
         element = stored(dtype, self.source)
         if is_bool(dtype):
-            return moves.as_words(self.w, x)
+            return vector_layout.as_words(self.w, x)
         if element == x.element:
             return x
         return self.w.op("arith.truncf" if is_float(dtype) else "arith.trunci", [x], x.shape, element)
@@ -92,7 +92,7 @@ class Body:
 
     def first(self, x: SSA) -> SSA:
         """The only element of a vector."""
-        y = moves.as_words(self.w, x)
+        y = vector_layout.as_words(self.w, x)
         rank = len(x.shape or ())
         place = f"static_position = array<i64: {', '.join('0' * rank)}>"
         y = self.w.op("vector.extract", [y], None, y.element, place)
@@ -163,7 +163,7 @@ class Body:
         vector = (
             self.vector(Value(x.type, scalar=x.scalar)) if x.vector is None and x.narrow is None else self.vector(x)
         )
-        return Value(type, vector=moves.broadcast(self.w, vector, physical(shape)))
+        return Value(type, vector=vector_layout.broadcast(self.w, vector, physical(shape)))
 
     # ------------------------------------------------------------ small arithmetic on scalars
 
@@ -223,7 +223,7 @@ class Body:
         total, step = self.w.constant(0, "i32", shape), 1
         for axis in reversed(range(len(shape))):
             if shape[axis] > 1:
-                place = moves.iota(self.w, shape, axis)
+                place = vector_layout.iota(self.w, shape, axis)
                 if step > 1:
                     place = self.w.op("arith.muli", [place, self.w.constant(step, "i32", shape)], shape, "i32")
                 total = place if step == 1 else self.w.op("arith.addi", [total, place], shape, "i32")
@@ -233,8 +233,8 @@ class Body:
     def select(self, mask: SSA, on_true: SSA, on_false: SSA) -> SSA:
         if on_true.element != "i1":
             return self.w.op("arith.select", [mask, on_true, on_false], on_true.shape, on_true.element)
-        words = [moves.as_words(self.w, x) for x in (on_true, on_false)]
-        return moves.as_mask(self.w, self.w.op("arith.select", [mask, *words], on_true.shape, "i32"), "i1")
+        words = [vector_layout.as_words(self.w, x) for x in (on_true, on_false)]
+        return vector_layout.as_mask(self.w, self.w.op("arith.select", [mask, *words], on_true.shape, "i32"), "i1")
 
     def equation(self, eqn: Eqn, operands: list[Any], uses: Counter[Any]) -> list[Any]:
         """Print one equation."""

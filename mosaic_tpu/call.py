@@ -8,11 +8,11 @@ from typing import Any
 
 from jaxlib.mlir import ir
 
-from ..core.caches import cached
-from ..core.errors import ProgramError
+from ..core.support.errors import ProgramError
+from ..core.support.memo import cached
 from ..lang.legalize import Legal, entry
-from ..lang.target import CustomCall, Target
-from ..lang.vmem import in_vmem
+from ..lang.targets.target import CustomCall, Target
+from ..lang.transforms.fit_vmem import in_vmem
 from .lower import mosaic_module
 from .module import MosaicModule
 from .rules import BACKEND

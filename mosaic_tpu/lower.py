@@ -9,41 +9,42 @@ from typing import Any
 
 import numpy as np
 
-from ..core.caches import cached
-from ..core.errors import KernelBodyError, ResourceError, UnsupportedError
-from ..core.ir import Program, subprograms
-from ..core.primitives.cond import cond_p
-from ..core.primitives.convert import convert_element_type
-from ..core.primitives.elementwise import max_p, mul_p
-from ..core.primitives.ref import Index, Span
-from ..core.primitives.shape import broadcast_in_dim_p, reshape_p, reshape_to
-from ..core.show import identifier
-from ..core.trace import trace_program
-from ..core.types import ArrayType, MemorySpace, RefType, is_bool
-from ..lang.alone import communicates
-from ..lang.analysis import analyse
-from ..lang.atomics import atomic_cas_p, atomic_rmw_p
-from ..lang.build import INHERITED
-from ..lang.copies import dma_start_p, dma_wait_p
-from ..lang.cost import kernel_cost
-from ..lang.discharge import Cell, run_cells
-from ..lang.extent import by_ids
-from ..lang.interpret import parallel_axes
-from ..lang.kernel import ID, Block, Kernel
+from ..core.ir.printer import identifier
+from ..core.ir.program import Program, subprograms
+from ..core.ir.types import ArrayType, MemorySpace, RefType, is_bool
+from ..core.primitives.control_flow.cond import cond_p
+from ..core.primitives.elementwise.arithmetic import max_p, mul_p
+from ..core.primitives.elementwise.conversion import convert_element_type
+from ..core.primitives.movement.shape import broadcast_in_dim_p, reshape_p, reshape_to
+from ..core.primitives.refs.state_primitives import Index, Span
+from ..core.support.errors import KernelBodyError, ResourceError, UnsupportedError
+from ..core.support.memo import cached
+from ..core.tracing.trace import trace_program
+from ..lang.analysis.facts import analyse
+from ..lang.analysis.index_maps import map_of, runs_again
+from ..lang.cost.estimate import kernel_cost
+from ..lang.interpret.interpreter import parallel_axes
+from ..lang.kernel.kernel import ID, Block, Kernel
 from ..lang.legalize import Legal, entry
-from ..lang.maps import map_of, runs_again
-from ..lang.params import params_of
-from ..lang.plain import uses
-from ..lang.remote import barrier_p, remote_start_p, remote_wait_p
-from ..lang.target import Target
+from ..lang.ops.atomics import atomic_cas_p, atomic_rmw_p
+from ..lang.ops.dma import dma_start_p, dma_wait_p
+from ..lang.ops.remote_dma import barrier_p, remote_start_p, remote_wait_p
+from ..lang.targets.compiler_params import params_of
+from ..lang.targets.target import Target
 from ..lang.tpu import CompilerParams
-from ..lang.vmem import most_vmem, vmem_bytes
+from ..lang.transforms.desugar import uses
+from ..lang.transforms.discharge import Cell, run_cells
+from ..lang.transforms.dynamic_grid import by_ids
+from ..lang.transforms.fit_vmem import most_vmem, vmem_bytes
+from ..lang.transforms.rebuild import INHERITED
+from ..lang.verify.communication import communicates
 from .body import Body
-from .forms import COPIES, far_bytes, in_windows, reaches_far
+from .kernel_variants import COPIES, far_bytes, in_windows, reaches_far
 from .module import MosaicModule
 from .refs import Past, Ref
-from .rules import BACKEND, RULES, memory
-from .rules.far import DMA_SEMAPHORE, REGULAR_SEMAPHORE, NotWholeTiles
+from .rules import BACKEND, RULES
+from .rules import vector_memory as memory
+from .rules.dma import DMA_SEMAPHORE, REGULAR_SEMAPHORE, NotWholeTiles
 from .text import SEMAPHORE, SMEM, SSA, VMEM, Mem
 from .values import Value, physical, stored, wide
 from .windows import Window, cast, finished, held_dtype, indices, margins, prepared, ragged_axes, window_of

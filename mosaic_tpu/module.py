@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ..core.types import ArrayType
+from ..core.ir.types import ArrayType
 
 if TYPE_CHECKING:
-    from ..core.ir import Program
+    from ..core.ir.program import Program
 
 
 @dataclass(frozen=True)

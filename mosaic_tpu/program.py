@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from ..core.errors import (
+from ..core.support.errors import (
     BlockTilingError,
     CompileError,
     DtypeError,
@@ -16,11 +16,11 @@ from ..core.errors import (
     TilewrightError,
     UnsupportedError,
 )
-from ..lang.kernel import Block, Kernel
-from ..lang.legality import tiling_faults
+from ..lang.kernel.kernel import Block, Kernel
 from ..lang.legalize import Legal
-from ..lang.target import MIB, Target, target_of
-from ..lang.vmem import in_vmem
+from ..lang.targets.target import MIB, Target, target_of
+from ..lang.transforms.fit_vmem import in_vmem
+from ..lang.verify.target_limits import tiling_faults
 from .resources import resources
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from ..core.types import RefType
+from ..core.ir.types import RefType
 from .text import ANY, SMEM, SSA, Mem, Shape
 from .values import physical
 

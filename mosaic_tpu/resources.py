@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
-from ..lang.target import Resources, Target
+from ..lang.targets.target import Resources, Target
 from .serial import module_name
 
 VMEM = "1"  # the number of the memory space in the compiler's notes and layouts

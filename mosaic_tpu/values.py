@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..core.errors import DtypeError, Source
-from ..core.types import ArrayType, is_bool, is_float, is_unsigned
+from ..core.ir.types import ArrayType, is_bool, is_float, is_unsigned
+from ..core.support.errors import DtypeError, Source
 from .text import SSA, Shape
 
 _NARROW = {

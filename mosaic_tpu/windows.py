@@ -17,13 +17,13 @@ from typing import Any
 
 import numpy as np
 
-from ..core.primitives.convert import convert_element_type
-from ..core.primitives.shape import broadcast_in_dim_p, reshape_to, slice, transpose
-from ..core.types import FAR, ArrayType, MemorySpace, is_bool
-from ..lang.kernel import EDGE, Block, Kernel
-from ..lang.maps import map_of
-from ..lang.target import Target
-from ..lang.window import gather_blocks, margins, padded
+from ..core.ir.types import FAR, ArrayType, MemorySpace, is_bool
+from ..core.primitives.elementwise.conversion import convert_element_type
+from ..core.primitives.movement.shape import broadcast_in_dim_p, reshape_to, slice, transpose
+from ..lang.analysis.index_maps import map_of
+from ..lang.kernel.kernel import EDGE, Block, Kernel
+from ..lang.targets.target import Target
+from ..lang.transforms.windows import gather_blocks, margins, padded
 from .text import ANY, SMEM, VMEM, bits_of
 from .values import physical, stored, wide
 

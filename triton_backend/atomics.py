@@ -11,10 +11,10 @@ from typing import Any
 
 import numpy as np
 
-from ..core.errors import UnsupportedError
-from ..core.types import BOOL, INT64, is_float, is_unsigned
-from ..lang.atomics import Sync
+from ..core.ir.types import BOOL, INT64, is_float, is_unsigned
+from ..core.support.errors import UnsupportedError
 from ..lang.gpu.plan import adds_atomically
+from ..lang.ops.atomics import Sync
 from .text import Printer, Value, power, spell, stored
 from .values import bitcast, both, compare, lanes, regroup, relabel, select, spread, take
 

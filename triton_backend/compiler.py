@@ -1,7 +1,7 @@
 """From the text of a Triton program to machine code, in processes of their own, several at a time.
 
-Triton's compiler ends its process on some bad input, so it runs in workers (`worker.py`, `lang/workers.py`). What they
-answer is kept in memory, and on disk where a cache is handed in by `set_cache`.
+Triton's compiler ends its process on some bad input, so it runs in workers (`worker.py`, `lang/toolchain/pool.py`).
+What they answer is kept in memory, and on disk where a cache is handed in by `set_cache`.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from ..core.errors import CompileError, ResourceError, Source, UnsupportedError, VersionError
-from ..core.runtime import runtime
+from ..core.support.errors import CompileError, ResourceError, Source, UnsupportedError, VersionError
+from ..core.support.runtime import runtime
 from ..lang.gpu.code import Compiled
-from ..lang.target import Target
-from ..lang.workers import Answer, Workers
+from ..lang.targets.target import Target
+from ..lang.toolchain.pool import Answer, Workers
 from .module import TritonModule
 
 TRITON = "3.6.0"

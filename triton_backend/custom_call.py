@@ -26,13 +26,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from ..core.caches import cached
+from ..core.support.memo import cached
 from ..lang.gpu.code import Compiled
 from ..lang.gpu.programs import start_all
 from ..lang.gpu.ptx_call import config, ptx_call
-from ..lang.kernel import Kernel
+from ..lang.kernel.kernel import Kernel
 from ..lang.legalize import Legal, entry
-from ..lang.target import CustomCall, Target, target_of
+from ..lang.targets.target import CustomCall, Target, target_of
 from . import compiler
 from .fitting import fitted, warn
 from .lower import triton_module

@@ -2,7 +2,8 @@
 
 Where shared memory is too small, fewer blocks are in flight; where registers spill more than `SPILLS` bytes, more warps
 share the work. What the author of the kernel stated stays; a derived kernel that has the parameters of the kernel that
-it was made from takes them as a start, and where these are of no help it has smaller blocks (`lang/smaller.py`).
+it was made from takes them as a start, and where these are of no help it has smaller blocks
+(`lang/transforms/split_blocks.py`).
 """
 
 from __future__ import annotations
@@ -11,17 +12,17 @@ import warnings
 from dataclasses import dataclass, replace
 from typing import Any
 
-from ..core.caches import cached
-from ..core.errors import CompileError
-from ..core.types import ArrayType
-from ..lang.build import INHERITED
+from ..core.ir.types import ArrayType
+from ..core.support.errors import CompileError
+from ..core.support.memo import cached
 from ..lang.gpu.code import Compiled
 from ..lang.gpu.resources import check, resources
-from ..lang.kernel import Kernel
+from ..lang.kernel.kernel import Kernel
 from ..lang.legalize import Legal, entry
-from ..lang.params import params_of
-from ..lang.smaller import Smaller, smaller
-from ..lang.target import Resources, Target
+from ..lang.targets.compiler_params import params_of
+from ..lang.targets.target import Resources, Target
+from ..lang.transforms.rebuild import INHERITED
+from ..lang.transforms.split_blocks import Smaller, smaller
 from ..lang.triton import CompilerParams
 from . import compiler
 from .lower import triton_module

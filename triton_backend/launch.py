@@ -8,15 +8,15 @@ from typing import Any
 
 import numpy as np
 
-from ..core.errors import ArgumentError
-from ..core.ir import Program, subprograms
-from ..core.types import INT32
-from ..lang.build import INHERITED
+from ..core.ir.program import Program, subprograms
+from ..core.ir.types import INT32
+from ..core.support.errors import ArgumentError
 from ..lang.gpu.launch import GROUP, PRODUCT, Launch
 from ..lang.gpu.plan import Plan
-from ..lang.params import params_of
-from ..lang.plain import uses
-from ..lang.target import Target
+from ..lang.targets.compiler_params import params_of
+from ..lang.targets.target import Target
+from ..lang.transforms.desugar import uses
+from ..lang.transforms.rebuild import INHERITED
 from ..lang.triton import CompilerParams
 from .text import Printer, Value, power
 from .values import Int, arith, join_index, mul, split_index, sub

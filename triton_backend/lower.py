@@ -9,23 +9,23 @@ from typing import Any
 
 import numpy as np
 
-from ..core.caches import cached
-from ..core.errors import ArgumentError, Source, UnsupportedError
-from ..core.ir import Eqn, Literal, Program, Var
-from ..core.primitive import Primitive
-from ..core.primitives.contract import dot_general_p
-from ..core.primitives.ref import Span, whole
-from ..core.show import identifier
-from ..core.types import INT32, ArrayType, RefType
-from ..lang.affine import Affine
+from ..core.ir.primitive import Primitive
+from ..core.ir.printer import identifier
+from ..core.ir.program import Eqn, Literal, Program, Var
+from ..core.ir.types import INT32, ArrayType, RefType
+from ..core.primitives.contraction.dot_general import dot_general_p
+from ..core.primitives.refs.state_primitives import Span, whole
+from ..core.support.errors import ArgumentError, Source, UnsupportedError
+from ..core.support.memo import cached
+from ..lang.analysis.affine import Affine
+from ..lang.analysis.index_maps import inside, map_of
 from ..lang.gpu.launch import Launch, launch_of
 from ..lang.gpu.narrow import Line, narrowed
 from ..lang.gpu.peel import end_cell, peeled
 from ..lang.gpu.plan import Access, Plan, plan
-from ..lang.kernel import Block, Kernel
+from ..lang.kernel.kernel import Block, Kernel
 from ..lang.legalize import Legal, entry
-from ..lang.maps import inside, map_of
-from ..lang.target import Target
+from ..lang.targets.target import Target
 from .descriptors import Described, described
 from .launch import SETTINGS, place, settings_of
 from .module import TritonModule

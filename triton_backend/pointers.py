@@ -12,9 +12,9 @@ from typing import Any
 
 import numpy as np
 
-from ..core.primitives.ref import Index, Point, Span, Take, access_shape
-from ..core.types import INT32, INT64, ArrayType
-from ..lang.kernel import EDGE
+from ..core.ir.types import INT32, INT64, ArrayType
+from ..core.primitives.refs.state_primitives import Index, Point, Span, Take, access_shape
+from ..lang.kernel.kernel import EDGE
 from .text import Printer, Value
 from .values import Int, add, as_value, both, clip, compare, convert, lanes, less, mul, regroup, spread, valid
 

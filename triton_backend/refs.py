@@ -10,10 +10,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from ..core.primitives.ref import Index, Point, Span, Take
-from ..core.types import ArrayType, is_bool
-from ..lang.atomics import Sync
-from ..lang.kernel import EDGE
+from ..core.ir.types import ArrayType, is_bool
+from ..core.primitives.refs.state_primitives import Index, Point, Span, Take
+from ..lang.kernel.kernel import EDGE
+from ..lang.ops.atomics import Sync
 from . import descriptors
 from .atomics import atomic_rmw
 from .pointers import Window, places_of

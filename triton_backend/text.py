@@ -15,8 +15,8 @@ from typing import Any
 
 import numpy as np
 
-from ..core.types import INT32, is_bool, is_float, is_key
-from ..lang.ops import next_power_of_2 as power
+from ..core.ir.types import INT32, is_bool, is_float, is_key
+from ..lang.ops.basic import next_power_of_2 as power
 
 ELEMENTS = {
     "bool": "i1", "bfloat16": "bf16", "float8_e4m3fn": "f8E4M3FN", "float8_e5m2": "f8E5M2",

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from ..core.types import BOOL, INT32, is_bool, is_float, is_key, is_unsigned
+from ..core.ir.types import BOOL, INT32, is_bool, is_float, is_key, is_unsigned
 from .text import Printer, Value, element, power, spell
 
 Int = int | Value

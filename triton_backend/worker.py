@@ -1,7 +1,7 @@
 """The process that runs Triton's compiler: bad input can end it, and then only this process.
 
-Run by `lang/serve.py`, with nothing of this package imported. A request is {text, backend, arch, warp_size, options},
-an answer {binary, assembly, metadata, log}.
+Run by `lang/toolchain/worker_main.py`, with nothing of this package imported. A request is {text, backend, arch,
+warp_size, options}, an answer {binary, assembly, metadata, log}.
 """
 
 import base64
@@ -46,7 +46,7 @@ def compiled(request):
 
 
 class Compiler:
-    """Triton, as `lang/serve.py` asks it."""
+    """Triton, as `lang/toolchain/worker_main.py` asks it."""
 
     def answer(self, request):
         log = io.StringIO()  # ptxas's account of registers and spills is printed

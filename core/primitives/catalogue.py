@@ -1,54 +1,42 @@
 """`ALL`: every primitive of this package's core, family by family."""
 
-from ..primitive import Primitive
-from . import (
-    callback,
-    checkpoint,
-    collective,
-    compare,
-    contract,
-    control,
-    conv,
-    convert,
-    cumulative,
-    custom_calls,
-    elementwise,
-    fft,
-    index,
-    jit,
-    linalg,
-    random,
-    reduce,
-    ref,
-    shape,
-    sort,
-    sparse,
-    special,
-    window,
-)
+from ..ir.primitive import Primitive
+from . import linalg
+from .contraction import conv, coo_matmul, dot_general, fft
+from .control_flow import functions, jit_primitive
+from .custom import checkpoint, custom_derivative_primitives
+from .elementwise import arithmetic, comparison, conversion
+from .external import host_callback
+from .keys import threefry
+from .movement import index_functions, shape, sort
+from .reduction import reduce, reduce_window
+from .refs import state_primitives
+from .special import cumulative
+from .special import functions as special
+from .spmd import collective
 
 ALL: tuple[Primitive, ...] = (
-    *elementwise.PRIMITIVES,
+    *arithmetic.PRIMITIVES,
     *special.PRIMITIVES,
-    *compare.PRIMITIVES,
-    *convert.PRIMITIVES,
+    *comparison.PRIMITIVES,
+    *conversion.PRIMITIVES,
     *reduce.PRIMITIVES,
     *cumulative.PRIMITIVES,
-    *contract.PRIMITIVES,
+    *dot_general.PRIMITIVES,
     *conv.PRIMITIVES,
-    *window.PRIMITIVES,
+    *reduce_window.PRIMITIVES,
     *shape.PRIMITIVES,
-    *index.PRIMITIVES,
+    *index_functions.PRIMITIVES,
     *sort.PRIMITIVES,
     *linalg.PRIMITIVES,
     *fft.PRIMITIVES,
-    *sparse.PRIMITIVES,
-    *random.PRIMITIVES,
-    *ref.PRIMITIVES,
-    *jit.PRIMITIVES,
-    *control.PRIMITIVES,
-    *custom_calls.PRIMITIVES,
+    *coo_matmul.PRIMITIVES,
+    *threefry.PRIMITIVES,
+    *state_primitives.PRIMITIVES,
+    *jit_primitive.PRIMITIVES,
+    *functions.PRIMITIVES,
+    *custom_derivative_primitives.PRIMITIVES,
     *checkpoint.PRIMITIVES,
-    *callback.PRIMITIVES,
+    *host_callback.PRIMITIVES,
     *collective.PRIMITIVES,
 )

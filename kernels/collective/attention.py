@@ -15,18 +15,18 @@ import numpy as np
 from tilewright import lax
 from tilewright import numpy as jnp
 
-from ...core.api import vjp
-from ...core.errors import ShapeError
-from ...core.primitives.custom import custom_vjp
-from ...core.trace import shape_of
-from ...core.types import ArrayType
-from ...lang.block import BlockSpec
-from ...lang.call import kernel_call
-from ...lang.copies import SemaphoreType
-from ...lang.ops import program_id
-from ...lang.pipeline import emit_pipeline
+from ...core.api.transformations import vjp
+from ...core.ir.types import ArrayType
+from ...core.primitives.custom.custom_derivatives import custom_vjp
+from ...core.support.errors import ShapeError
+from ...core.tracing.trace import shape_of
+from ...lang.call.kernel_call import kernel_call
+from ...lang.kernel.block_spec import BlockSpec
+from ...lang.ops.basic import program_id
+from ...lang.ops.dma import SemaphoreType
+from ...lang.ops.emit_pipeline import emit_pipeline
 from ...lang.tpu import CompilerParams
-from ..fused.operation import dtype_of, work_dtype
+from ..fused.base import dtype_of, work_dtype
 from .ring import FAR, Ring, alike, all_pass, chosen, copied, passed_on, size_of, tile
 
 LANES = 128  # a number of each row fills a TPU's lanes in far memory

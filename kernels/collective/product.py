@@ -17,18 +17,18 @@ import numpy as np
 from tilewright import lax
 from tilewright import numpy as jnp
 
-from ...core.errors import ShapeError
-from ...core.primitives.custom import custom_vjp
-from ...core.primitives.varying import mesh_axes
-from ...core.trace import shape_of
-from ...core.types import ArrayType
-from ...lang.block import VMEM, BlockSpec
-from ...lang.call import kernel_call
-from ...lang.copies import SemaphoreType, semaphore_wait
-from ...lang.ops import num_programs, program_id, when
-from ...lang.pipeline import emit_pipeline
+from ...core.ir.types import ArrayType
+from ...core.primitives.custom.custom_derivatives import custom_vjp
+from ...core.primitives.spmd.varying_axes import mesh_axes
+from ...core.support.errors import ShapeError
+from ...core.tracing.trace import shape_of
+from ...lang.call.kernel_call import kernel_call
+from ...lang.kernel.block_spec import VMEM, BlockSpec
+from ...lang.ops.basic import num_programs, program_id, when
+from ...lang.ops.dma import SemaphoreType, semaphore_wait
+from ...lang.ops.emit_pipeline import emit_pipeline
 from ...lang.tpu import CompilerParams
-from ..fused.operation import dtype_of, work_dtype
+from ..fused.base import dtype_of, work_dtype
 from .ring import FAR, Ring, alike, all_pass, chosen, copied, passed_on, size_of, tile
 
 _SEMAPHORES = [SemaphoreType.DMA, SemaphoreType.DMA, SemaphoreType.DMA((2,)), SemaphoreType.REGULAR]

@@ -9,13 +9,13 @@ import numpy as np
 
 from tilewright import lax
 
-from ...core.errors import ArgumentError, UnboundAxisError
-from ...core.primitives.varying import mesh_axes, pvary
-from ...core.trace import typeof
-from ...lang.block import ANY, BlockSpec
-from ...lang.copies import make_async_copy, semaphore_wait
-from ...lang.remote import get_barrier_semaphore, make_async_remote_copy, semaphore_signal
-from ...lang.target import current_target
+from ...core.primitives.spmd.varying_axes import mesh_axes, pvary
+from ...core.support.errors import ArgumentError, UnboundAxisError
+from ...core.tracing.trace import typeof
+from ...lang.kernel.block_spec import ANY, BlockSpec
+from ...lang.ops.dma import make_async_copy, semaphore_wait
+from ...lang.ops.remote_dma import get_barrier_semaphore, make_async_remote_copy, semaphore_signal
+from ...lang.targets.target import current_target
 
 WAYS = ("kernel", "ring")
 FAR = BlockSpec(memory_space=ANY)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ...core.ir import Eqn, Program
-from ...core.primitives.checkpoint import checkpoint_p
-from ...core.primitives.control import PRIMITIVES as CONTROL
-from ...core.primitives.custom_calls import custom_jvp_call_p, custom_vjp_call_p
-from ...core.primitives.jit import jit_p
-from ...core.rewrite import within
-from ...lang.normalize import inline_calls
+from ...core.ir.passes import within
+from ...core.ir.program import Eqn, Program
+from ...core.primitives.control_flow.functions import PRIMITIVES as CONTROL
+from ...core.primitives.control_flow.jit_primitive import jit_p
+from ...core.primitives.custom.checkpoint import checkpoint_p
+from ...core.primitives.custom.custom_derivative_primitives import custom_jvp_call_p, custom_vjp_call_p
+from ...lang.kernel.canonicalize import inline_calls
 
 # By the time of the pass derivatives have been taken: a function with rules of its own is its Program.
 CALLS = frozenset((jit_p, custom_jvp_call_p, custom_vjp_call_p))

@@ -8,15 +8,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from ...core.errors import ArgumentError
-from ...core.ir import Eqn, Program, Var, every_eqn
-from ...core.relation import runs
-from ...core.rewrite import eliminate_dead, hoist
-from ...core.runtime import runtime
-from ...lang.cost import program_cost
-from ...lang.kernel import Kernel, program_key
-from ...lang.primitive import kernel_call_p
-from ...lang.target import Target, target_of
+from ...core.ir.axis_relation import runs
+from ...core.ir.passes import eliminate_dead, hoist
+from ...core.ir.program import Eqn, Program, Var, every_eqn
+from ...core.support.errors import ArgumentError
+from ...core.support.runtime import runtime
+from ...lang.call.primitive import kernel_call_p
+from ...lang.cost.estimate import program_cost
+from ...lang.kernel.kernel import Kernel, program_key
+from ...lang.targets.target import Target, target_of
 from ..cost import bytes_moved
 from ..generate.build import Builder
 from ..generate.group import nbytes
@@ -24,7 +24,7 @@ from ..generate.loops import Loops, Tiles
 from ..generate.tiles import Choose, Tiling
 from .flatten import flat, map_bodies
 from .names import name_of
-from .picked import pick_by_comparison
+from .one_hot_gather import pick_by_comparison
 from .plan import Declined, Planner, Unit
 from .split import split_long
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ...core.ir import Eqn
-from ...core.primitives.contract import dot_general_p
-from ...core.relation import IDENTITY, MOVER, POINTWISE
+from ...core.ir.axis_relation import IDENTITY, MOVER, POINTWISE
+from ...core.ir.program import Eqn
+from ...core.primitives.contraction.dot_general import dot_general_p
 from ..generate.group import Group
 from ..generate.tiles import Tiling
 

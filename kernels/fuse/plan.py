@@ -15,19 +15,19 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from ...core.ir import Eqn, Program, Var
-from ...core.primitives.contract import dot_general_p
-from ...core.primitives.shape import reshape_p, squeeze_p, transpose_p
-from ...core.relation import MOVER
-from ...lang.kernel import Kernel
-from ...lang.primitive import kernel_call_p
-from ...lang.target import Target
+from ...core.ir.axis_relation import MOVER
+from ...core.ir.program import Eqn, Program, Var
+from ...core.primitives.contraction.dot_general import dot_general_p
+from ...core.primitives.movement.shape import reshape_p, squeeze_p, transpose_p
+from ...lang.call.primitive import kernel_call_p
+from ...lang.kernel.kernel import Kernel
+from ...lang.targets.target import Target
 from ..cost import bytes_moved
 from ..generate.group import ELEMENTWISE, Factors, Group, join, nbytes, single, why_not
 from ..generate.nest import Nest, nest_of
 from ..generate.tiles import Choose, Tiling, rough_tiling, tile_nest
-from .attach import Attached
-from .standing import APART, STANDING, Standing, Step, called, standing
+from .fuse_into_kernel import Attached
+from .fuse_reductions import APART, STANDING, Standing, Step, called, standing
 
 Declined = Callable[[Kernel, Target], str | None]
 

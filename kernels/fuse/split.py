@@ -10,15 +10,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...core.ir import Eqn, Program, Var
-from ...core.primitives.contract import dot_general_p
-from ...core.primitives.convert import convert_element_type_p
-from ...core.primitives.reduce import reduce_sum_p
-from ...core.types import ArrayType, is_bool, is_complex
-from ...lang.equations import equation
-from ...lang.primitive import kernel_call_p
-from ...lang.target import Target
-from ..generate.one import Alone
+from ...core.ir.program import Eqn, Program, Var
+from ...core.ir.types import ArrayType, is_bool, is_complex
+from ...core.primitives.contraction.dot_general import dot_general_p
+from ...core.primitives.elementwise.conversion import convert_element_type_p
+from ...core.primitives.reduction.reduce import reduce_sum_p
+from ...lang.call.primitive import kernel_call_p
+from ...lang.kernel.traverse import equation
+from ...lang.targets.target import Target
+from ..generate.single_op import Alone
 
 
 def split_long(program: Program, target: Target) -> Program:

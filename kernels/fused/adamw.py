@@ -14,14 +14,14 @@ import numpy as np
 
 from tilewright import numpy as jnp
 
-from ...core import tree
-from ...core.trace import shape_of
-from ...lang.block import SMEM, BlockSpec
-from ...lang.call import kernel_call
-from ...lang.ops import cdiv
-from ...lang.target import current_target
+from ...core.support import pytree
+from ...core.tracing.trace import shape_of
+from ...lang.call.kernel_call import kernel_call
+from ...lang.kernel.block_spec import SMEM, BlockSpec
+from ...lang.ops.basic import cdiv
+from ...lang.targets.target import current_target
 from ..cost import Cost
-from .operation import FLOAT32, Operation, like, nbytes, work_dtype
+from .base import FLOAT32, Operation, like, nbytes, work_dtype
 
 GPU_TILE = 1024  # elements of a program on a GPU
 
@@ -37,7 +37,7 @@ def init(params: Any) -> dict[str, Any]:
     def zeros(p: Any) -> Any:
         return jnp.zeros(shape_of(p), work_dtype(p))
 
-    return {"count": jnp.zeros((), jnp.int32), "m": tree.map(zeros, params), "v": tree.map(zeros, params)}
+    return {"count": jnp.zeros((), jnp.int32), "m": pytree.map(zeros, params), "v": pytree.map(zeros, params)}
 
 
 def _formula(p: Any, g: Any, m: Any, v: Any, c1: Any, c2: Any, lr: Any, b1: float, b2: float, epsilon: float,
@@ -81,8 +81,8 @@ def _factors(count: Any, learning_rate: Any, b1: float, b2: float) -> Any:
 def _walk(step: Any, params: Any, grads: Any, state: Any, learning_rate: Any, b1: float, b2: float) -> tuple[Any, Any]:
     count = jnp.asarray(state["count"]) + np.int32(1)
     factors = _factors(count, learning_rate, b1, b2)
-    leaves, structure = tree.flatten(params)
-    rest = [tree.flatten(t)[0] for t in (grads, state["m"], state["v"])]
+    leaves, structure = pytree.flatten(params)
+    rest = [pytree.flatten(t)[0] for t in (grads, state["m"], state["v"])]
     made = [step(*(jnp.asarray(x) for x in four), factors) for four in zip(leaves, *rest, strict=True)]
     p, m, v = (structure.unflatten([x[i] for x in made]) for i in range(3))
     return p, {"count": count, "m": m, "v": v}
@@ -120,9 +120,9 @@ def reference(
 
 
 def cost(params: Any, grads: Any, state: Any, **options: Any) -> Cost:
-    size = sum(math.prod(shape_of(p)) for p in tree.leaves(params))
-    moments = [*tree.leaves(state["m"]), *tree.leaves(state["v"])]
-    return Cost(14 * size, size, 2 * nbytes(*tree.leaves(params), *moments) + nbytes(*tree.leaves(grads)))
+    size = sum(math.prod(shape_of(p)) for p in pytree.leaves(params))
+    moments = [*pytree.leaves(state["m"]), *pytree.leaves(state["v"])]
+    return Cost(14 * size, size, 2 * nbytes(*pytree.leaves(params), *moments) + nbytes(*pytree.leaves(grads)))
 
 
 OPERATIONS = (Operation("adamw", adamw, reference, cost),)

@@ -20,10 +20,10 @@ import numpy as np
 from tilewright import lax
 from tilewright import numpy as jnp
 
-from ...core.errors import ArgumentError, ShapeError
-from ...core.trace import shape_of
-from ...lang.ops import cdiv
-from ...lang.target import current_target
+from ...core.support.errors import ArgumentError, ShapeError
+from ...core.tracing.trace import shape_of
+from ...lang.ops.basic import cdiv
+from ...lang.targets.target import current_target
 from ..cost import Cost
 from .attention_kernels import (
     LOW,
@@ -37,7 +37,7 @@ from .attention_kernels import (
     sum_to,
     tiles,
 )
-from .operation import Operation, dtype_of, nbytes, with_backward, work_dtype
+from .base import Operation, dtype_of, nbytes, with_backward, work_dtype
 
 SEGMENTS = 8  # into how many runs of queries a call is cut, where rows of scores are whole
 

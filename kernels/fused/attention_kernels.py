@@ -13,13 +13,13 @@ from typing import Any
 from tilewright import lax
 from tilewright import numpy as jnp
 
-from ...core.trace import shape_of
+from ...core.tracing.trace import shape_of
 from ...lang import cpu, triton
-from ...lang.block import VMEM, BlockSpec
-from ...lang.call import kernel_call
-from ...lang.ops import cdiv, ds, num_programs, program_id, when
-from ...lang.target import Target
-from .operation import gpu_family, like, product, work_dtype, zeros_first
+from ...lang.call.kernel_call import kernel_call
+from ...lang.kernel.block_spec import VMEM, BlockSpec
+from ...lang.ops.basic import cdiv, ds, num_programs, program_id, when
+from ...lang.targets.target import Target
+from .base import gpu_family, like, product, work_dtype, zeros_first
 
 SCORES_BYTES = 2**26  # of scores in float32 that cells run side by side make
 LOW = -0.7 * 3.4028235e38  # the score of a key that does not count: a row of nothing else must not become nan

@@ -17,16 +17,16 @@ from typing import Any
 from tilewright import lax
 from tilewright import numpy as jnp
 
-from ...core.errors import ArgumentError, ShapeError
-from ...core.primitives.custom import custom_vjp
-from ...core.trace import shape_of
+from ...core.primitives.custom.custom_derivatives import custom_vjp
+from ...core.support.errors import ArgumentError, ShapeError
+from ...core.tracing.trace import shape_of
 from ...lang import cpu
-from ...lang.block import VMEM, BlockSpec
-from ...lang.call import kernel_call
-from ...lang.ops import cdiv, num_programs, program_id, when
-from ...lang.target import current_target
+from ...lang.call.kernel_call import kernel_call
+from ...lang.kernel.block_spec import VMEM, BlockSpec
+from ...lang.ops.basic import cdiv, num_programs, program_id, when
+from ...lang.targets.target import current_target
 from ..cost import Cost
-from .operation import (
+from .base import (
     Operation,
     as_rows,
     dtype_of,

@@ -19,21 +19,21 @@ import numpy as np
 from tilewright import lax
 from tilewright import numpy as jnp
 
-from ...core.api import program_of
-from ...core.errors import DtypeError, ShapeError
-from ...core.jvp import jvp_flat
-from ...core.primitives.custom import custom_jvp
+from ...core.api.transformations import program_of
+from ...core.ir.types import ArrayType
+from ...core.primitives.custom.custom_derivatives import custom_jvp
 from ...core.primitives.linalg.cholesky import cholesky_p
 from ...core.primitives.linalg.lu import lu_p
 from ...core.primitives.linalg.qr import qr_p
 from ...core.primitives.linalg.triangular import triangular_solve
-from ...core.trace import shape_of
-from ...core.types import ArrayType
-from ...lang.block import BlockSpec
-from ...lang.ops import cdiv
-from ...lang.target import current_target
+from ...core.support.errors import DtypeError, ShapeError
+from ...core.tracing.trace import shape_of
+from ...core.transforms.jvp import jvp_flat
+from ...lang.kernel.block_spec import BlockSpec
+from ...lang.ops.basic import cdiv
+from ...lang.targets.target import current_target
 from ..cost import Cost
-from .operation import Operation, by_blocks, dtype_of, like, nbytes, row_tile, work_dtype
+from .base import Operation, by_blocks, dtype_of, like, nbytes, row_tile, work_dtype
 
 LARGEST = 64  # rows of a matrix that a cell keeps
 

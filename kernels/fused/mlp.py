@@ -13,27 +13,16 @@ from typing import Any
 from tilewright import lax
 from tilewright import numpy as jnp
 
-from ...core.errors import ShapeError
-from ...core.primitives.custom import custom_jvp, linear_call
-from ...core.trace import shape_of
+from ...core.primitives.custom.custom_derivatives import custom_jvp, linear_call
+from ...core.support.errors import ShapeError
+from ...core.tracing.trace import shape_of
 from ...lang import triton
-from ...lang.block import VMEM, BlockSpec
-from ...lang.call import kernel_call
-from ...lang.ops import cdiv, num_programs, program_id, when
-from ...lang.target import Target, current_target
+from ...lang.call.kernel_call import kernel_call
+from ...lang.kernel.block_spec import VMEM, BlockSpec
+from ...lang.ops.basic import cdiv, num_programs, program_id, when
+from ...lang.targets.target import Target, current_target
 from ..cost import Cost
-from .operation import (
-    Operation,
-    as_rows,
-    dtype_of,
-    gpu_family,
-    like,
-    nbytes,
-    product,
-    row_tile,
-    work_dtype,
-    zeros_first,
-)
+from .base import Operation, as_rows, dtype_of, gpu_family, like, nbytes, product, row_tile, work_dtype, zeros_first
 
 # Rows, columns, depth, warps and stages of a cell with two products of 2-byte elements.
 GPU_BLOCKS = {

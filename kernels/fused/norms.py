@@ -15,12 +15,12 @@ from typing import Any
 from tilewright import lax
 from tilewright import numpy as jnp
 
-from ...core.errors import ShapeError
-from ...core.trace import shape_of
-from ...lang.block import BlockSpec
-from ...lang.ops import cdiv
+from ...core.support.errors import ShapeError
+from ...core.tracing.trace import shape_of
+from ...lang.kernel.block_spec import BlockSpec
+from ...lang.ops.basic import cdiv
 from ..cost import Cost
-from .operation import Operation, by_blocks, like, nbytes, row_fits, row_spec, row_tile, work_dtype
+from .base import Operation, by_blocks, like, nbytes, row_fits, row_spec, row_tile, work_dtype
 
 
 def _rms(x: Any, epsilon: float, axes: Any = -1) -> Any:

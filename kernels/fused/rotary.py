@@ -12,14 +12,14 @@ from typing import Any
 from tilewright import lax
 from tilewright import numpy as jnp
 
-from ...core.errors import ShapeError
-from ...core.primitives.custom import linear_call
-from ...core.trace import shape_of
-from ...lang.block import BlockSpec
-from ...lang.call import kernel_call
-from ...lang.ops import cdiv
+from ...core.primitives.custom.custom_derivatives import linear_call
+from ...core.support.errors import ShapeError
+from ...core.tracing.trace import shape_of
+from ...lang.call.kernel_call import kernel_call
+from ...lang.kernel.block_spec import BlockSpec
+from ...lang.ops.basic import cdiv
 from ..cost import Cost
-from .operation import Operation, like, nbytes, row_tile, work_dtype
+from .base import Operation, like, nbytes, row_tile, work_dtype
 
 
 def _angles(positions: Any, half: int, base: float, work: Any) -> Any:

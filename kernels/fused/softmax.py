@@ -13,11 +13,11 @@ from typing import Any
 
 from tilewright import numpy as jnp
 
-from ...core.primitives.custom import custom_jvp, linear_call
-from ...core.trace import shape_of
-from ...lang.ops import cdiv
+from ...core.primitives.custom.custom_derivatives import custom_jvp, linear_call
+from ...core.tracing.trace import shape_of
+from ...lang.ops.basic import cdiv
 from ..cost import Cost
-from .operation import Operation, as_rows, by_blocks, dtype_of, like, nbytes, row_fits, row_spec, row_tile, work_dtype
+from .base import Operation, as_rows, by_blocks, dtype_of, like, nbytes, row_fits, row_spec, row_tile, work_dtype
 
 
 def _softmax(x: Any) -> Any:

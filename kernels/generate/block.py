@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ...core.ir import Eqn, Var
-from ...core.primitives.contract import dot_general_p
+from ...core.ir.program import Eqn, Var
+from ...core.primitives.contraction.dot_general import dot_general_p
 from .group import Axes, Group
 from .tiles import Tiling
 

@@ -9,20 +9,20 @@ from typing import Any
 
 import numpy as np
 
-from ...core.caches import cached
-from ...core.ir import NO_EFFECTS, Atom, Effects, Eqn, Literal, Program, Var
-from ...core.primitive import Primitive
-from ...core.primitives.compare import and_p
-from ...core.primitives.cond import cond_p
-from ...core.primitives.convert import convert_element_type_p
-from ...core.primitives.elementwise import add_p, min_p, mul_p
-from ...core.primitives.ref import addupdate_p, get_p, swap_p, whole
-from ...core.primitives.shape import broadcast_in_dim_p, reshape_p, transpose_p
-from ...core.primitives.structured import shifted
-from ...core.relation import IDENTITY, MOVER, Monoid
-from ...core.trace import trace_program
-from ...core.types import INT32, ArrayType, MemorySpace, RefType, Type
-from ...lang.kernel import ID
+from ...core.ir.axis_relation import IDENTITY, MOVER, Monoid
+from ...core.ir.primitive import Primitive
+from ...core.ir.program import NO_EFFECTS, Atom, Effects, Eqn, Literal, Program, Var
+from ...core.ir.types import INT32, ArrayType, MemorySpace, RefType, Type
+from ...core.primitives.control_flow.cond import cond_p
+from ...core.primitives.control_flow.subprograms import shifted
+from ...core.primitives.elementwise.arithmetic import add_p, min_p, mul_p
+from ...core.primitives.elementwise.comparison import and_p
+from ...core.primitives.elementwise.conversion import convert_element_type_p
+from ...core.primitives.movement.shape import broadcast_in_dim_p, reshape_p, transpose_p
+from ...core.primitives.refs.state_primitives import addupdate_p, get_p, swap_p, whole
+from ...core.support.memo import cached
+from ...core.tracing.trace import trace_program
+from ...lang.kernel.kernel import ID
 from .group import Axes
 
 ZERO = Literal(np.int32(0), ID)

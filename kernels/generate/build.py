@@ -16,21 +16,21 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from ...core.ir import Atom, Eqn, Program, Var
-from ...core.primitives.compare import eq_p, lt_p, select_n_p
-from ...core.primitives.contract import dot_general_p
-from ...core.primitives.elementwise import add_p, mul_p
-from ...core.primitives.reduce import SUM
-from ...core.primitives.shape import iota_p
-from ...core.relation import IDENTITY, MOVER
-from ...core.types import INT32, ArrayType, RefType
-from ...lang.block import BlockAxis
-from ...lang.kernel import ID, Block, Kernel
+from ...core.ir.axis_relation import IDENTITY, MOVER
+from ...core.ir.program import Atom, Eqn, Program, Var
+from ...core.ir.types import INT32, ArrayType, RefType
+from ...core.primitives.contraction.dot_general import dot_general_p
+from ...core.primitives.elementwise.arithmetic import add_p, mul_p
+from ...core.primitives.elementwise.comparison import eq_p, lt_p, select_n_p
+from ...core.primitives.movement.shape import iota_p
+from ...core.primitives.reduction.reduce import SUM
+from ...lang.kernel.block_spec import BlockAxis
+from ...lang.kernel.kernel import ID, Block, Kernel
+from .accumulators import kept_in
 from .block import Seen, unseen
 from .body import Body, index_map, ref_type, scalar, written
 from .group import Axes, Group, monoid_of
 from .nest import after_sums
-from .sums import kept_in
 from .tiles import RUN, Tiling
 
 Env = dict[Var, Atom]

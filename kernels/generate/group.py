@@ -13,11 +13,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ...core.caches import cached
-from ...core.ir import Eqn, Literal, Var
-from ...core.primitives.contract import dot_general_p
-from ...core.primitives.shape import iota_p
-from ...core.relation import (
+from ...core.ir.axis_relation import (
     IDENTITY,
     MOVER,
     PARALLEL,
@@ -30,7 +26,11 @@ from ...core.relation import (
     Window,
     relate,
 )
-from ...core.types import FLOAT0, ArrayType, is_key
+from ...core.ir.program import Eqn, Literal, Var
+from ...core.ir.types import FLOAT0, ArrayType, is_key
+from ...core.primitives.contraction.dot_general import dot_general_p
+from ...core.primitives.movement.shape import iota_p
+from ...core.support.memo import cached
 
 Axes = tuple[int | None, ...]
 Sums = dict[int, frozenset[int]]  # the loops that the equations of some numbers sum over

@@ -14,9 +14,9 @@ from typing import Any
 
 import numpy as np
 
-from ...core.primitives.elementwise import max_p, min_p
-from ...lang.block import BlockSpec, Element
-from ...lang.ops import cdiv, program_id
+from ...core.primitives.elementwise.arithmetic import max_p, min_p
+from ...lang.kernel.block_spec import BlockSpec, Element
+from ...lang.ops.basic import cdiv, program_id
 
 Tiles = tuple[int, ...]
 

@@ -13,8 +13,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ...core.ir import Eqn, Var
-from ...core.primitives.contract import dot_general_p
+from ...core.ir.program import Eqn, Var
+from ...core.primitives.contraction.dot_general import dot_general_p
 from .group import NONE, Axes, Group, Sums
 
 

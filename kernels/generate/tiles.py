@@ -9,14 +9,14 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from ...core.errors import ArgumentError
-from ...core.ir import Eqn
-from ...lang.ops import cdiv
-from ...lang.target import Target
+from ...core.ir.program import Eqn
+from ...core.support.errors import ArgumentError
+from ...lang.ops.basic import cdiv
+from ...lang.targets.target import Target
+from .accumulators import accumulator
 from .group import Axes, Group, nbytes
 from .loops import Loops, Tiles
 from .nest import Nest
-from .sums import accumulator
 
 Choose = Callable[[Loops], Tiles | None]  # tiles asked for, or None for the target's
 Refuse = Callable[[Sequence[int], int], str | None]  # why a cell cannot hold its blocks at some tiles in some bytes

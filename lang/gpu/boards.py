@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ..target import KIB, MIB, Target
+from ..targets.target import KIB, MIB, Target
 
 
 @dataclass(frozen=True)
 class Board:
-    """What XLA asks of a GPU beyond its `lang.target.Target`: sizes in bytes, `fpus` a streaming multiprocessor."""
+    """What XLA asks of a GPU beyond its `lang.targets.target.Target`: sizes in bytes, `fpus` per multiprocessor."""
 
     name: str
     capability: tuple[int, int]

@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from ...core.ir import Program
-from ...core.types import ArrayType
+from ...core.ir.program import Program
+from ...core.ir.types import ArrayType
 
 
 @dataclass(frozen=True)

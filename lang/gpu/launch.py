@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ...core.errors import ArgumentError
-from ...core.ir import Program
-from ...core.primitives.contract import dot_general_p
-from ...core.trace import trace_program
-from ...core.types import ArrayType
-from ..kernel import Kernel
-from ..maps import map_of
-from ..plain import uses
+from ...core.ir.program import Program
+from ...core.ir.types import ArrayType
+from ...core.primitives.contraction.dot_general import dot_general_p
+from ...core.support.errors import ArgumentError
+from ...core.tracing.trace import trace_program
+from ..analysis.index_maps import map_of
+from ..kernel.kernel import Kernel
+from ..transforms.desugar import uses
 from .plan import Plan
 
 MOST = (2**31 - 1, 65535, 65535)  # programs along x, y, z

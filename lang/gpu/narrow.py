@@ -14,10 +14,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ...core.ir import Program
-from ..carries import taken
-from ..kernel import Kernel
-from ..normalize import rename
+from ...core.ir.program import Program
+from ..analysis.loop_carried import taken
+from ..kernel.canonicalize import rename
+from ..kernel.kernel import Kernel
 
 DIVISORS = tuple(2**k for k in range(8))
 

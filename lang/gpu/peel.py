@@ -12,14 +12,14 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from ...core.ir import Eqn, Program, Var
-from ...core.primitives.cond import cond_p
-from ...core.types import RefType
-from ..affine import dependencies, slice_of
-from ..analysis import analyse
-from ..carries import taken
-from ..kernel import Kernel
-from ..normalize import rename
+from ...core.ir.program import Eqn, Program, Var
+from ...core.ir.types import RefType
+from ...core.primitives.control_flow.cond import cond_p
+from ..analysis.affine import dependencies, slice_of
+from ..analysis.facts import analyse
+from ..analysis.loop_carried import taken
+from ..kernel.canonicalize import rename
+from ..kernel.kernel import Kernel
 from .plan import Plan
 
 

@@ -14,15 +14,15 @@ from typing import Any
 
 import numpy as np
 
-from ...core.ir import Eqn, Program, Var
-from ...core.primitives.elementwise import add_p, mul_p
-from ...core.primitives.loops import fori_loop
-from ...core.primitives.ref import Index, Span, access_shape, addupdate_p, get_p, swap_p
-from ...core.rewrite import within
-from ...core.trace import trace_program
-from ...core.types import FAR, RefType
-from ..kernel import Kernel
-from ..normalize import rename
+from ...core.ir.passes import within
+from ...core.ir.program import Eqn, Program, Var
+from ...core.ir.types import FAR, RefType
+from ...core.primitives.control_flow.while_loop import fori_loop
+from ...core.primitives.elementwise.arithmetic import add_p, mul_p
+from ...core.primitives.refs.state_primitives import Index, Span, access_shape, addupdate_p, get_p, swap_p
+from ...core.tracing.trace import trace_program
+from ..kernel.canonicalize import rename
+from ..kernel.kernel import Kernel
 
 LARGEST = 8192  # elements of a copy that are in registers at once
 Place = tuple[Index, Sequence[Any]]  # an index and its dynamic entries

@@ -15,24 +15,24 @@ from typing import Any
 
 import numpy as np
 
-from ...core.caches import cached
-from ...core.ir import Program, Var
-from ...core.primitive import Primitive
-from ...core.primitives.cond import cond_p
-from ...core.primitives.loops import while_p
-from ...core.primitives.ref import Index, addupdate_p, get_p, swap_p
-from ...core.primitives.scan import scan_p
-from ...core.types import FAR, RefType
-from ..affine import Fact, needs_of
-from ..analysis import analyse
-from ..atomics import across_cells, atomic_cas_p, atomic_rmw_p
-from ..extent import static
-from ..kernel import Block, Kernel
-from ..maps import linear_index, map_of
-from ..ops import next_power_of_2
-from ..plain import plain
-from ..target import Target
-from ..visit import inner_programs
+from ...core.ir.primitive import Primitive
+from ...core.ir.program import Program, Var
+from ...core.ir.types import FAR, RefType
+from ...core.primitives.control_flow.cond import cond_p
+from ...core.primitives.control_flow.scan import scan_p
+from ...core.primitives.control_flow.while_loop import while_p
+from ...core.primitives.refs.state_primitives import Index, addupdate_p, get_p, swap_p
+from ...core.support.memo import cached
+from ..analysis.affine import Fact, needs_of
+from ..analysis.facts import analyse
+from ..analysis.index_maps import linear_index, map_of
+from ..kernel.kernel import Block, Kernel
+from ..kernel.traverse import inner_programs
+from ..ops.atomics import across_cells, atomic_cas_p, atomic_rmw_p
+from ..ops.basic import next_power_of_2
+from ..targets.target import Target
+from ..transforms.desugar import plain
+from ..transforms.dynamic_grid import static
 from .pieces import in_pieces
 
 MAX_ELEMENTS = 2**20  # of a value that is kept in registers

@@ -6,10 +6,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from ...core.errors import TilewrightError
-from ..kernel import Kernel
+from ...core.support.errors import TilewrightError
+from ..kernel.kernel import Kernel
 from ..legalize import Legal
-from ..target import Target, target_of
+from ..targets.target import Target, target_of
 from .code import Compiled
 from .resources import resources
 

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from ...core.ir import Program
-from ...core.trace import eval_program, trace_program
-from ...core.types import ArrayType
-from ..kernel import Kernel
-from ..target import CustomCall
+from ...core.ir.program import Program
+from ...core.ir.types import ArrayType
+from ...core.tracing.trace import eval_program, trace_program
+from ..kernel.kernel import Kernel
+from ..targets.target import CustomCall
 from .code import Compiled, Module
 
 PTX_CALL = "__gpu$xla.gpu.ptx"

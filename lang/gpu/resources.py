@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 
-from ...core.errors import ResourceError, Source
-from ..target import Resources, Target
+from ...core.support.errors import ResourceError, Source
+from ..targets.target import Resources, Target
 from .code import Compiled
 
 REGISTER_BYTES = 4

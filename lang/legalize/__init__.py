@@ -18,21 +18,21 @@ from typing import Any, Concatenate
 
 import numpy as np
 
-from ...core.caches import cached
-from ...core.errors import Source, UnsupportedError
-from ...core.ir import Eqn, Program, Var, subprograms
-from ...core.keys import physicalize
-from ...core.primitive import Primitive
-from ...core.primitives.random import random_clone_p, random_unwrap_p, random_wrap_p
-from ...core.primitives.shape import broadcast_in_dim
-from ...core.rewrite import primitives_of, within
-from ...core.trace import trace_program
-from ...core.types import ArrayType
-from ..atomics import atomic_cas_p, atomic_rmw_p
-from ..kernel import Kernel
-from ..normalize import replaced
-from ..plain import RULES as PLAIN
-from ..target import Target
+from ...core.ir.passes import primitives_of, within
+from ...core.ir.primitive import Primitive
+from ...core.ir.program import Eqn, Program, Var, subprograms
+from ...core.ir.types import ArrayType
+from ...core.primitives.keys.threefry import random_clone_p, random_unwrap_p, random_wrap_p
+from ...core.primitives.movement.shape import broadcast_in_dim
+from ...core.random.key_lowering import physicalize
+from ...core.support.errors import Source, UnsupportedError
+from ...core.support.memo import cached
+from ...core.tracing.trace import trace_program
+from ..kernel.canonicalize import replaced
+from ..kernel.kernel import Kernel
+from ..ops.atomics import atomic_cas_p, atomic_rmw_p
+from ..targets.target import Target
+from ..transforms.desugar import RULES as PLAIN
 from . import integers, position, special, windows
 
 Rewrite = Callable[..., Any]

@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from ...core.linear import spread
-from ...core.primitives.compare import select_n_p
-from ...core.primitives.convert import convert_element_type
-from ...core.trace import shape_of, typeof
-from ...core.types import is_float
+from ...core.ir.types import is_float
+from ...core.primitives.elementwise.comparison import select_n_p
+from ...core.primitives.elementwise.conversion import convert_element_type
+from ...core.tracing.trace import shape_of, typeof
+from ...core.transforms.structural_primitives import spread
 
 FLOAT32 = np.dtype(np.float32)
 

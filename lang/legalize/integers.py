@@ -10,18 +10,18 @@ from typing import Any
 
 import numpy as np
 
-from ...core.ir import Eqn, Literal, Program, Var
-from ...core.linear import spread
-from ...core.primitive import Primitive
-from ...core.primitives import compare as cmp
-from ...core.primitives.convert import bitcast_convert_type_p, convert_element_type
-from ...core.primitives.elementwise import div_p, integer_pow_p, mul_p, neg_p, pow_p, rem_p, sub_p
-from ...core.primitives.scan import bind_scan
-from ...core.primitives.shape import broadcast_in_dim_p
-from ...core.rules import like
-from ...core.trace import shape_of, trace_program, typeof
-from ...core.types import is_integer, is_unsigned
-from ..machine import bits_down_p, bits_up_p, quotient_p, remainder_p, sign_down_p
+from ...core.ir.primitive import Primitive
+from ...core.ir.program import Eqn, Literal, Program, Var
+from ...core.ir.types import is_integer, is_unsigned
+from ...core.primitives.control_flow.scan import bind_scan
+from ...core.primitives.elementwise import comparison as cmp
+from ...core.primitives.elementwise.arithmetic import div_p, integer_pow_p, mul_p, neg_p, pow_p, rem_p, sub_p
+from ...core.primitives.elementwise.conversion import bitcast_convert_type_p, convert_element_type
+from ...core.primitives.movement.shape import broadcast_in_dim_p
+from ...core.tracing.trace import shape_of, trace_program, typeof
+from ...core.transforms.rule_helpers import like
+from ...core.transforms.structural_primitives import spread
+from ..ops.machine_integers import bits_down_p, bits_up_p, quotient_p, remainder_p, sign_down_p
 from .floats import wide
 
 Rewrite = Callable[..., Any]

@@ -15,17 +15,17 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-from ...core.linear import spread
-from ...core.primitive import Primitive
-from ...core.primitives import elementwise as ew
-from ...core.primitives.compare import eq_p, gt_p, lt_p, ne_p, or_p, select_n_p
-from ...core.primitives.convert import bitcast_convert_type_p, convert_element_type
-from ...core.primitives.loops import while_loop
-from ...core.primitives.reduce import reduce_or_p
-from ...core.primitives.special import digamma_p, erf_inv_p, erfc_p, lgamma_p, polygamma_p, zeta_p
-from ...core.primitives.special_numpy import BERNOULLI
-from ...core.rules import like
-from ...core.trace import shape_of
+from ...core.ir.primitive import Primitive
+from ...core.primitives.control_flow.while_loop import while_loop
+from ...core.primitives.elementwise import arithmetic as ew
+from ...core.primitives.elementwise.comparison import eq_p, gt_p, lt_p, ne_p, or_p, select_n_p
+from ...core.primitives.elementwise.conversion import bitcast_convert_type_p, convert_element_type
+from ...core.primitives.reduction.reduce import reduce_or_p
+from ...core.primitives.special.functions import digamma_p, erf_inv_p, erfc_p, lgamma_p, polygamma_p, zeta_p
+from ...core.primitives.special.reference import BERNOULLI
+from ...core.tracing.trace import shape_of
+from ...core.transforms.rule_helpers import like
+from ...core.transforms.structural_primitives import spread
 from .floats import dtype_of, in_float32, polynomial, where, wide
 
 LOG_2 = math.log(2)

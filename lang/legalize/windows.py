@@ -9,16 +9,16 @@ from typing import Any
 
 import numpy as np
 
-from ...core.primitive import Primitive
-from ...core.primitives.compare import eq_p, ge_p, ne_p, or_p, select_n_p
-from ...core.primitives.contract import dot_general_p
-from ...core.primitives.conv import ConvDimensionNumbers, conv_general_dilated_p
-from ...core.primitives.convert import convert_element_type
-from ...core.primitives.elementwise import add_p, max_p, min_p
-from ...core.primitives.reduce import highest, lowest
-from ...core.primitives.shape import broadcast_in_dim, pad, reshape, transpose
-from ...core.primitives.shape import slice as slice_
-from ...core.primitives.window import (
+from ...core.ir.primitive import Primitive
+from ...core.primitives.contraction.conv import ConvDimensionNumbers, conv_general_dilated_p
+from ...core.primitives.contraction.dot_general import dot_general_p
+from ...core.primitives.elementwise.arithmetic import add_p, max_p, min_p
+from ...core.primitives.elementwise.comparison import eq_p, ge_p, ne_p, or_p, select_n_p
+from ...core.primitives.elementwise.conversion import convert_element_type
+from ...core.primitives.movement.shape import broadcast_in_dim, pad, reshape, transpose
+from ...core.primitives.movement.shape import slice as slice_
+from ...core.primitives.reduction.reduce import highest, lowest
+from ...core.primitives.reduction.reduce_window import (
     dilated,
     reduce_window_max_p,
     reduce_window_min_p,
@@ -26,8 +26,8 @@ from ...core.primitives.window import (
     select_and_scatter_add_p,
     windows,
 )
-from ...core.rules import like
-from ...core.trace import shape_of
+from ...core.tracing.trace import shape_of
+from ...core.transforms.rule_helpers import like
 from .floats import dtype_of, wide, wide_dtype
 
 

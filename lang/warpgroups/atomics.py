@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from .. import atomics
+from ..ops import atomics
 from .parts import thread_cell
 
 

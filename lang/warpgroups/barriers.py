@@ -12,9 +12,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...core.errors import ArgumentError
-from ...core.primitives import refview as refs
-from ..copies import BOTH, operands_of, operation
+from ...core.primitives.refs import ref_views as refs
+from ...core.support.errors import ArgumentError
+from ..ops.dma import BOTH, operands_of, operation
 from .parts import acting, at_barrier, condition, ordered_on, thread_cell
 from .specs import Barrier, ClusterBarrier
 

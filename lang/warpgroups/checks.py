@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from ...core.errors import InputWriteError, KernelBodyError, ResourceError, UnsupportedError
-from ...core.ir import every_eqn, subprograms
-from ...core.types import MemorySpace
-from ..copies import PRIMITIVES as COPIES
-from ..kernel import Kernel
-from ..target import KIB, Target
+from ...core.ir.program import every_eqn, subprograms
+from ...core.ir.types import MemorySpace
+from ...core.support.errors import InputWriteError, KernelBodyError, ResourceError, UnsupportedError
+from ..kernel.kernel import Kernel
+from ..ops.dma import PRIMITIVES as COPIES
+from ..targets.target import KIB, Target
 from .parts import GLOBAL
 from .products import COLUMNS, PRIMITIVES, wait_products_p, wgmma_p
 from .specs import mesh_of

@@ -6,11 +6,11 @@ import enum
 from dataclasses import dataclass
 from typing import Any
 
-from ...core.errors import ArgumentError
-from ...core.primitives import refview as refs
-from ...core.primitives.shape import iota_p
-from ...core.types import MemorySpace, canonical_dtype
-from ..block import BlockSpec as PlainSpec
+from ...core.ir.types import MemorySpace, canonical_dtype
+from ...core.primitives.movement.shape import iota_p
+from ...core.primitives.refs import ref_views as refs
+from ...core.support.errors import ArgumentError
+from ..kernel.block_spec import BlockSpec as PlainSpec
 from .parts import GLOBAL, check_space, thread_cell
 
 

@@ -8,14 +8,14 @@ from typing import Any
 
 import numpy as np
 
-from ...core.errors import KernelBodyError, ShapeError
-from ...core.ir import ORDERED, Effects
-from ...core.primitives.ref import Index, Point, Span, Take, access_shape
-from ...core.trace import typeof
-from ...core.types import MemorySpace, RefType, is_bool
-from ..copies import effects_on, split_parts
-from ..modes import running
-from ..ops import Cell, current_cell
+from ...core.ir.program import ORDERED, Effects
+from ...core.ir.types import MemorySpace, RefType, is_bool
+from ...core.primitives.refs.state_primitives import Index, Point, Span, Take, access_shape
+from ...core.support.errors import KernelBodyError, ShapeError
+from ...core.tracing.trace import typeof
+from ..ops.basic import Cell, current_cell
+from ..ops.dma import effects_on, split_parts
+from ..ops.interpret_params import running
 
 NAMES = {
     MemorySpace.HBM: "GMEM", MemorySpace.ANY: "GMEM", MemorySpace.SMEM: "SMEM", MemorySpace.TMEM: "TMEM",

@@ -16,16 +16,23 @@ from typing import Any
 
 import numpy as np
 
-from ...core.errors import ArgumentError, ArgumentTypeError, DtypeError, KernelBodyError, ShapeError, UnsupportedError
-from ...core.ir import Eqn
-from ...core.primitives import refview as refs
-from ...core.primitives.convert import convert_element_type
-from ...core.primitives.reduce import reduce_max_p, reduce_min_p
-from ...core.primitives.ref import access_shape
-from ...core.trace import shape_of, typeof
-from ...core.types import BOOL, FLOAT32, ArrayType, MemorySpace, RefType
-from ..copies import BOTH, operands_of, operation
-from ..modes import running
+from ...core.ir.program import Eqn
+from ...core.ir.types import BOOL, FLOAT32, ArrayType, MemorySpace, RefType
+from ...core.primitives.elementwise.conversion import convert_element_type
+from ...core.primitives.reduction.reduce import reduce_max_p, reduce_min_p
+from ...core.primitives.refs import ref_views as refs
+from ...core.primitives.refs.state_primitives import access_shape
+from ...core.support.errors import (
+    ArgumentError,
+    ArgumentTypeError,
+    DtypeError,
+    KernelBodyError,
+    ShapeError,
+    UnsupportedError,
+)
+from ...core.tracing.trace import shape_of, typeof
+from ..ops.dma import BOTH, operands_of, operation
+from ..ops.interpret_params import running
 from .barriers import spec_of
 from .parts import acting, at_barrier, check_index, check_space, ordered_on, split, thread_cell
 from .transfers import count_of, said

@@ -9,12 +9,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from ...core.errors import ArgumentError, UnsupportedError
-from ...core.trace import typeof
-from ...core.types import FLOAT32, INT32, ArrayType, RefType, canonical_dtype
-from ...core.types import MemorySpace as Space
-from ..block import GridSpec
-from ..kernel import Kernel
+from ...core.ir.types import FLOAT32, INT32, ArrayType, RefType, canonical_dtype
+from ...core.ir.types import MemorySpace as Space
+from ...core.support.errors import ArgumentError, UnsupportedError
+from ...core.tracing.trace import typeof
+from ..kernel.block_spec import GridSpec
+from ..kernel.kernel import Kernel
 
 MOST_BLOCKS = 8  # of a cluster
 

@@ -14,10 +14,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from ...core.errors import ArgumentError, DtypeError, ShapeError
-from ...core.primitives.ref import access_shape
-from ...core.types import ArrayType, MemorySpace
-from ..copies import BOTH, operands_of, operation
+from ...core.ir.types import ArrayType, MemorySpace
+from ...core.primitives.refs.state_primitives import access_shape
+from ...core.support.errors import ArgumentError, DtypeError, ShapeError
+from ..ops.dma import BOTH, operands_of, operation
 from .parts import GLOBAL, acting, check_index, check_one, check_space, condition, ordered_on, split, thread_cell
 from .specs import Mesh
 

@@ -8,12 +8,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from ...core import tree
-from ...core.errors import ArgumentTypeError
-from ...core.ir import Effects, Program
-from ...core.primitives.structured import hoisted, shifted, trace_body
-from ...core.types import INT32, ArrayType
-from ..copies import operation
+from ...core.ir.program import Effects, Program
+from ...core.ir.types import INT32, ArrayType
+from ...core.primitives.control_flow.subprograms import hoisted, shifted, trace_body
+from ...core.support import pytree
+from ...core.support.errors import ArgumentTypeError
+from ..ops.dma import operation
 from .parts import acting, thread_cell
 
 WARPS = 4  # of a warpgroup
@@ -34,7 +34,7 @@ def warp_map(f: Callable[[Any], None]) -> None:
     that gives something, and a `KernelBodyError` outside of kernels for warpgroups.
 
     >>> import numpy as np
-    >>> from tilewright.core.types import ArrayType
+    >>> from tilewright.core.ir.types import ArrayType
     >>> from tilewright.lang import mosaic_gpu as plgpu
     >>> def numbers(o):
     ...     @plgpu.warp_map
@@ -44,7 +44,7 @@ def warp_map(f: Callable[[Any], None]) -> None:
     [0 2 4 6]
     """
     thread_cell("warp_map")
-    structure = tree.structure((0,))
+    structure = pytree.structure((0,))
     program, result = trace_body(f, structure, [ArrayType((), INT32)], "warp_map")
     if program.outputs:
         raise ArgumentTypeError(f"warp_map: {getattr(f, '__name__', f)} gives {result}", "let it give nothing")

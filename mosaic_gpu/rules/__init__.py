@@ -7,14 +7,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...core.primitive import Primitive
-from ...core.primitives.compare import clz_p, population_count_p
-from ...core.primitives.convert import reduce_precision_p
-from ...core.primitives.elementwise import pow_p
-from ...core.primitives.loops import while_p
-from ...core.primitives.scan import scan_p
-from ...core.primitives.shape import pad_p, rev_p, split_p
-from ...core.primitives.special import (
+from ...core.ir.primitive import Primitive
+from ...core.primitives.control_flow.scan import scan_p
+from ...core.primitives.control_flow.while_loop import while_p
+from ...core.primitives.elementwise.arithmetic import pow_p
+from ...core.primitives.elementwise.comparison import clz_p, population_count_p
+from ...core.primitives.elementwise.conversion import reduce_precision_p
+from ...core.primitives.movement.shape import pad_p, rev_p, split_p
+from ...core.primitives.special.functions import (
     igamma_grad_a_p,
     igamma_p,
     igammac_p,
@@ -23,8 +23,8 @@ from ...core.primitives.special import (
     zeta_p,
 )
 from ...lang.gpu.plan import forms
-from ...lang.language import FAMILIES
 from ...lang.legalize import GONE, REWRITES, Backend
+from ...lang.legalize.opset import FAMILIES
 from . import access, atomics, contract, control, elementwise, reduce, shape
 
 RULES: dict[Primitive, Any] = {

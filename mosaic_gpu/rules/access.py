@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from ...core.primitive import Primitive
-from ...core.primitives.ref import Index, access_shape, addupdate_p, get_p, split_operands, swap_p
-from ...core.types import ArrayType
+from ...core.ir.primitive import Primitive
+from ...core.ir.types import ArrayType
+from ...core.primitives.refs.state_primitives import Index, access_shape, addupdate_p, get_p, split_operands, swap_p
 from ..refs import Memory
 from ..values import Unfit
 from .atomics import Update, update

@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from functools import reduce
 from typing import Any
 
-from ...core.primitive import Primitive
-from ...core.primitives.ref import Index, access_shape, split_operands
-from ...core.types import is_float
-from ...lang.atomics import Sync, atomic_cas_p, atomic_rmw_p
+from ...core.ir.primitive import Primitive
+from ...core.ir.types import is_float
+from ...core.primitives.refs.state_primitives import Index, access_shape, split_operands
+from ...lang.ops.atomics import Sync, atomic_cas_p, atomic_rmw_p
 from ..refs import Register, Space
 from ..text import Int, Printer
 from ..values import Fragment, Lazy, Product, Unfit, computed

@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from ...core.primitive import Primitive
-from ...core.primitives.contract import dot_general_p
-from ...core.primitives.elementwise import add_any_p, add_p
-from ...core.types import ArrayType
-from ..kinds import depth, kind_of
+from ...core.ir.primitive import Primitive
+from ...core.ir.types import ArrayType
+from ...core.primitives.contraction.dot_general import dot_general_p
+from ...core.primitives.elementwise.arithmetic import add_any_p, add_p
+from ..mma_types import depth, kind_of
 from ..products import WIDEST
 from ..values import Fragment, Layout, Product, Unfit, halves
 from .elementwise import RULES as ELEMENTWISE

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from ...core.ir import Program
-from ...core.primitive import Primitive
-from ...core.primitives.checkpoint import checkpoint_p, optimization_barrier_p
-from ...core.primitives.cond import cond_p
-from ...core.primitives.custom_calls import custom_jvp_call_p, custom_vjp_call_p, linear_call_p
-from ...core.primitives.jit import jit_p
-from ...core.types import ArrayType, is_bool
-from ...lang.discharge import written
+from ...core.ir.primitive import Primitive
+from ...core.ir.program import Program
+from ...core.ir.types import ArrayType, is_bool
+from ...core.primitives.control_flow.cond import cond_p
+from ...core.primitives.control_flow.jit_primitive import jit_p
+from ...core.primitives.custom.checkpoint import checkpoint_p, optimization_barrier_p
+from ...core.primitives.custom.custom_derivative_primitives import custom_jvp_call_p, custom_vjp_call_p, linear_call_p
+from ...lang.transforms.discharge import written
 from ..refs import Register
 from ..text import Int
 from ..values import Lazy, Product

@@ -11,18 +11,18 @@ from typing import Any
 
 import numpy as np
 
-from ...core.primitive import Primitive
-from ...core.primitives import compare as cmp
-from ...core.primitives import convert as conv
-from ...core.primitives import elementwise as ew
-from ...core.primitives.checkpoint import name_p
-from ...core.primitives.elementwise import RoundingMethod
-from ...core.primitives.shape import copy_p
-from ...core.primitives.special import erf_p
-from ...core.types import ArrayType, is_bool, is_float
-from ...lang.machine import bits_down_p, bits_up_p, quotient_p, remainder_p, sign_down_p
+from ...core.ir.primitive import Primitive
+from ...core.ir.types import ArrayType, is_bool, is_float
+from ...core.primitives.custom.checkpoint import name_p
+from ...core.primitives.elementwise import arithmetic as ew
+from ...core.primitives.elementwise import comparison as cmp
+from ...core.primitives.elementwise import conversion as conv
+from ...core.primitives.elementwise.arithmetic import RoundingMethod
+from ...core.primitives.movement.shape import copy_p
+from ...core.primitives.special.functions import erf_p
+from ...lang.ops.machine_integers import bits_down_p, bits_up_p, quotient_p, remainder_p, sign_down_p
 from ...lang.tpu import approx_reciprocal_p
-from ..exchange import agreed
+from ..layout_conversion import agreed
 from ..text import Printer
 from ..values import Fragment, Lazy, Product, Unfit, computed, convert, halves, rounded, wrapped
 

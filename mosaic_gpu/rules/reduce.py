@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from ...core.primitive import Primitive
-from ...core.primitives.elementwise import add_p, max_p, min_p, mul_p
-from ...core.primitives.reduce import reduce_max_p, reduce_min_p, reduce_prod_p, reduce_sum_p
-from ...core.types import ArrayType
+from ...core.ir.primitive import Primitive
+from ...core.ir.types import ArrayType
+from ...core.primitives.elementwise.arithmetic import add_p, max_p, min_p, mul_p
+from ...core.primitives.reduction.reduce import reduce_max_p, reduce_min_p, reduce_prod_p, reduce_sum_p
 from ..values import Fragment, Layout, Lazy, Unfit, computed, halves
 from .elementwise import ew_op, finished
 

@@ -8,8 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from ...core.primitive import Primitive
-from ...core.primitives.shape import (
+from ...core.ir.primitive import Primitive
+from ...core.ir.types import ArrayType
+from ...core.primitives.movement.shape import (
     broadcast_in_dim_p,
     concatenate_p,
     iota_p,
@@ -18,7 +19,6 @@ from ...core.primitives.shape import (
     squeeze_p,
     transpose_p,
 )
-from ...core.types import ArrayType
 from ..text import Int, Printer
 from ..values import Fragment, Lazy, Product, Tile, Unfit, computed, convert
 

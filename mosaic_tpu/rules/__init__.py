@@ -1,28 +1,28 @@
 """What each operation of a kernel becomes, family by family; what is not here is rewritten before (`lang/legalize`)."""
 
-from ...core.primitive import Primitive
+from ...core.ir.primitive import Primitive
 from ...lang.legalize import Backend
 from ..body import Rule
-from ..forms import forms
+from ..kernel_variants import forms
 from ..values import UNSUPPORTED_DTYPES
 from . import (
     atomics,
     contract,
     control,
+    dma,
     elementwise,
-    far,
+    host_effects,
     index,
-    memory,
     reduce,
     rewrites,
     shape,
     sort,
-    world,
+    vector_memory,
 )
 
 RULES: dict[Primitive, Rule] = {
     **elementwise.RULES, **shape.RULES, **reduce.RULES, **contract.RULES, **index.RULES,
-    **memory.RULES, **atomics.RULES, **far.RULES, **control.RULES, **sort.RULES, **world.RULES,
+    **vector_memory.RULES, **atomics.RULES, **dma.RULES, **control.RULES, **sort.RULES, **host_effects.RULES,
 }  # fmt: skip
-UNSUPPORTED: dict[Primitive, str] = world.UNSUPPORTED
+UNSUPPORTED: dict[Primitive, str] = host_effects.UNSUPPORTED
 BACKEND = Backend("a TPU kernel", RULES, UNSUPPORTED, UNSUPPORTED_DTYPES, forms, rewrites=rewrites.REWRITES)

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ...core.primitive import Primitive
-from ...core.primitives.compare import eq_p, select_n_p
-from ...core.primitives.ref import split_operands
-from ...core.types import ArrayType
-from ...lang.atomics import COMBINE, atomic_cas_p, atomic_rmw_p
+from ...core.ir.primitive import Primitive
+from ...core.ir.types import ArrayType
+from ...core.primitives.elementwise.comparison import eq_p, select_n_p
+from ...core.primitives.refs.state_primitives import split_operands
+from ...lang.ops.atomics import COMBINE, atomic_cas_p, atomic_rmw_p
 from ..body import Body, Rule
 from ..values import Value
 from .elementwise import RULES as ELEMENTWISE
-from .memory import read, write
+from .vector_memory import read, write
 
 
 def _rmw(b: Body, xs: list[Any], outs: Sequence[ArrayType], **params: Any) -> list[Value]:

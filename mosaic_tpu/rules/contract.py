@@ -12,10 +12,10 @@ from typing import Any
 
 import numpy as np
 
-from ...core.primitive import Primitive
-from ...core.primitives.contract import Precision, dot_general_p
-from ...core.types import ArrayType, is_float
-from .. import moves
+from ...core.ir.primitive import Primitive
+from ...core.ir.types import ArrayType, is_float
+from ...core.primitives.contraction.dot_general import Precision, dot_general_p
+from .. import vector_layout
 from ..body import Body, Rule
 from ..text import SSA
 from ..values import Value, physical
@@ -60,8 +60,8 @@ def _on_vectors(b: Body, x: SSA, y: SSA, shape: tuple[int, int]) -> SSA:
     depth = x.shape[1]
 
     def step(k: Any, total: SSA) -> SSA:
-        column = moves.broadcast(b.w, window(b, x, [0, k], [shape[0], 1]), shape)
-        row = moves.broadcast(b.w, window(b, y, [k, 0], [1, shape[1]]), shape)
+        column = vector_layout.broadcast(b.w, window(b, x, [0, k], [shape[0], 1]), shape)
+        row = vector_layout.broadcast(b.w, window(b, y, [k, 0], [1, shape[1]]), shape)
         return b.w.op("arith.addi", [total, b.w.op("arith.muli", [column, row], shape, "i32")], shape, "i32")
 
     total = b.w.constant(0, "i32", shape)
@@ -82,8 +82,8 @@ def _arranged(b: Body, x: Value, form: SSA, order: Sequence[int], groups: tuple[
     if shape == wide.shape and list(order) == list(range(rank)):
         return form
     if rank >= 2:
-        wide = moves.transpose(b.w, wide, order)
-    wide = moves.reshape(b.w, wide, shape)
+        wide = vector_layout.transpose(b.w, wide, order)
+    wide = vector_layout.reshape(b.w, wide, shape)
     return wide if wide.element == form.element else b.narrowed(wide, x.dtype)
 
 
@@ -98,7 +98,7 @@ def _dot_general(b: Body, xs: list[Value], out: ArrayType, dimension_numbers: An
     if left.element != right.element:
         left, right = b.vector(x), b.vector(y)
     if left.element == "i1":
-        left, right = moves.as_words(b.w, left), moves.as_words(b.w, right)
+        left, right = vector_layout.as_words(b.w, left), vector_layout.as_words(b.w, right)
     if left.element != right.element:
         left, right = (v if v.element == "f32" else b.w.op("arith.sitofp", [v], v.shape, "f32") for v in (left, right))
     if (len(x.shape), len(y.shape), len(bx)) == (2, 2, 0) and left.element != "i32" and len(cx) == 1:
@@ -118,26 +118,26 @@ def _batched(b: Body, left: SSA, right: SSA, precise: bool) -> SSA:
     for i in range(left.shape[0]):
         one = _matrix(b, left, i), _matrix(b, right, i)
         made = _product(b, *one, precise)
-        parts.append(moves.cast(b.w, made, (1, *made.shape)) if made.shape else made)
-    return moves.concatenate(b.w, parts, 0)
+        parts.append(vector_layout.cast(b.w, made, (1, *made.shape)) if made.shape else made)
+    return vector_layout.concatenate(b.w, parts, 0)
 
 
 def _matrix(b: Body, x: SSA, i: int) -> SSA:
     assert x.shape is not None
     if len(x.shape) == 2:
         return x
-    return moves.cast(b.w, moves.cut_axis(b.w, x, 0, i, 1), x.shape[1:])
+    return vector_layout.cast(b.w, vector_layout.cut_axis(b.w, x, 0, i, 1), x.shape[1:])
 
 
 def _finished(b: Body, out: ArrayType, made: SSA) -> Value:
     """A product of 32 bits in the dtype and shape of the result."""
-    made = moves.reshape(b.w, made, physical(out.shape))
+    made = vector_layout.reshape(b.w, made, physical(out.shape))
     if made.element == "f32" and not is_float(out.dtype):
         made = b.w.op("arith.fptosi", [made], made.shape, "i32")
     elif made.element == "i32" and is_float(out.dtype):
         made = b.w.op("arith.sitofp", [made], made.shape, "f32")
     if out.dtype == np.dtype(bool):
-        made = moves.as_mask(b.w, made, "i1")
+        made = vector_layout.as_mask(b.w, made, "i1")
     return b.value(out, made)
 
 

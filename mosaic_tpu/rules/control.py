@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ...core.ir import Program
-from ...core.primitive import Primitive
-from ...core.primitives.checkpoint import checkpoint_p, optimization_barrier_p
-from ...core.primitives.cond import cond_p
-from ...core.primitives.custom_calls import custom_jvp_call_p, custom_vjp_call_p, linear_call_p
-from ...core.primitives.jit import jit_p
-from ...core.primitives.loops import while_p
-from ...core.primitives.scan import scan_p
-from ...core.types import ArrayType, is_bool, is_integer
-from .. import moves
+from ...core.ir.primitive import Primitive
+from ...core.ir.program import Program
+from ...core.ir.types import ArrayType, is_bool, is_integer
+from ...core.primitives.control_flow.cond import cond_p
+from ...core.primitives.control_flow.jit_primitive import jit_p
+from ...core.primitives.control_flow.scan import scan_p
+from ...core.primitives.control_flow.while_loop import while_p
+from ...core.primitives.custom.checkpoint import checkpoint_p, optimization_barrier_p
+from ...core.primitives.custom.custom_derivative_primitives import custom_jvp_call_p, custom_vjp_call_p, linear_call_p
+from .. import vector_layout
 from ..body import Body, Rule
 from ..text import SSA, Shape
 from ..values import Value, physical, wide
@@ -34,7 +34,7 @@ def pack(b: Body, x: Value, type: ArrayType) -> SSA:
     if carried(type)[0] is None:
         form = b.scalar(x)
         return b.w.op("arith.extui", [form], None, "i32") if form.element == "i1" else form
-    return moves.as_words(b.w, b.vector(x))
+    return vector_layout.as_words(b.w, b.vector(x))
 
 
 def unpack(b: Body, x: SSA, type: ArrayType) -> Value:
@@ -42,7 +42,7 @@ def unpack(b: Body, x: SSA, type: ArrayType) -> Value:
     if is_bool(type.dtype):
         if x.shape is None:
             return Value(type, scalar=_nonzero(b, x))
-        return Value(type, vector=moves.as_mask(b.w, x, "i1"))
+        return Value(type, vector=vector_layout.as_mask(b.w, x, "i1"))
     return Value(type, scalar=x) if x.shape is None else Value(type, vector=x)
 
 
@@ -138,7 +138,7 @@ def _scan(b: Body, xs: list[Any], outs: Sequence[ArrayType], program: Program, l
     n = num_consts + num_carry
     consts, init, stacked = xs[:num_consts], xs[num_consts:n], xs[n:]
     types, item_types = list(outs[:num_carry]), list(outs[num_carry:])
-    items = [moves.as_words(b.w, b.vector(x)) for x in stacked]
+    items = [vector_layout.as_words(b.w, b.vector(x)) for x in stacked]
 
     def turn(i: Any, state: Sequence[Value], ys: Sequence[SSA]) -> tuple[list[Value], list[SSA]]:
         rows = [_item(b, x, v, i) for x, v in zip(stacked, items, strict=True)]
@@ -174,15 +174,15 @@ def _item(b: Body, x: Value, v: SSA, i: Any) -> Value:
     sizes = [1 if d == axis else n for d, n in enumerate(v.shape)]
     row = window(b, v, [i if d == axis else 0 for d in range(len(sizes))], sizes)
     type = ArrayType(x.shape[1:], x.dtype)
-    row = moves.reshape(b.w, row, physical(type.shape))
-    return Value(type, vector=moves.as_mask(b.w, row, wide(x.dtype)))
+    row = vector_layout.reshape(b.w, row, physical(type.shape))
+    return Value(type, vector=vector_layout.as_mask(b.w, row, wide(x.dtype)))
 
 
 def _stored(b: Body, ys: SSA, type: ArrayType, value: Value, i: Any) -> SSA:
     """Stacked results with row `i` replaced."""
     assert ys.shape is not None
     axis = axis_of(len(type.shape), 0)
-    row = moves.reshape(b.w, moves.as_words(b.w, b.vector(value)),
+    row = vector_layout.reshape(b.w, vector_layout.as_words(b.w, b.vector(value)),
                         tuple(1 if d == axis else n for d, n in enumerate(ys.shape)))  # fmt: skip
     return replaced(b, ys, row, [i if d == axis else 0 for d in range(len(ys.shape))])
 

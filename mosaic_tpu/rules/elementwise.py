@@ -9,33 +9,10 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-from ...core.errors import Source, UnsupportedError
-from ...core.primitive import Primitive
-from ...core.primitives.checkpoint import name_p
-from ...core.primitives.compare import (
-    and_p,
-    clamp_p,
-    clz_p,
-    eq_p,
-    ge_p,
-    gt_p,
-    is_finite_p,
-    le_p,
-    lt_p,
-    ne_p,
-    not_p,
-    or_p,
-    population_count_p,
-    select_n_p,
-    xor_p,
-)
-from ...core.primitives.convert import (
-    bitcast_convert_type_p,
-    convert_element_type_p,
-    reduce_precision_p,
-    stop_gradient_p,
-)
-from ...core.primitives.elementwise import (
+from ...core.ir.primitive import Primitive
+from ...core.ir.types import UINT32, ArrayType, is_bool, is_float, is_integer, is_unsigned
+from ...core.primitives.custom.checkpoint import name_p
+from ...core.primitives.elementwise.arithmetic import (
     abs_p,
     add_any_p,
     add_p,
@@ -64,11 +41,34 @@ from ...core.primitives.elementwise import (
     tan_p,
     tanh_p,
 )
-from ...core.primitives.shape import copy_p
-from ...core.primitives.special import erf_p
-from ...core.types import UINT32, ArrayType, is_bool, is_float, is_integer, is_unsigned
-from ...lang.machine import bits_down_p, bits_up_p, quotient_p, remainder_p, sign_down_p
-from ...lang.ops import multiple_of_p
+from ...core.primitives.elementwise.comparison import (
+    and_p,
+    clamp_p,
+    clz_p,
+    eq_p,
+    ge_p,
+    gt_p,
+    is_finite_p,
+    le_p,
+    lt_p,
+    ne_p,
+    not_p,
+    or_p,
+    population_count_p,
+    select_n_p,
+    xor_p,
+)
+from ...core.primitives.elementwise.conversion import (
+    bitcast_convert_type_p,
+    convert_element_type_p,
+    reduce_precision_p,
+    stop_gradient_p,
+)
+from ...core.primitives.movement.shape import copy_p
+from ...core.primitives.special.functions import erf_p
+from ...core.support.errors import Source, UnsupportedError
+from ...lang.ops.basic import multiple_of_p
+from ...lang.ops.machine_integers import bits_down_p, bits_up_p, quotient_p, remainder_p, sign_down_p
 from ...lang.tpu import approx_reciprocal_p
 from ..body import Body, Rule
 from ..text import SSA

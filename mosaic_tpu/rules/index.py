@@ -11,10 +11,11 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from ...core.ir import Program
-from ...core.primitive import Primitive
-from ...core.primitives.elementwise import add_p, max_p, min_p, mul_p, sub_p
-from ...core.primitives.indexed import (
+from ...core.ir.primitive import Primitive
+from ...core.ir.program import Program
+from ...core.ir.types import ArrayType
+from ...core.primitives.elementwise.arithmetic import add_p, max_p, min_p, mul_p, sub_p
+from ...core.primitives.movement.gather_scatter import (
     gather_p,
     scatter_add_p,
     scatter_apply_p,
@@ -24,8 +25,7 @@ from ...core.primitives.indexed import (
     scatter_p,
     scatter_sub_p,
 )
-from ...core.types import ArrayType
-from .. import moves
+from .. import vector_layout
 from ..body import Body, Rule
 from ..text import SSA
 from ..values import Value, physical, wide
@@ -60,20 +60,20 @@ def row_axis(shape: Sequence[int], numbers: Any, sizes: Sequence[int], out_shape
 
 def take_rows(b: Body, x: Value, axis: int, at: Value, out: ArrayType) -> Value:
     """`x` along one axis at an array of positions within it."""
-    v = moves.as_words(b.w, b.vector(x))
+    v = vector_layout.as_words(b.w, b.vector(x))
     assert v.shape is not None
     place = axis + len(v.shape) - len(x.shape)
     shape = physical(out.shape)
     column = tuple(n if d == place else 1 for d, n in enumerate(shape))
-    wanted = moves.broadcast(b.w, moves.reshape(b.w, b.vector(at), column), shape)
+    wanted = vector_layout.broadcast(b.w, vector_layout.reshape(b.w, b.vector(at), column), shape)
     return _taken(b, v, place, wanted, out)
 
 
 def take_flat(b: Body, x: Value, at: Value, out: ArrayType) -> Value:
     """Elements of `x` at row-major positions of the result's shape."""
-    v = moves.as_words(b.w, b.vector(x))
-    v = moves.reshape(b.w, v, (1, math.prod(x.shape)))
-    return _taken(b, v, 1, moves.reshape(b.w, b.vector(at), physical(out.shape)), out)
+    v = vector_layout.as_words(b.w, b.vector(x))
+    v = vector_layout.reshape(b.w, v, (1, math.prod(x.shape)))
+    return _taken(b, v, 1, vector_layout.reshape(b.w, b.vector(at), physical(out.shape)), out)
 
 
 def _taken(b: Body, v: SSA, axis: int, wanted: SSA, out: ArrayType) -> Value:
@@ -83,7 +83,7 @@ def _taken(b: Body, v: SSA, axis: int, wanted: SSA, out: ArrayType) -> Value:
     def step(i: Any, found: SSA) -> SSA:
         sizes = [1 if d == axis else m for d, m in enumerate(v.shape or ())]
         one = window(b, v, [i if d == axis else 0 for d in range(len(sizes))], sizes)
-        one = moves.broadcast(b.w, one, shape)
+        one = vector_layout.broadcast(b.w, one, shape)
         number = b.w.constant(i, "i32", shape) if isinstance(i, int) else \
             b.w.op("vector.broadcast", [i], shape, "i32")  # fmt: skip
         return b.select(compared(b, "eq", wanted, number, False), one, found)
@@ -94,7 +94,7 @@ def _taken(b: Body, v: SSA, axis: int, wanted: SSA, out: ArrayType) -> Value:
             found = step(i, found)
     else:
         (found,) = loop(b, n, [found], lambda i, state: [step(i, state[0])])
-    return Value(ArrayType(out.shape, out.dtype), vector=moves.as_mask(b.w, found, wide(out.dtype)))
+    return Value(ArrayType(out.shape, out.dtype), vector=vector_layout.as_mask(b.w, found, wide(out.dtype)))
 
 
 # ---------------------------------------------------------------------------- scatter
@@ -124,11 +124,11 @@ def _by_program(update: Program) -> Combine:
     """A function of scalars, of the one element that is updated."""
 
     def combine(b: Body, old: Value, new: Value, here: SSA) -> Value:
-        held = moves.as_words(b.w, b.vector(old))
+        held = vector_layout.as_words(b.w, b.vector(old))
         words = held if held.element == "i32" else b.w.op("tpu.bitcast", [held], held.shape, "i32")
         one = reduced(b, "add", b.select(here, words, b.w.constant(0, "i32", words.shape)), 1)
         one = one if held.element == "i32" else b.w.op("tpu.bitcast", [one], one.shape, "f32")
-        scalar = Value(ArrayType((), old.dtype), vector=moves.as_mask(b.w, one, wide(old.dtype)))
+        scalar = Value(ArrayType((), old.dtype), vector=vector_layout.as_mask(b.w, one, wide(old.dtype)))
         return b.spread(b.run(update, [scalar])[0], old.shape)
 
     return combine
@@ -139,18 +139,18 @@ def put_flat(b: Body, x: Value, at: Value, updates: Value, combine: Combine | No
     n, count = math.prod(x.shape), math.prod(updates.shape)
     v = b.vector(x)
     type = ArrayType((1, n), x.dtype)
-    flat = moves.reshape(b.w, moves.as_words(b.w, v), (1, n))
-    new = moves.reshape(b.w, moves.as_words(b.w, b.vector(updates)), (1, count))
-    where = moves.reshape(b.w, b.vector(at), (1, count))
-    place = moves.iota(b.w, (1, n), 1)
+    flat = vector_layout.reshape(b.w, vector_layout.as_words(b.w, v), (1, n))
+    new = vector_layout.reshape(b.w, vector_layout.as_words(b.w, b.vector(updates)), (1, count))
+    where = vector_layout.reshape(b.w, b.vector(at), (1, count))
+    place = vector_layout.iota(b.w, (1, n), 1)
 
     def step(i: Any, held: SSA) -> SSA:
-        number, value = (moves.broadcast(b.w, window(b, u, [0, i], [1, 1]), (1, n)) for u in (where, new))
+        number, value = (vector_layout.broadcast(b.w, window(b, u, [0, i], [1, 1]), (1, n)) for u in (where, new))
         here = compared(b, "eq", place, number, False)
         if combine is not None:
-            old = Value(type, vector=moves.as_mask(b.w, held, v.element))
-            one = Value(type, vector=moves.as_mask(b.w, value, v.element))
-            value = moves.as_words(b.w, b.vector(combine(b, old, one, here)))
+            old = Value(type, vector=vector_layout.as_mask(b.w, held, v.element))
+            one = Value(type, vector=vector_layout.as_mask(b.w, value, v.element))
+            value = vector_layout.as_words(b.w, b.vector(combine(b, old, one, here)))
         return b.select(here, value, held)
 
     if count <= UNROLLED:
@@ -158,7 +158,7 @@ def put_flat(b: Body, x: Value, at: Value, updates: Value, combine: Combine | No
             flat = step(i, flat)
     else:
         (flat,) = loop(b, count, [flat], lambda i, state: [step(i, state[0])])
-    made = moves.as_mask(b.w, moves.reshape(b.w, flat, physical(out.shape)), v.element)
+    made = vector_layout.as_mask(b.w, vector_layout.reshape(b.w, flat, physical(out.shape)), v.element)
     return b.value(ArrayType(out.shape, out.dtype), made, rounded=False)
 
 

@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from ...core.primitive import Primitive
-from ...core.primitives.cumulative import cummax_p, cummin_p, cumprod_p, cumsum_p
-from ...core.primitives.reduce import (
+from ...core.ir.primitive import Primitive
+from ...core.ir.types import ArrayType, is_bool, is_unsigned
+from ...core.primitives.reduction.reduce import (
     reduce_and_p,
     reduce_max_p,
     reduce_min_p,
@@ -18,8 +18,8 @@ from ...core.primitives.reduce import (
     reduce_sum_p,
     reduce_xor_p,
 )
-from ...core.types import ArrayType, is_bool, is_unsigned
-from .. import moves
+from ...core.primitives.special.cumulative import cummax_p, cummin_p, cumprod_p, cumsum_p
+from .. import vector_layout as moves
 from ..body import Body, Rule
 from ..text import SSA, Shape
 from ..values import Value, physical

@@ -12,10 +12,11 @@ from typing import Any
 
 import numpy as np
 
-from ...core.ir import Eqn
-from ...core.linear import spread
-from ...core.primitive import Primitive
-from ...core.primitives.compare import (
+from ...core.ir.primitive import Primitive
+from ...core.ir.program import Eqn
+from ...core.ir.types import INT32, UINT32
+from ...core.primitives.elementwise.arithmetic import add_p, max_p, min_p, mul_p
+from ...core.primitives.elementwise.comparison import (
     and_p,
     ge_p,
     le_p,
@@ -24,10 +25,8 @@ from ...core.primitives.compare import (
     shift_left_p,
     shift_right_logical_p,
 )
-from ...core.primitives.convert import bitcast_convert_type, bitcast_convert_type_p, convert_element_type
-from ...core.primitives.elementwise import add_p, max_p, min_p, mul_p
-from ...core.primitives.indexed import gather_p
-from ...core.primitives.positions import (
+from ...core.primitives.elementwise.conversion import bitcast_convert_type, bitcast_convert_type_p, convert_element_type
+from ...core.primitives.movement.gather_dimension_numbers import (
     CLIP,
     FILL,
     PROMISE,
@@ -36,8 +35,9 @@ from ...core.primitives.positions import (
     default_fill,
     window_sizes,
 )
-from ...core.primitives.shape import broadcast_in_dim_p, concatenate, iota_p, reshape_to, slice_in_dim
-from ...core.types import INT32, UINT32
+from ...core.primitives.movement.gather_scatter import gather_p
+from ...core.primitives.movement.shape import broadcast_in_dim_p, concatenate, iota_p, reshape_to, slice_in_dim
+from ...core.transforms.structural_primitives import spread
 from ...lang.legalize import Rewrite
 from .elementwise import check_bits
 from .index import FLAT, SCATTERS, row_axis

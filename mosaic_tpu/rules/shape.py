@@ -7,8 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from ...core.primitive import Primitive
-from ...core.primitives.shape import (
+from ...core.ir.primitive import Primitive
+from ...core.ir.types import ArrayType
+from ...core.primitives.movement.dynamic_slice import dynamic_slice_p, dynamic_update_slice_p
+from ...core.primitives.movement.shape import (
     broadcast_in_dim_p,
     concatenate_p,
     iota_p,
@@ -20,9 +22,7 @@ from ...core.primitives.shape import (
     squeeze_p,
     transpose_p,
 )
-from ...core.primitives.slicing import dynamic_slice_p, dynamic_update_slice_p
-from ...core.types import ArrayType
-from .. import moves
+from .. import vector_layout
 from ..body import Body, Rule
 from ..text import SSA
 from ..values import Value, physical
@@ -48,8 +48,8 @@ def _broadcast(b: Body, xs: list[Value], out: ArrayType, shape: Any, broadcast_d
     ones = [1] * len(shape)
     for d, n in zip(broadcast_dimensions, x.shape, strict=True):
         ones[d] = n
-    placed = moves.reshape(b.w, b.vector(x), physical(tuple(ones)))
-    return _moved(b, out, moves.broadcast(b.w, placed, physical(out.shape)))
+    placed = vector_layout.reshape(b.w, b.vector(x), physical(tuple(ones)))
+    return _moved(b, out, vector_layout.broadcast(b.w, placed, physical(out.shape)))
 
 
 def _reshape(b: Body, xs: list[Value], out: ArrayType, **params: Any) -> Value:
@@ -62,20 +62,20 @@ def _reshape(b: Body, xs: list[Value], out: ArrayType, **params: Any) -> Value:
         return Value(out, scalar=x.scalar)
     if physical(x.shape) == physical(out.shape):
         return Value(ArrayType(out.shape, out.dtype), b.vector(x), x.narrow, x.scalar)
-    return _moved(b, out, moves.reshape(b.w, b.vector(x), physical(out.shape)))
+    return _moved(b, out, vector_layout.reshape(b.w, b.vector(x), physical(out.shape)))
 
 
 def _transpose(b: Body, xs: list[Value], out: ArrayType, permutation: Sequence[int]) -> Value:
     (x,) = xs
     if len(x.shape) < 2:
         return x
-    return _moved(b, out, moves.transpose(b.w, b.vector(x), permutation))
+    return _moved(b, out, vector_layout.transpose(b.w, b.vector(x), permutation))
 
 
 def _rev(b: Body, xs: list[Value], out: ArrayType, dimensions: Sequence[int]) -> Value:
     v = b.vector(xs[0])
     for d in dimensions:
-        v = moves.reverse(b.w, v, axis_of(len(out.shape), d))
+        v = vector_layout.reverse(b.w, v, axis_of(len(out.shape), d))
     return _moved(b, out, v)
 
 
@@ -88,14 +88,14 @@ def _slice(b: Body, xs: list[Value], out: ArrayType, start_indices: Sequence[int
     lead = (0,) * max(2 - rank, 0)
     steps = strides or (1,) * rank
     sizes = [(n - 1) * s + 1 if n else 0 for n, s in zip(out.shape, steps, strict=True)]
-    v = moves.cut(b.w, b.vector(x), (*lead, *start_indices), (*(1 for _ in lead), *sizes))
+    v = vector_layout.cut(b.w, b.vector(x), (*lead, *start_indices), (*(1 for _ in lead), *sizes))
     for d, step in enumerate(steps):
-        v = moves.strided(b.w, v, axis_of(rank, d), step)
+        v = vector_layout.strided(b.w, v, axis_of(rank, d), step)
     return _moved(b, out, v)
 
 
 def _iota(b: Body, xs: list[Value], out: ArrayType, *, dtype: Any, shape: Any, dimension: int) -> Value:
-    places = moves.iota(b.w, physical(out.shape), axis_of(len(out.shape), dimension))
+    places = vector_layout.iota(b.w, physical(out.shape), axis_of(len(out.shape), dimension))
     return convert(b, Value(ArrayType(out.shape, np.dtype(np.int32)), vector=places), ArrayType(out.shape, out.dtype))
 
 
@@ -113,7 +113,7 @@ def _pad(b: Body, xs: list[Value], out: ArrayType, padding_config: Any) -> Value
         inside = None if inside is None else _padded(b, inside, axis, low, high, between, 0)
     if inside is not None:
         rest = b.vector(b.spread(value, out.shape))
-        v = b.select(moves.as_mask(b.w, inside, "i1"), v, rest)
+        v = b.select(vector_layout.as_mask(b.w, inside, "i1"), v, rest)
     return _moved(b, out, v)
 
 
@@ -121,14 +121,14 @@ def _padded(b: Body, v: SSA, axis: int, low: int, high: int, between: int, numbe
     assert v.shape is not None
     if between and v.shape[axis] > 1:
         n = v.shape[axis]
-        v = moves.spread_out(b.w, v, axis, between + 1, number)
-        v = moves.cut_axis(b.w, v, axis, 0, (n - 1) * (between + 1) + 1)
-    return moves.pad_axis(b.w, v, axis, low, high, number) if low or high else v
+        v = vector_layout.spread_out(b.w, v, axis, between + 1, number)
+        v = vector_layout.cut_axis(b.w, v, axis, 0, (n - 1) * (between + 1) + 1)
+    return vector_layout.pad_axis(b.w, v, axis, low, high, number) if low or high else v
 
 
 def _concatenate(b: Body, xs: list[Value], out: ArrayType, dimension: int) -> Value:
     axis = axis_of(len(out.shape), dimension)
-    return _moved(b, out, moves.concatenate(b.w, [b.vector(x) for x in xs if x.type.size], axis))
+    return _moved(b, out, vector_layout.concatenate(b.w, [b.vector(x) for x in xs if x.type.size], axis))
 
 
 def _split(b: Body, xs: list[Value], outs: Sequence[ArrayType], sizes: Sequence[int], axis: int) -> list[Value]:
@@ -137,7 +137,7 @@ def _split(b: Body, xs: list[Value], outs: Sequence[ArrayType], sizes: Sequence[
         if not out.size:
             found.append(b.known(0, out))
             continue
-        found.append(_moved(b, out, moves.cut_axis(b.w, v, axis_of(len(out.shape), axis), start, size)))
+        found.append(_moved(b, out, vector_layout.cut_axis(b.w, v, axis_of(len(out.shape), axis), start, size)))
         start += size
     return found
 
@@ -157,11 +157,11 @@ def window(b: Body, v: SSA, starts: Sequence[SSA | int], sizes: Sequence[int]) -
     for axis, (start, size) in enumerate(zip(starts, sizes, strict=True)):
         n = v.shape[axis]
         if isinstance(start, int):
-            v = moves.cut_axis(b.w, v, axis, start, size)
+            v = vector_layout.cut_axis(b.w, v, axis, start, size)
         elif size != n:
             back = b.scalar_op("arith.subi", b.int_constant(n), start)
-            v = moves.rotate(b.w, v, b.scalar_op("arith.remsi", back, b.int_constant(n)), axis)
-            v = moves.cut_axis(b.w, v, axis, 0, size)
+            v = vector_layout.rotate(b.w, v, b.scalar_op("arith.remsi", back, b.int_constant(n)), axis)
+            v = vector_layout.cut_axis(b.w, v, axis, 0, size)
         assert v.shape is not None
     return v
 
@@ -174,12 +174,12 @@ def replaced(b: Body, v: SSA, part: SSA, starts: Sequence[SSA | int]) -> SSA:
         n, size = v.shape[axis], part.shape[axis]
         if size == n:
             continue
-        place = moves.iota(b.w, tuple(v.shape), axis)
+        place = vector_layout.iota(b.w, tuple(v.shape), axis)
         if isinstance(start, int):
-            part = moves.pad_axis(b.w, part, axis, start, n - size - start)
+            part = vector_layout.pad_axis(b.w, part, axis, start, n - size - start)
             start = b.int_constant(start)
         else:
-            part = moves.rotate(b.w, moves.pad_axis(b.w, part, axis, 0, n - size), start, axis)
+            part = vector_layout.rotate(b.w, vector_layout.pad_axis(b.w, part, axis, 0, n - size), start, axis)
         whole = b.w.op("vector.broadcast", [start], v.shape, "i32")
         offset = b.w.op("arith.subi", [place, whole], v.shape, "i32")
         mask = both(b, mask, within(b, offset, size))

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ...core.primitive import Primitive
-from ...core.primitives.sort import sort_p, top_k_p
-from ...core.types import ArrayType, is_float, is_unsigned
-from .. import moves
+from ...core.ir.primitive import Primitive
+from ...core.ir.types import ArrayType, is_float, is_unsigned
+from ...core.primitives.movement.sort import sort_p, top_k_p
+from .. import vector_layout
 from ..body import Body, Rule
 from ..text import SSA
 from ..values import Value
@@ -21,7 +21,7 @@ from .shape import axis_of
 
 def ordered(b: Body, x: Value, total: bool) -> SSA:
     """Integers in the order of a value; `total`: -0 before 0 and NaN by its sign, else NaN last and zeros equal."""
-    v = moves.as_words(b.w, b.vector(x))
+    v = vector_layout.as_words(b.w, b.vector(x))
     if is_unsigned(x.dtype) and x.dtype.itemsize == 4:
         return flipped(b, v)
     if not is_float(x.dtype):
@@ -44,11 +44,11 @@ def sorted_by(b: Body, keys: Sequence[SSA], others: Sequence[SSA], axis: int) ->
     n = shape[axis]
     size = 1 << max(n - 1, 0).bit_length()
     last = 2**31 - 1
-    held = [moves.pad_axis(b.w, k, axis, 0, size - n, last) for k in keys]
-    held += [moves.pad_axis(b.w, o, axis, 0, size - n, 0) for o in others]
+    held = [vector_layout.pad_axis(b.w, k, axis, 0, size - n, last) for k in keys]
+    held += [vector_layout.pad_axis(b.w, o, axis, 0, size - n, 0) for o in others]
     whole = held[0].shape
     assert whole is not None
-    place = moves.iota(b.w, whole, axis)
+    place = vector_layout.iota(b.w, whole, axis)
     held.insert(len(keys), place)
     block = 2
     while block <= size:
@@ -57,7 +57,7 @@ def sorted_by(b: Body, keys: Sequence[SSA], others: Sequence[SSA], axis: int) ->
             held = _exchange(b, held, len(keys) + 1, place, axis, block, distance, size)
             distance //= 2
         block *= 2
-    held = [moves.cut_axis(b.w, h, axis, 0, n) for h in held]
+    held = [vector_layout.cut_axis(b.w, h, axis, 0, n) for h in held]
     return held[len(keys) + 1 :], held[len(keys)]
 
 
@@ -68,8 +68,8 @@ def _exchange(b: Body, held: list[SSA], keys: int, place: SSA, axis: int, block:
     falling = _bit(b, place, block) if block < size else None
     partners = []
     for h in held:
-        up = moves.rotate(b.w, h, b.int_constant(distance), axis)
-        down = moves.rotate(b.w, h, b.int_constant(size - distance), axis)
+        up = vector_layout.rotate(b.w, h, b.int_constant(distance), axis)
+        down = vector_layout.rotate(b.w, h, b.int_constant(size - distance), axis)
         partners.append(b.select(upper, up, down))
     less = _less(b, partners[:keys], held[:keys])
     # An element at the lower end of a rising pair takes its partner if that is less; each condition turned over
@@ -81,7 +81,7 @@ def _exchange(b: Body, held: list[SSA], keys: int, place: SSA, axis: int, block:
 
 def _bit(b: Body, place: SSA, bit: int) -> SSA:
     found = b.w.op("arith.andi", [place, b.w.constant(bit, "i32", place.shape)], place.shape, "i32")
-    return moves.as_mask(b.w, found, "i1")
+    return vector_layout.as_mask(b.w, found, "i1")
 
 
 def _less(b: Body, xs: Sequence[SSA], ys: Sequence[SSA]) -> SSA:
@@ -98,21 +98,21 @@ def _sort(b: Body, xs: list[Value], outs: Sequence[ArrayType], dimension: int, i
           num_keys: int) -> list[Value]:  # fmt: skip
     axis = axis_of(len(outs[0].shape), dimension)
     keys = [ordered(b, x, False) for x in xs[:num_keys]]
-    words = [moves.as_words(b.w, b.vector(x)) for x in xs]
+    words = [vector_layout.as_words(b.w, b.vector(x)) for x in xs]
     found, _ = sorted_by(b, keys, words, axis)
     return [_back(b, x, f, out) for x, f, out in zip(xs, found, outs, strict=True)]
 
 
 def _back(b: Body, x: Value, found: SSA, out: ArrayType) -> Value:
-    return b.value(out, moves.as_mask(b.w, found, b.vector(x).element), rounded=False)
+    return b.value(out, vector_layout.as_mask(b.w, found, b.vector(x).element), rounded=False)
 
 
 def _top_k(b: Body, xs: list[Value], outs: Sequence[ArrayType], k: int, axis: int) -> list[Value]:
     at = axis_of(len(xs[0].shape), axis)
     key = ordered(b, xs[0], True)
     key = b.w.op("arith.xori", [key, b.w.constant(-1, "i32", key.shape)], key.shape, "i32")
-    (found,), place = sorted_by(b, [key], [moves.as_words(b.w, b.vector(xs[0]))], at)
-    found, place = (moves.cut_axis(b.w, v, at, 0, k) for v in (found, place))
+    (found,), place = sorted_by(b, [key], [vector_layout.as_words(b.w, b.vector(xs[0]))], at)
+    found, place = (vector_layout.cut_axis(b.w, v, at, 0, k) for v in (found, place))
     return [_back(b, xs[0], found, outs[0]), b.value(outs[1], place)]
 
 

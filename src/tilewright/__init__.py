@@ -7,17 +7,17 @@ Names and meaning are JAX's wherever JAX has the thing.
 """
 # ruff: noqa: E402
 
-from .core.version import __version__, __version_info__, check_jaxlib
+from .core.support.version import __version__, __version_info__, check_jaxlib
 
 check_jaxlib()
 
 from typing import TYPE_CHECKING
 
-from . import compile as _compile
 from . import errors, numpy, tree
-from .compile import compile
-from .core import tracebacks as _tracebacks
-from .core.api import (
+from .compiler import pipeline as _compile
+from .compiler.pipeline import compile
+from .core.api.custom_remat import custom_remat
+from .core.api.transformations import (
     ShapeDtypeStruct,
     eval_shape,
     grad,
@@ -33,7 +33,17 @@ from .core.api import (
     vjp,
     vmap,
 )
-from .core.config import (
+from .core.ir.primitive import Primitive
+from .core.ir.types import FLOAT0 as float0
+from .core.jit.jit import jit
+from .core.jit.stages import CompilerEffortLevel
+from .core.primitives.custom.checkpoint import checkpoint, checkpoint_policies, remat
+from .core.primitives.custom.custom_derivatives import closure_convert, custom_gradient, custom_jvp, custom_vjp
+from .core.primitives.elementwise.conversion import stop_gradient
+from .core.primitives.external.host_callback import io_callback, pure_callback
+from .core.support import traceback_filter as _tracebacks
+from .core.support.compile_events import stats
+from .core.support.config import (
     check_tracer_leaks,
     checking_leaks,
     config,
@@ -57,19 +67,9 @@ from .core.config import (
     transfer_guard_device_to_host,
     transfer_guard_host_to_device,
 )
-from .core.custom_remat import custom_remat
-from .core.events import stats
-from .core.jit import jit
-from .core.later import later as _later
-from .core.primitive import Primitive
-from .core.primitives.callback import io_callback, pure_callback
-from .core.primitives.checkpoint import checkpoint, checkpoint_policies, remat
-from .core.primitives.convert import stop_gradient
-from .core.primitives.custom import closure_convert, custom_gradient, custom_jvp, custom_vjp
-from .core.stages import CompilerEffortLevel
-from .core.trace import ensure_compile_time_eval, named_call, named_scope, typeof
-from .core.types import FLOAT0 as float0
-from .runtime import (
+from .core.support.lazy_imports import later as _later
+from .core.tracing.trace import ensure_compile_time_eval, named_call, named_scope, typeof
+from .devices import (
     block_until_ready,
     clear_caches,
     copy_to_host_async,
@@ -86,8 +86,8 @@ from .runtime import (
     process_index,
     process_indices,
 )
-from .xla_backend.array import Array
-from .xla_backend.client import Device
+from .xla_backend.arrays.array import Array
+from .xla_backend.devices.client import Device
 
 _compile.install()
 _tracebacks.install()
@@ -120,12 +120,12 @@ if TYPE_CHECKING:
         tuning,
         typing,
     )
-    from .core.two_passes import fwd_and_bwd
+    from .cli.environment import print_environment_info
+    from .core.jit.fwd_bwd import fwd_and_bwd
+    from .distributed.pmap import pmap
     from .emulator.emulate import emulate
-    from .environment import print_environment_info
-    from .explanation import explain
+    from .explanation.report import explain
     from .lang import ds
-    from .parallel import pmap
     from .profiler import memory_report, profile
     from .sharding import (
         NamedSharding,
@@ -179,15 +179,15 @@ _LATER = {
     "benchmark": ".bench:benchmark",
     "ds": ".lang:ds",
     "emulate": ".emulator.emulate:emulate",
-    "empty_ref": ".lang.mutable:empty_ref",
-    "explain": ".explanation:explain",
-    "free_ref": ".lang.mutable:free_ref",
-    "freeze": ".lang.mutable:freeze",
-    "pmap": ".parallel:pmap",
-    "fwd_and_bwd": ".core.two_passes:fwd_and_bwd",
-    "Ref": ".lang.mutable:Ref",
-    "new_ref": ".lang.mutable:new_ref",
-    "print_environment_info": ".environment:print_environment_info",
+    "empty_ref": ".lang.frontend.mutable_arrays:empty_ref",
+    "explain": ".explanation.report:explain",
+    "free_ref": ".lang.frontend.mutable_arrays:free_ref",
+    "freeze": ".lang.frontend.mutable_arrays:freeze",
+    "pmap": ".distributed.pmap:pmap",
+    "fwd_and_bwd": ".core.jit.fwd_bwd:fwd_and_bwd",
+    "Ref": ".lang.frontend.mutable_arrays:Ref",
+    "new_ref": ".lang.frontend.mutable_arrays:new_ref",
+    "print_environment_info": ".cli.environment:print_environment_info",
     "memory_report": ".profiler:memory_report",
     "profile": ".profiler:profile",
     "tune": ".tuning:tune",

@@ -6,11 +6,10 @@ import inspect
 from collections.abc import Callable
 from typing import Any
 
-from .core import tree
-from .core.api import program_of
-from .core.ir import Program
-from .core.linearize import linearized
-from .core.primitives.checkpoint import (
+from .core.api.transformations import program_of
+from .core.ir.program import Program
+from .core.ir.types import is_inexact
+from .core.primitives.custom.checkpoint import (
     Offloadable,
     Recompute,
     Saveable,
@@ -21,7 +20,8 @@ from .core.primitives.checkpoint import (
     name_p,
     remat,
 )
-from .core.types import is_inexact
+from .core.support import pytree
+from .core.transforms.linearize import linearized
 
 
 def saved_residuals(f: Callable[..., Any], *args: Any, **kwargs: Any) -> list[tuple[Any, str]]:
@@ -50,7 +50,7 @@ def _argument_names(f: Callable[..., Any], args: Any, kwargs: Any) -> list[str]:
     except (TypeError, ValueError):  # a function of C, which does not tell its parameters
         bound = {f"args[{i}]": x for i, x in enumerate(args)}
     named = [*bound.items(), *sorted(kwargs.items())]
-    return [f"{name}{tree.keystr(path)}" for name, x in named for path, _ in tree.leaves_with_path(x)]
+    return [f"{name}{pytree.keystr(path)}" for name, x in named for path, _ in pytree.leaves_with_path(x)]
 
 
 def _origin(atom: Any, program: Program, inputs: list[str]) -> str:

@@ -1,6 +1,7 @@
 """Functions with derivatives of their own, under the names of `jax.custom_derivatives`."""
 
-from .core.primitives.custom import (
+from .core.primitives.custom.custom_derivative_primitives import custom_jvp_call_p, custom_vjp_call_p
+from .core.primitives.custom.custom_derivatives import (
     CustomVJPPrimal,
     SymbolicZero,
     closure_convert,
@@ -11,7 +12,6 @@ from .core.primitives.custom import (
     linear_call,
     zero_from_primal,
 )
-from .core.primitives.custom_calls import custom_jvp_call_p, custom_vjp_call_p
 
 __all__ = [
     "CustomVJPPrimal", "SymbolicZero", "closure_convert", "custom_gradient", "custom_jvp", "custom_jvp_call_p",

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from .core.types import as_dtype, kind
+from .core.ir.types import as_dtype, kind
 from .numpy.create import from_dlpack as _from_dlpack
 
 _KINDS = ("bool", "int", "uint", "float", "complex")

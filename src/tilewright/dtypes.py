@@ -4,11 +4,11 @@ from typing import Any
 
 import ml_dtypes
 
-from .core.errors import ArgumentError
-from .core.errors import DtypeError as TypePromotionError
-from .core.promote import promote_types
-from .core.types import FLOAT0 as float0
-from .core.types import canonical_dtype, extended, is_key, itemsize_bits, kind, prng_key
+from .core.ir.promotion import promote_types
+from .core.ir.types import FLOAT0 as float0
+from .core.ir.types import canonical_dtype, extended, is_key, itemsize_bits, kind, prng_key
+from .core.support.errors import ArgumentError
+from .core.support.errors import DtypeError as TypePromotionError
 from .numpy.dtypes import finfo, iinfo, issubdtype, type_of
 
 bfloat16 = ml_dtypes.bfloat16

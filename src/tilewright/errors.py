@@ -1,6 +1,6 @@
 """The catalogue of errors: see `docs/errors.md`; and the names that JAX gives to the same faults."""
 
-from .core.errors import (
+from .core.support.errors import (
     AddressableError,
     AlignmentError,
     ArgumentError,

@@ -10,13 +10,13 @@ import ctypes
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from .core import tree
-from .core.errors import ArgumentError, ArgumentTypeError, UnsupportedError
-from .core.primitives.callback import check_vmap_method
-from .core.primitives.ffi import TYPED, ForeignCall, ffi_call_p
-from .core.trace import as_type
-from .xla_backend import foreign, shim
-from .xla_backend.lower.attributes import attribute, quoted
+from .core.primitives.external.ffi_call import TYPED, ForeignCall, ffi_call_p
+from .core.primitives.external.host_callback import check_vmap_method
+from .core.support import pytree
+from .core.support.errors import ArgumentError, ArgumentTypeError, UnsupportedError
+from .core.tracing.trace import as_type
+from .xla_backend.jaxlib import ffi_registry, shim
+from .xla_backend.stablehlo.calls.attributes import attribute, quoted
 
 _LEGACY = (1, 2, 3)  # versions of custom calls without types
 
@@ -35,9 +35,9 @@ def register_ffi_target(name: str, fn: Any, platform: str = "cpu", api_version: 
     >>> register_ffi_target("doc_nothing", print)
     Traceback (most recent call last):
     ...
-    tilewright.core.errors.ArgumentTypeError: the handler of 'doc_nothing' is <built-in function print>...
+    tilewright.core.support.errors.ArgumentTypeError: the handler of 'doc_nothing' is <built-in function print>...
     """
-    foreign.register(name, fn, platform, api_version, **kwargs)
+    ffi_registry.register(name, fn, platform, api_version, **kwargs)
 
 
 def register_ffi_type(name: str, type_registration: Mapping[str, Any], platform: str = "cpu") -> None:
@@ -46,10 +46,10 @@ def register_ffi_type(name: str, type_registration: Mapping[str, Any], platform:
     >>> register_ffi_type("doc_state", {"type_id": 1})
     Traceback (most recent call last):
     ...
-    tilewright.core.errors.ArgumentTypeError: the registration of the type 'doc_state' is {'type_id': 1}...
+    tilewright.core.support.errors.ArgumentTypeError: the registration of the type 'doc_state' is {'type_id': 1}...
     """
     capsules = type_registration.values() if isinstance(type_registration, Mapping) else [None]
-    if not all(isinstance(v, foreign.Capsule) for v in capsules):
+    if not all(isinstance(v, ffi_registry.Capsule) for v in capsules):
         raise ArgumentTypeError(f"the registration of the type {name!r} is {type_registration!r}",
                                 "a dictionary of capsules: type_id and type_info")  # fmt: skip
     shim.register_foreign_type(name, type_registration, platform)
@@ -61,7 +61,8 @@ def register_ffi_type_id(name: str, obj: Any, platform: str = "cpu") -> None:
     >>> register_ffi_type_id("doc_state", None)
     Traceback (most recent call last):
     ...
-    tilewright.core.errors.UnsupportedError: register_ffi_type_id('doc_state'): jaxlib registers types as a whole...
+    tilewright.core.support.errors.UnsupportedError: register_ffi_type_id('doc_state'): jaxlib registers types as a
+    whole...
     """
     raise UnsupportedError(f"register_ffi_type_id({name!r}): jaxlib registers types as a whole",
                            "use register_ffi_type, with type_id and type_info")  # fmt: skip
@@ -121,7 +122,7 @@ def ffi_call(
     >>> call(np.ones(3, np.float32), scale=np.float32(2))
     Traceback (most recent call last):
     ...
-    tilewright.core.errors.ForeignFunctionError: 'doc_missing' is not registered for cpu...
+    tilewright.core.support.errors.ForeignFunctionError: 'doc_missing' is not registered for cpu...
     """
     check_vmap_method("ffi_call", vmap_method)
     if custom_call_api_version not in (*_LEGACY, TYPED):
@@ -142,7 +143,7 @@ def ffi_call(
             has_side_effect, tuple(sorted((input_output_aliases or {}).items())), _layouts(input_layouts),
             _layouts(output_layouts), custom_call_api_version,
         )  # fmt: skip
-        leaves, _ = tree.flatten(args)
+        leaves, _ = pytree.flatten(args)
         outs = ffi_call_p.bind(*leaves, call=how, result_types=types, vmap_method=vmap_method)
         return type(result_shape_dtypes)(outs) if several else outs[0]
 
@@ -172,7 +173,7 @@ def ffi_lowering(
     >>> rule(SimpleNamespace(avals_out=[tw.typeof(1.0)]), 2.0)
     Traceback (most recent call last):
     ...
-    tilewright.core.errors.ForeignFunctionError: 'doc_missing' is not registered for cpu...
+    tilewright.core.support.errors.ForeignFunctionError: 'doc_missing' is not registered for cpu...
     """
     aliases = lowering_args.pop("operand_output_aliases", None)
     effect = lowering_args.pop("has_side_effect", False)

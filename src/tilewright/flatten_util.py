@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from . import numpy as tnp
-from .core import tree
-from .core.errors import DtypeError, ShapeError
-from .core.trace import typeof
-from .core.types import Type
+from .core.ir.types import Type
+from .core.support import pytree as tree
+from .core.support.errors import DtypeError, ShapeError
+from .core.tracing.trace import typeof
 
 
 def ravel_pytree(pytree: Any) -> tuple[Any, Callable[[Any], Any]]:

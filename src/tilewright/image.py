@@ -19,8 +19,8 @@ from typing import Any
 import numpy as np
 
 from . import lax
-from .core.arguments import public
-from .core.errors import ArgumentError, ShapeError
+from .core.support.call_errors import public
+from .core.support.errors import ArgumentError, ShapeError
 from .numpy import abs as absolute
 from .numpy import arange, clip, floor, maximum, pi, sin, take, where
 from .numpy import sum as total

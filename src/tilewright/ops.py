@@ -14,11 +14,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from . import lax
-from .core.api import jvp
-from .core.arguments import public
-from .core.errors import ArgumentError, DtypeError, ShapeError
-from .core.primitives.custom import custom_jvp
-from .core.runtime import runtime
+from .core.api.transformations import jvp
+from .core.primitives.custom.custom_derivatives import custom_jvp
+from .core.support.call_errors import public
+from .core.support.errors import ArgumentError, DtypeError, ShapeError
+from .core.support.runtime import runtime
 from .numpy import (
     argsort,
     broadcast_to,

@@ -1,6 +1,6 @@
 """`jax.ref`'s names: mutable arrays."""
 
-from .core.types import RefType as AbstractRef
-from .lang.mutable import Ref, addupdate, empty_ref, free_ref, freeze, get, new_ref, set, swap
+from .core.ir.types import RefType as AbstractRef
+from .lang.frontend.mutable_arrays import Ref, addupdate, empty_ref, free_ref, freeze, get, new_ref, set, swap
 
 __all__ = ["AbstractRef", "Ref", "addupdate", "empty_ref", "free_ref", "freeze", "get", "new_ref", "set", "swap"]

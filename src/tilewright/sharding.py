@@ -14,9 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from .core.errors import ArgumentError, DtypeError, MeshError, ShapeError
-from .core.explicit import auto_axes, constrained, explicit_axes
-from .core.mesh import (
+from .core.ir.types import ArrayType, canonical_dtype, is_key
+from .core.sharding.mesh import (
     AbstractMesh,
     AxisType,
     Mesh,
@@ -30,15 +29,16 @@ from .core.mesh import (
     use_mesh,
     with_sharding_constraint,
 )
-from .core.shard_map import shard_map
-from .core.smap import smap
-from .core.trace import typeof
-from .core.tree import leaves
-from .core.types import ArrayType, canonical_dtype, is_key
-from .runtime import devices
-from .xla_backend.array import Array, as_array
-from .xla_backend.client import Device, SingleDeviceSharding, set_num_cpu_devices
-from .xla_backend.sharded import Shard, assemble
+from .core.sharding.shard_map import shard_map
+from .core.sharding.sharding_in_types import auto_axes, constrained, explicit_axes
+from .core.sharding.smap import smap
+from .core.support.errors import ArgumentError, DtypeError, MeshError, ShapeError
+from .core.support.pytree import leaves
+from .core.tracing.trace import typeof
+from .devices import devices
+from .xla_backend.arrays.array import Array, as_array
+from .xla_backend.devices.client import Device, SingleDeviceSharding, set_num_cpu_devices
+from .xla_backend.execution.sharded_execution import Shard, assemble
 
 Sharding = NamedSharding | SingleDeviceSharding
 

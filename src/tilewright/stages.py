@@ -1,5 +1,5 @@
 """The stages of `jit` ahead of time, under the names of `jax.stages`."""
 
-from .core.stages import ArgInfo, Compiled, CompilerOptions, Lowered, Traced, Wrapped
+from .core.jit.stages import ArgInfo, Compiled, CompilerOptions, Lowered, Traced, Wrapped
 
 __all__ = ["ArgInfo", "Compiled", "CompilerOptions", "Lowered", "Traced", "Wrapped"]

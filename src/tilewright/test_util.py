@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from .core import tree
-from .core.api import jvp, vjp
-from .core.errors import ArgumentError
-from .core.trace import typeof
-from .core.types import is_complex
+from .core.api.transformations import jvp, vjp
+from .core.ir.types import is_complex
+from .core.support import pytree
+from .core.support.errors import ArgumentError
+from .core.tracing.trace import typeof
 
 # Of the coarsest dtype among arguments and results: how far a derivative may be off, absolutely and relatively.
 TOLERANCE = {2: 1e-1, 4: 2e-2, 8: 1e-5}
@@ -22,14 +22,14 @@ STEP = {2: 1e-1, 4: 1e-2, 8: 1e-5}
 
 def _precision(values: Any) -> int:
     """The bytes of the coarsest floating dtype (those of a real part)."""
-    sizes = [typeof(x).dtype.itemsize // (2 if is_complex(typeof(x).dtype) else 1) for x in tree.leaves(values)]
+    sizes = [typeof(x).dtype.itemsize // (2 if is_complex(typeof(x).dtype) else 1) for x in pytree.leaves(values)]
     return min(max(min(sizes, default=8), 2), 8)
 
 
 def _host(values: Any) -> Any:
     """The leaves in double precision."""
-    wide = (np.complex128 if is_complex(typeof(x).dtype) else np.float64 for x in tree.leaves(values))
-    return [np.asarray(x).astype(to) for x, to in zip(tree.leaves(values), wide, strict=True)]
+    wide = (np.complex128 if is_complex(typeof(x).dtype) else np.float64 for x in pytree.leaves(values))
+    return [np.asarray(x).astype(to) for x, to in zip(pytree.leaves(values), wide, strict=True)]
 
 
 def _random_like(rng: np.random.Generator, values: Any) -> Any:
@@ -44,15 +44,15 @@ def _random_like(rng: np.random.Generator, values: Any) -> Any:
         v = v + 1j * numbers(type_.shape) if is_complex(type_.dtype) else v
         return np.asarray(v).astype(type_.dtype)
 
-    return tree.map(draw, values)
+    return pytree.map(draw, values)
 
 
 def _moved(args: Any, tangents: Any, by: float) -> Any:
     leaves = [
         np.asarray(x + by * t).astype(typeof(a).dtype)
-        for a, x, t in zip(tree.leaves(args), _host(args), _host(tangents), strict=True)
+        for a, x, t in zip(pytree.leaves(args), _host(args), _host(tangents), strict=True)
     ]
-    return tree.unflatten(tree.structure(args), leaves)
+    return pytree.unflatten(pytree.structure(args), leaves)
 
 
 def _against_differences(
@@ -83,7 +83,7 @@ def _close(found: Sequence[Any], wanted: Sequence[Any], atol: float, rtol: float
 
 
 def _settings(args: Any, outs: Any, atol: Any, rtol: Any, eps: Any) -> tuple[float, float, float]:
-    size = _precision([*tree.leaves(args), *tree.leaves(outs)])
+    size = _precision([*pytree.leaves(args), *pytree.leaves(outs)])
     atol, rtol = (TOLERANCE[size] if t is None else t for t in (atol, rtol))
     return atol, rtol, STEP[size] if eps is None else eps
 

@@ -1,6 +1,6 @@
 """Pytrees under the names of `jax.tree`."""
 
-from .core.tree import (
+from .core.support.pytree import (
     all,
     broadcast,
     flatten,

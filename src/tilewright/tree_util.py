@@ -1,6 +1,6 @@
 """Pytrees under the names of `jax.tree_util`."""
 
-from .core.tree import (
+from .core.support.pytree import (
     DictKey,
     FlattenedIndexKey,
     GetAttrKey,
@@ -24,20 +24,20 @@ from .core.tree import (
     treedef_is_leaf,
     treedef_tuple,
 )
-from .core.tree import all as tree_all
-from .core.tree import broadcast as tree_broadcast
-from .core.tree import flatten as tree_flatten
-from .core.tree import flatten_with_path as tree_flatten_with_path
-from .core.tree import leaves as tree_leaves
-from .core.tree import leaves_with_path as tree_leaves_with_path
-from .core.tree import map as tree_map
-from .core.tree import map_with_path as tree_map_with_path
-from .core.tree import reduce as tree_reduce
-from .core.tree import reduce_associative as tree_reduce_associative
-from .core.tree import registry as default_registry
-from .core.tree import structure as tree_structure
-from .core.tree import transpose as tree_transpose
-from .core.tree import unflatten as tree_unflatten
+from .core.support.pytree import all as tree_all
+from .core.support.pytree import broadcast as tree_broadcast
+from .core.support.pytree import flatten as tree_flatten
+from .core.support.pytree import flatten_with_path as tree_flatten_with_path
+from .core.support.pytree import leaves as tree_leaves
+from .core.support.pytree import leaves_with_path as tree_leaves_with_path
+from .core.support.pytree import map as tree_map
+from .core.support.pytree import map_with_path as tree_map_with_path
+from .core.support.pytree import reduce as tree_reduce
+from .core.support.pytree import reduce_associative as tree_reduce_associative
+from .core.support.pytree import registry as default_registry
+from .core.support.pytree import structure as tree_structure
+from .core.support.pytree import transpose as tree_transpose
+from .core.support.pytree import unflatten as tree_unflatten
 
 __all__ = [
     "DictKey", "FlattenedIndexKey", "GetAttrKey", "KeyEntry", "KeyPath", "Partial", "PyTreeDef", "SequenceKey",

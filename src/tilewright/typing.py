@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from .xla_backend.array import Array
+from .xla_backend.arrays.array import Array
 
 ArrayLike = Array | np.ndarray | np.bool | np.number | bool | int | float | complex
 DTypeLike = str | type[Any] | np.dtype

@@ -2,13 +2,13 @@
 
 import json
 
-from benchmarks.client_pages import RESULTS, Counts, made
+from benchmarks.compatibility.client_pages import RESULTS, Counts, made
 from tilewright.as_jax.clients import CLIENTS, recorded_counts
 
 
 def test_the_pages_and_the_counts_are_made_of_the_results():
     for place, text in made().items():
-        assert place.read_text() == text, f"{place.name}: run `python -m benchmarks.client_pages`"
+        assert place.read_text() == text, f"{place.name}: run `python -m benchmarks.compatibility.client_pages`"
 
 
 def test_the_command_tells_what_was_run():

@@ -7,8 +7,8 @@ import tilewright as tw
 from tilewright import lax
 from tilewright import numpy as jnp
 from tilewright.as_jax.jax.experimental import hijax
-from tilewright.core.errors import ArgumentTypeError, UnsupportedError
-from tilewright.core.trace import typeof
+from tilewright.core.support.errors import ArgumentTypeError, UnsupportedError
+from tilewright.core.tracing.trace import typeof
 
 X, Y = np.float32(0.7), np.float32(-1.3)
 XS = np.array([0.3, -1.2, 2.0], np.float32)

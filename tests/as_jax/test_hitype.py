@@ -24,8 +24,8 @@ from tests.support.scaled_type import (
 from tilewright import lax
 from tilewright import numpy as jnp
 from tilewright.as_jax.jax.experimental import hijax
-from tilewright.core.errors import DifferentiationError, OpaqueValueError, UnsupportedError
-from tilewright.core.trace import typeof
+from tilewright.core.support.errors import DifferentiationError, OpaqueValueError, UnsupportedError
+from tilewright.core.tracing.trace import typeof
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,7 @@ SOME = r"tpu\..*(gradient|matmul|paged|local)|gpu\.(layer_norm|paged)"
     pytest.param(r"tpu\.|gpu\.(layer_norm|paged)", 14, marks=pytest.mark.targets, id="all"),
 ])  # fmt: skip
 def test_values(kernels, count):
-    script = "-m", "tilewright.as_jax", "benchmarks/pallas_ops.py", "--here", "--only", kernels
+    script = "-m", "tilewright.as_jax", "benchmarks/compatibility/pallas_ops.py", "--here", "--only", kernels
     environment = os.environ | {"PYTHONPATH": "src:."}
     found = subprocess.run([sys.executable, *script], cwd=ROOT, env=environment, capture_output=True, text=True)
     errors = re.findall(r"\| (\d)e([+-]\d+) \|", found.stdout)

@@ -11,7 +11,7 @@ from tilewright.as_jax.jax._src.lib.mlir.dialects import hlo
 from tilewright.as_jax.jax.extend.core import Primitive
 from tilewright.as_jax.jax.extend.mlir.dialects import stablehlo
 from tilewright.as_jax.jax.interpreters import ad, batching, mlir
-from tilewright.core.errors import UnsupportedError
+from tilewright.core.support.errors import UnsupportedError
 
 X = tnp.linspace(0.1, 1.0, 6).reshape(2, 3)
 

@@ -5,8 +5,8 @@ import importlib.util
 import numpy as np
 import pytest
 
-from benchmarks.agreement import calls, difference
-from benchmarks.answers import QUESTIONS, Answer, Call, along, kept, of_jax, of_ours, once
+from benchmarks.compatibility.agreement import calls, difference
+from benchmarks.compatibility.answers import QUESTIONS, Answer, Call, along, kept, of_jax, of_ours, once
 from tests.support.linalg_calls import same
 
 X = np.array([[0.5, -1.0], [2.0, 3.0]], np.float32)

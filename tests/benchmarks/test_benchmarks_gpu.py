@@ -12,16 +12,16 @@ import numpy as np
 import pytest
 
 import tilewright as tw
-from benchmarks import gpu as bench
-from benchmarks import gpu_cases, gpu_facts, gpu_forms
-from benchmarks.apart import Apart
-from tests.support.host_gpu import CudaArray, host_gpu, read
-from tests.support.nvrtc_stand_in import forget, installed
+from benchmarks.gpu import __main__ as bench
+from benchmarks.gpu import cases, facts, variants
+from benchmarks.gpu.isolation import Apart
+from tests.support.gpu.host_gpu import CudaArray, host_gpu, read
+from tests.support.gpu.nvrtc_stand_in import forget, installed
+from tilewright.compiler.backend_selection import MOSAIC_GPU
 from tilewright.cutlass_backend.compiler import workers
 from tilewright.interop import arrays, driver
-from tilewright.lang.target import target_of
+from tilewright.lang.targets.target import target_of
 from tilewright.mosaic_gpu import compiler
-from tilewright.routes import MOSAIC_GPU
 
 RNG = np.random.default_rng(0)
 
@@ -100,7 +100,7 @@ def test_a_case_runs_and_launches(gpu, case):
 
 
 def test_a_row_has_the_rivals_and_the_copy():
-    case = gpu_cases._rows("r", lambda x: x, lambda torch: lambda x: x, 4, 8)
+    case = cases._rows("r", lambda x: x, lambda torch: lambda x: x, 4, 8)
     device = HostDevice()
     device.call = lambda f: f
     device.random = lambda shape, dtype, gradient: types.SimpleNamespace(clone=lambda: None)
@@ -113,7 +113,7 @@ def test_a_row_has_the_rivals_and_the_copy():
 
 def test_the_routes_of_a_case_are_measured_and_compared():
     case = bench.cases(64)[0]
-    assert case.routed == gpu_cases.ROUTES and "float16" in case.name
+    assert case.routed == cases.ROUTES and "float16" in case.name
     device = HostDevice()
     routes = []
     device.call = lambda f: lambda *xs: routes.append(tw.config.kernel_route) or len(routes)
@@ -127,7 +127,7 @@ def test_the_routes_of_a_case_are_measured_and_compared():
 
 
 def test_nvrtc_begins_with_the_products_where_cutlass_is_installed(monkeypatch, tmp_path):
-    by_cutlass = [case for case in bench.cases(8) if case.routed == gpu_cases.CUTLASS]
+    by_cutlass = [case for case in bench.cases(8) if case.routed == cases.CUTLASS]
     plain, activated = (next(c for c in by_cutlass if name in c.name) for name in ("float16, by", "bias, gelu, by"))
     assert [c.name for c in bench.cases(8)][-len(by_cutlass) :] == [c.name for c in by_cutlass]  # they wait the longest
     installed(monkeypatch, tmp_path)
@@ -152,7 +152,7 @@ def test_others_attention_is_that_of_torch_and_what_is_installed(monkeypatch):
     monkeypatch.setitem(sys.modules, "flash_attn", types.SimpleNamespace(
         __spec__=object(), flash_attn_func=lambda q, k, v, causal: ("flash", causal)))  # fmt: skip
     device = HostDevice()
-    found = gpu_cases._attention(device.torch, causal=True)
+    found = cases._attention(device.torch, causal=True)
     assert list(found) == ["torch", "cuDNN", "torch's FlashAttention", "FlashAttention 2"]
     assert found["FlashAttention 2"](1, 2, 3) == "flash"
 
@@ -161,9 +161,9 @@ FORMED = {case.name.split(", ")[1]: case for case in bench.cases() if case.forms
 
 
 @pytest.mark.parametrize("target, wanted", [
-    ("cuda:sm_90", {"blocks": list(gpu_cases.TILES), "turns": list(gpu_cases.TURNS)}),
+    ("cuda:sm_90", {"blocks": list(cases.TILES), "turns": list(cases.TURNS)}),
     # No clusters of four there, and no turns.
-    ("cuda:sm_100", {"blocks": list(gpu_cases.TILES)[:-1], "turns": ["without turns"]}),
+    ("cuda:sm_100", {"blocks": list(cases.TILES)[:-1], "turns": ["without turns"]}),
 ])  # fmt: skip
 def test_the_forms_of_a_kernel_are_measured_where_the_machine_has_them(target, wanted):
     device, seen = HostDevice(), []
@@ -176,29 +176,29 @@ def test_the_forms_of_a_kernel_are_measured_where_the_machine_has_them(target, w
 
 def test_a_kernel_told_something_is_the_same_one():
     case, machine = FORMED["blocks"], target_of("cuda:sm_90")
-    params = gpu_cases.CompilerParams(persistent=False)
-    kernel = gpu_forms.only_kernel(case, machine, params)
-    (plain,) = gpu_forms.found_kernels(case, machine)
+    params = cases.CompilerParams(persistent=False)
+    kernel = variants.only_kernel(case, machine, params)
+    (plain,) = variants.found_kernels(case, machine)
     assert dict(kernel.settings)["compiler_params"] == params and kernel.body == plain.body
 
 
 def test_a_sum_in_one_run_and_in_several():
     case, machine = FORMED["sum in runs"], target_of("cuda:sm_90")
-    assert [k.name for k in gpu_forms.found_kernels(case, machine)][0] == "contract_split"
+    assert [k.name for k in variants.found_kernels(case, machine)][0] == "contract_split"
     device = HostDevice()
     device.call = lambda f: f
     types = [tw.ShapeDtypeStruct(shape, "float16") for shape in case.shapes]
-    alone = gpu_forms.in_one_run(device, case, machine)
-    (kernel,) = gpu_forms.kernels_of(tw.compile(alone, *types, target="cuda:sm_90", stop="program"))
+    alone = variants.in_one_run(device, case, machine)
+    (kernel,) = variants.kernels_of(tw.compile(alone, *types, target="cuda:sm_90", stop="program"))
     assert kernel.name == "contract" and kernel.out_types[0].shape == (64, 128)
 
 
 def test_descriptors_of_the_host_give_the_same(gpu):
-    case = gpu_cases._formed(gpu_cases._half(64), "descriptors", gpu_cases.DESCRIPTORS)
+    case = cases._formed(cases._half(64), "descriptors", cases.DESCRIPTORS)
     device, seen = HostDevice(), []
     device.difference = lambda x, y: seen.append((read(x), read(y))) or 0.0
     found = {name: run() for name, run in bench.by_form(device, case, target_of("cuda:sm_90"), warm=1, count=3)}
-    assert list(found) == list(gpu_cases.DESCRIPTORS) and len(seen) == 2
+    assert list(found) == list(cases.DESCRIPTORS) and len(seen) == 2
     for values, wanted in seen:
         np.testing.assert_allclose(values.astype("f"), wanted.astype("f"), rtol=1e-2, atol=1e-1)
     encoded = gpu.asked("encode")
@@ -210,17 +210,17 @@ def test_elements_of_descriptors_by_the_drivers_numbers(gpu):
     known = {"bfloat16": "BFLOAT16", "float16": "FLOAT16", "float32": "FLOAT32", "tf32": "TFLOAT32", "int8": "UINT8",
              "float8_e5m2": "UINT8", "int32": "INT32"}  # fmt: skip
     for element, name in known.items():
-        gpu_forms.encoded(gpu_forms.Box(0, (64, 8), (2, 128), (64, 8), element, True), 0)
+        variants.encoded(variants.Box(0, (64, 8), (2, 128), (64, 8), element, True), 0)
         assert gpu.asked("encode")[-1][2] == int(getattr(enumeration, f"CU_TENSOR_MAP_DATA_TYPE_{name}"))
 
 
 @pytest.mark.targets
 @pytest.mark.skipif(not compiler.installed(), reason="needs tilewright[cuda]")
 def test_what_does_not_make_descriptors_is_assembled(tmp_path):
-    case, machine = gpu_cases._half(1024), target_of("cuda:sm_90")
-    kernel = gpu_forms.only_kernel(case, machine, gpu_cases.CompilerParams(persistent=False, cluster=1))
+    case, machine = cases._half(1024), target_of("cuda:sm_90")
+    kernel = variants.only_kernel(case, machine, cases.CompilerParams(persistent=False, cluster=1))
     _, code = MOSAIC_GPU.ready.compiled_kernel(kernel, machine)
-    ptx = gpu_forms.without_making(code.assembly)
+    ptx = variants.without_making(code.assembly)
     assert "tensormap.replace" in code.assembly and "tensormap.replace" not in ptx and "cp_fenceproxy" not in ptx
     assert "fence.proxy.tensormap" in ptx
     (tmp_path / "kernel.ptx").write_text(ptx)
@@ -230,15 +230,15 @@ def test_what_does_not_make_descriptors_is_assembled(tmp_path):
 
 @pytest.mark.parametrize("number", [0, 2, 6])
 def test_facts_are_asked_of_the_gpu(gpu, number):
-    fact = gpu_facts.FACTS[number]
+    fact = facts.FACTS[number]
     assert bench.answered(HostDevice(), fact) == {"differs": ""}
 
 
 def test_what_differs_of_a_fact_is_told(gpu):
-    fact, device = gpu_facts.FACTS[2], HostDevice()
+    fact, device = facts.FACTS[2], HostDevice()
     device.host = lambda x: read(x) + (np.arange(128) == 5)
     assert "128 of 16384 numbers differ, the first at (0, 5)" in bench.answered(device, fact)["differs"]
-    (told,) = [f for f in gpu_facts.FACTS if isinstance(f, gpu_facts.Bytes)]
+    (told,) = [f for f in facts.FACTS if isinstance(f, facts.Bytes)]
     assert "of 3 descriptors differ" in bench.answered(HostDevice(), told)["differs"]  # the walker writes none
     page = bench.report("Host GPU", [bench.Seen(fact, ""), bench.Failure(told, ValueError("a | b"))],
                         datetime.date(2026, 1, 2))  # fmt: skip
@@ -298,7 +298,7 @@ def test_a_case_that_fails_or_loses_the_gpu_is_an_error():
 
 SERVES = """
 import os, sys, time
-from apart import serve
+from isolation import serve
 ways = {"add": lambda: {"values": 3}, "hang": lambda: time.sleep(99), "end": lambda: os._exit(7),
         "lose": lambda: {"error": "gone", "lost": True}}
 serve(lambda: ({"name": os.getpid()}, lambda question: print("noise") or ways[question]()))

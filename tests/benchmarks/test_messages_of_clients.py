@@ -5,8 +5,8 @@ import os
 import subprocess
 import sys
 
-from benchmarks.client_plugin import LEFT
-from benchmarks.clients import ROOT, Ran, _first, joined, ran, wanted
+from benchmarks.compatibility.client_plugin import LEFT
+from benchmarks.compatibility.clients import ROOT, Ran, _first, joined, ran, wanted
 
 SUITE = """
 import time
@@ -38,7 +38,8 @@ def results(folder, limit, **asked):
     (folder / "told").write_text(json.dumps(told))
     subprocess.run([sys.executable, "-m", "pytest", "-q", "-p", "client_plugin", "-p", "no:cacheprovider", *files,
                     f"--rootdir={folder}", "--continue-on-collection-errors"], cwd=folder, capture_output=True,
-                   env={**os.environ, "PYTHONPATH": str(ROOT / "benchmarks"), "CLIENT_TESTS": str(folder / "told")},
+                   env={**os.environ, "PYTHONPATH": str(ROOT / "benchmarks" / "compatibility"),
+                        "CLIENT_TESTS": str(folder / "told")},
                    check=False)  # fmt: skip
     return ran((folder / "report").read_text().splitlines(), "ended")
 

@@ -17,7 +17,7 @@ from tests.support.paths import ROOT
 from tilewright import checkpoints, random
 from tilewright import numpy as tnp
 from tilewright.checkpoints.safetensors import NAMES
-from tilewright.core.errors import (
+from tilewright.core.support.errors import (
     ArgumentError,
     ArgumentTypeError,
     CheckpointMismatchError,

@@ -6,12 +6,12 @@ import pytest
 
 import tilewright as tw
 from docs import routes
-from tests.support.cutlass_cases import kernel_of
+from tests.support.gpu.cutlass_cases import kernel_of
 from tilewright import errors
+from tilewright.compiler.backend_selection import CUTLASS
 from tilewright.cutlass_backend import check_installed
 from tilewright.lang.gpu.resources import resources
-from tilewright.lang.target import target_of
-from tilewright.routes import CUTLASS
+from tilewright.lang.targets.target import target_of
 
 
 def missing():

@@ -1,6 +1,6 @@
 """The way of a source through the worker, its cache and its errors, into XLA's modules and launches.
 
-The compiler is a stand-in (`tests/support/nvrtc_stand_in.py`), which is run as NVRTC is.
+The compiler is a stand-in (`tests/support/gpu/nvrtc_stand_in.py`), which is run as NVRTC is.
 """
 
 import logging
@@ -9,18 +9,18 @@ import numpy as np
 import pytest
 
 import tilewright as tw
-from tests.support import host_gpu as host
 from tests.support.compilers import needs
-from tests.support.cutlass_cases import CASES, kernel_of, struct
-from tests.support.nvrtc_stand_in import forget, installed
+from tests.support.gpu import host_gpu as host
+from tests.support.gpu.cutlass_cases import CASES, kernel_of, struct
+from tests.support.gpu.nvrtc_stand_in import forget, installed
 from tilewright import cutlass_backend, errors
+from tilewright.compiler.backend_selection import choice
 from tilewright.cutlass_backend import compiler
 from tilewright.interop import arrays, cutlass, driver
 from tilewright.lang.cutlass import CompilerParams
 from tilewright.lang.gpu.resources import resources
-from tilewright.lang.interpret import interpret
-from tilewright.lang.target import target_of
-from tilewright.routes import choice
+from tilewright.lang.interpret.interpreter import interpret
+from tilewright.lang.targets.target import target_of
 from tilewright.tuning.program import kernel_sites
 
 SM_90 = target_of("cuda:sm_90")

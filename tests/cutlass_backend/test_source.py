@@ -6,19 +6,19 @@ import numpy as np
 import pytest
 
 import tilewright as tw
-from tests.support.cutlass_cases import CASES, HALF, computed, kernel_of, struct
-from tests.support.hopper_cases import product
+from tests.support.gpu.cutlass_cases import CASES, HALF, computed, kernel_of, struct
+from tests.support.gpu.hopper_cases import product
 from tilewright import cutlass_backend, errors, nn
 from tilewright import lang as tl
 from tilewright import numpy as tnp
 from tilewright.cutlass_backend import cutlass_module
-from tilewright.cutlass_backend.match import contraction
+from tilewright.cutlass_backend.gemm_match import contraction
 from tilewright.lang.cutlass import CompilerParams
-from tilewright.lang.interpret import interpret
-from tilewright.lang.kernel import Kernel
+from tilewright.lang.interpret.interpreter import interpret
+from tilewright.lang.kernel.kernel import Kernel
+from tilewright.lang.kernel.traverse import kernels_of
 from tilewright.lang.legalize import legal
-from tilewright.lang.target import target_of
-from tilewright.lang.visit import kernels_of
+from tilewright.lang.targets.target import target_of
 
 A, B = struct((256, 128)), struct((128, 192))
 SM_90, SM_100 = target_of("cuda:sm_90"), target_of("cuda:sm_100")

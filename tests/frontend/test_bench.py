@@ -19,7 +19,7 @@ from tilewright import numpy as tnp
 from tilewright.bench.child import timed
 from tilewright.bench.result import Result, Row
 from tilewright.bench.run import row_of
-from tilewright.cli import main
+from tilewright.cli.main import main
 
 X = tnp.ones((64, 64))
 NOISE = json.loads((Path(__file__).parents[1] / "support" / "data" / "noise.json").read_text())
@@ -208,7 +208,7 @@ def test_a_peer_imports_nothing_of_ours(tmp_path):
         "    return (lambda: np.ones(2)),\n"
     )
     what = f"{tmp_path}/mine.py::names"
-    command = [sys.executable, "-m", "tilewright.cli", "bench", what, "--peers", "numpy", "--rounds", "2"]
+    command = [sys.executable, "-m", "tilewright.cli.main", "bench", what, "--peers", "numpy", "--rounds", "2"]
     path = os.pathsep.join(p for p in sys.path if p)
     done = subprocess.run(command, capture_output=True, text=True, env={**os.environ, "PYTHONPATH": path})
     assert done.returncode == 0, done.stdout + done.stderr

@@ -6,7 +6,7 @@ import pytest
 import tilewright as tw
 from tilewright import numpy as tnp
 from tilewright import tree
-from tilewright.core import errors
+from tilewright.core.support import errors
 from tilewright.example_libraries import optimizers, stax
 
 RULES = {

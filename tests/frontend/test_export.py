@@ -150,7 +150,7 @@ class Pair(NamedTuple):
 
 
 def test_trees_types_and_derivatives_come_back_from_bytes():
-    if "tests.Pair" not in tw.core.runtime.runtime.parts["export.nodes"]:
+    if "tests.Pair" not in tw.core.support.runtime.runtime.parts["export.nodes"]:
         export.register_namedtuple_serialization(Pair, serialized_name="tests.Pair")
 
     def function(p, n, *, scale):
@@ -332,7 +332,7 @@ def test_exports_of_jax_are_called_here():
 
 
 def test_the_command_exports_a_function_of_a_file_or_prints_a_pass(tmp_path, capsys):
-    from tilewright.cli import main
+    from tilewright.cli.main import main
 
     source, out = tmp_path / "model.py", tmp_path / "f.stablehlo"
     source.write_text("from tilewright import numpy as tnp\ndef score(x, n):\n    return tnp.sin(x).sum(1) * n\n")

@@ -9,7 +9,7 @@ import tilewright as tw
 from tests.support.by_numpy import by_numpy
 from tilewright import nn, random
 from tilewright import numpy as jnp
-from tilewright.core import errors
+from tilewright.core.support import errors
 from tilewright.scipy import special, stats
 
 X = np.linspace(-4, 4, 12).reshape(3, 4)

@@ -7,8 +7,8 @@ import pytest
 import tilewright as tw
 from tilewright import lax, nn
 from tilewright import numpy as tnp
-from tilewright.core.errors import ArgumentError, ArgumentTypeError
-from tilewright.core.types import RARE_FLOATS
+from tilewright.core.ir.types import RARE_FLOATS
+from tilewright.core.support.errors import ArgumentError, ArgumentTypeError
 
 RNG = np.random.default_rng(0)
 

@@ -8,10 +8,10 @@ import pytest
 
 import tilewright as tw
 from tests.support.compilers import needs
-from tests.support.walker import check_mosaic, check_triton, kernels_of
+from tests.support.gpu.walker import check_mosaic, check_triton, kernels_of
 from tilewright import errors, lax
 from tilewright import numpy as jnp
-from tilewright.core.evaluate import evaluate
+from tilewright.core.tracing.numpy_interpreter import evaluate
 from tilewright.experimental import sparse
 from tilewright.experimental.sparse import BCOO, BCSR
 

@@ -1,7 +1,8 @@
 """Laws of every public function on arrays: it is called, its batches are loops, its derivatives those of differences.
 
 The calls are those of `tests/support/surface_calls.py`. Values are computed by NumPy, so that nothing is compiled; that
-compiled programs agree is looked at with the targets. `python -m benchmarks.agreement` holds the calls against jax.
+compiled programs agree is looked at with the targets. `python -m benchmarks.compatibility.agreement` holds the calls
+against jax.
 """
 
 import importlib
@@ -14,8 +15,8 @@ from docs.names import REFERENCE
 from tests.support.surface import SPACES, calls
 from tests.support.surface_calls import CALLS, ELSEWHERE, NOT_SMOOTH
 from tilewright import numpy as tnp
-from tilewright.core.evaluate import NUMPY
-from tilewright.core.trace import under
+from tilewright.core.tracing.numpy_interpreter import NUMPY
+from tilewright.core.tracing.trace import under
 
 
 def but(*long):

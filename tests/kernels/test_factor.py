@@ -8,9 +8,9 @@ import pytest
 
 import tilewright as tw
 from tests.support.by_numpy import by_numpy
-from tests.support.walker import check_all, check_mosaic, check_triton
+from tests.support.gpu.walker import check_all, check_mosaic, check_triton
 from tilewright import numpy as jnp
-from tilewright.core.errors import DtypeError, ShapeError
+from tilewright.core.support.errors import DtypeError, ShapeError
 from tilewright.kernels.fused import OPERATIONS
 from tilewright.kernels.fused.factor import small_cholesky, small_inverse, small_solve_triangular
 

@@ -17,21 +17,21 @@ from tests.support.fusing import check_fused, close, drawn_tiles, names, ones, s
 from tests.support.paths import GOLDEN
 from tilewright import errors, lax, random
 from tilewright import numpy as tnp
-from tilewright.core.check import check_program
-from tilewright.core.evaluate import evaluate
-from tilewright.core.primitive import NAMED, Primitive
-from tilewright.core.primitives.elementwise import add_p
-from tilewright.core.relation import POINTWISE, Loops, Monoid, Reduced, pointwise
-from tilewright.core.trace import eval_program
+from tilewright.core.ir.axis_relation import POINTWISE, Loops, Monoid, Reduced, pointwise
+from tilewright.core.ir.primitive import NAMED, Primitive
+from tilewright.core.ir.verifier import check_program
+from tilewright.core.primitives.elementwise.arithmetic import add_p
+from tilewright.core.tracing.numpy_interpreter import evaluate
+from tilewright.core.tracing.trace import eval_program
 from tilewright.kernels import TEMPLATES
 from tilewright.kernels.cost import bytes_moved
 from tilewright.kernels.fuse import forget, fuse, plan, plan_text
 from tilewright.kernels.fuse.plan import Planner
-from tilewright.lang.interpret import interpret
-from tilewright.lang.target import TARGETS as TARGET_TABLE
-from tilewright.lang.target import target_of
-from tilewright.lang.verify import verify
-from tilewright.lang.visit import kernels_of
+from tilewright.lang.interpret.interpreter import interpret
+from tilewright.lang.kernel.traverse import kernels_of
+from tilewright.lang.targets.target import TARGETS as TARGET_TABLE
+from tilewright.lang.targets.target import target_of
+from tilewright.lang.verify.verify import verify
 
 TARGETS = ("cpu", "cuda:sm_90", "rocm:gfx942", "tpu:v5e")
 

@@ -9,9 +9,9 @@ from tests.support.programs import matmul_kernel
 from tilewright import lang as tl
 from tilewright import lax
 from tilewright import numpy as tnp
-from tilewright.core.trace import eval_program
+from tilewright.core.tracing.trace import eval_program
 from tilewright.kernels.fuse import plan
-from tilewright.lang.visit import kernels_of
+from tilewright.lang.kernel.traverse import kernels_of
 
 X, W, BIAS = ones(8, 16), ones(16, 6), ones(6)
 

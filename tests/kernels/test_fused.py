@@ -8,7 +8,7 @@ from tests.support.by_numpy import by_numpy, in_numpy
 from tests.support.fused_cases import CASES, IDS, LABELS, MLP, TPU, arrays, floats, scalar
 from tilewright import nn
 from tilewright import numpy as jnp
-from tilewright.core.errors import ArgumentError, ShapeError
+from tilewright.core.support.errors import ArgumentError, ShapeError
 from tilewright.kernels.fused import OPERATIONS
 from tilewright.kernels.fused import adamw as adam
 

@@ -10,17 +10,22 @@ import tilewright as tw
 from tests.support.cases import Case
 from tests.support.laws import CASES, as_list, operands
 from tests.support.templates import close, interpreted
-from tilewright.core.evaluate import apply
-from tilewright.core.ir import Literal
-from tilewright.core.primitive import AxisInfo
-from tilewright.core.primitives import cumulative, elementwise, index, random, reduce, shape, slicing, sort
-from tilewright.core.primitives import window as w
-from tilewright.core.primitives.compare import ge_p
-from tilewright.core.primitives.contract import dot_general_p
-from tilewright.core.primitives.conv import conv_general_dilated_p
-from tilewright.core.trace import trace_program, typeof
-from tilewright.core.types import ArrayType, is_float, is_key
-from tilewright.core.vmap import batch_program
+from tilewright.core.ir.primitive import AxisInfo
+from tilewright.core.ir.program import Literal
+from tilewright.core.ir.types import ArrayType, is_float, is_key
+from tilewright.core.primitives.contraction.conv import conv_general_dilated_p
+from tilewright.core.primitives.contraction.dot_general import dot_general_p
+from tilewright.core.primitives.elementwise import arithmetic as elementwise
+from tilewright.core.primitives.elementwise.comparison import ge_p
+from tilewright.core.primitives.keys import threefry
+from tilewright.core.primitives.movement import dynamic_slice, shape, sort
+from tilewright.core.primitives.movement import index_functions as index
+from tilewright.core.primitives.reduction import reduce
+from tilewright.core.primitives.reduction import reduce_window as w
+from tilewright.core.primitives.special import cumulative
+from tilewright.core.tracing.numpy_interpreter import apply
+from tilewright.core.tracing.trace import trace_program, typeof
+from tilewright.core.transforms.batching import batch_program
 from tilewright.kernels import TEMPLATES
 
 FIRST = {case.primitive: case for case in reversed(CASES) if case.primitive in TEMPLATES}
@@ -160,15 +165,15 @@ SCALAR = {
     shape.rev_p: ((t(),), {"dimensions": ()}),
     shape.slice_p: ((t(),), {"start_indices": (), "limit_indices": (), "strides": None}),
     shape.pad_p: ((t(), t()), {"padding_config": ()}),
-    slicing.dynamic_slice_p: ((t(),), {"slice_sizes": ()}),
-    slicing.dynamic_update_slice_p: ((t(), t()), {}),
+    dynamic_slice.dynamic_slice_p: ((t(),), {"slice_sizes": ()}),
+    dynamic_slice.dynamic_update_slice_p: ((t(), t()), {}),
     index.gather_p: ((t(), t(0, dtype=I32)), GATHER | {"slice_sizes": ()}),
     **{p: scattered(p) for p in TEMPLATES if p.name.startswith("scatter")},
     **{p: None for p in (*cumulative.PRIMITIVES, *sort.PRIMITIVES, reduce.argmax_p, reduce.argmin_p, shape.iota_p,
                          shape.concatenate_p, shape.split_p, conv_general_dilated_p)},
 }  # fmt: skip
-POINTWISE = {p for p, template in TEMPLATES.items() if template.family == "elementwise" or p is random.threefry2x32_p}
-KEYED = set(random.PRIMITIVES) & set(TEMPLATES) - POINTWISE  # over keys: below
+POINTWISE = {p for p, template in TEMPLATES.items() if template.family == "elementwise" or p is threefry.threefry2x32_p}
+KEYED = set(threefry.PRIMITIVES) & set(TEMPLATES) - POINTWISE  # over keys: below
 
 
 def drawn(types):
@@ -226,8 +231,8 @@ EMPTY = [
     Case(shape.pad_p, (t(0, 3), t()), {"padding_config": ((2, 1, 1), (0, 1, 2))}),
     Case(shape.concatenate_p, (t(0, 3), t(0, 3)), {"dimension": 0}),
     Case(shape.split_p, (t(0, 3),), {"sizes": (0, 0), "axis": 0}),
-    Case(slicing.dynamic_slice_p, (t(3, 4), t(dtype=I32), t(dtype=I32)), {"slice_sizes": (2, 0)}),
-    Case(slicing.dynamic_update_slice_p, (t(3, 4), t(0, 2), t(dtype=I32), t(dtype=I32))),
+    Case(dynamic_slice.dynamic_slice_p, (t(3, 4), t(dtype=I32), t(dtype=I32)), {"slice_sizes": (2, 0)}),
+    Case(dynamic_slice.dynamic_update_slice_p, (t(3, 4), t(0, 2), t(dtype=I32), t(dtype=I32))),
     Case(index.gather_p, (t(3, 4), t(0, 1, dtype=I32)), GATHER | ROWS | {"slice_sizes": (1, 4)}),
     *(Case(p, (t(3, 4), t(0, 1, dtype=I32), t(0, 4)), SCATTER | scattered(p)[1] | {
         "dimension_numbers": index.ScatterDimensionNumbers((1,), (0,), (0,))})
@@ -254,11 +259,11 @@ def test_keys(shape):
     keys = tw.random.split(key, shape) if shape else key
     seeds = np.arange(np.prod(shape, dtype=int), dtype=np.uint32).reshape(shape)
     for primitive, args, params in [
-        (random.random_bits_p, (keys,), {"bit_width": 32, "shape": (3,)}),
-        (random.random_bits_p, (keys,), {"bit_width": 8, "shape": ()}),
-        (random.random_split_p, (keys,), {"shape": (3,)}),
-        (random.random_fold_in_p, (keys, seeds), {}),
-        (random.random_seed_p, (seeds,), {"impl": key.dtype}),
+        (threefry.random_bits_p, (keys,), {"bit_width": 32, "shape": (3,)}),
+        (threefry.random_bits_p, (keys,), {"bit_width": 8, "shape": ()}),
+        (threefry.random_split_p, (keys,), {"shape": (3,)}),
+        (threefry.random_fold_in_p, (keys, seeds), {}),
+        (threefry.random_seed_p, (seeds,), {"impl": key.dtype}),
     ]:
         template, expected = TEMPLATES[primitive], primitive.bind(*args, **params)
         found = template(*args, tiles=ragged(template.loops([typeof(a) for a in args], params)), **params)

@@ -23,19 +23,19 @@ from tests.support.templates import (
     is_elementwise,
 )
 from tilewright import jit, random
-from tilewright.core.api import jvp, vjp, vmap
-from tilewright.core.errors import ArgumentError
-from tilewright.core.evaluate import apply
-from tilewright.core.primitives import random as r
-from tilewright.core.primitives.contract import dot_general_p
-from tilewright.core.primitives.elementwise import add_p
-from tilewright.core.primitives.reduce import reduce_max_p, reduce_sum_p
-from tilewright.core.trace import typeof
-from tilewright.core.types import ArrayType
+from tilewright.core.api.transformations import jvp, vjp, vmap
+from tilewright.core.ir.types import ArrayType
+from tilewright.core.primitives.contraction.dot_general import dot_general_p
+from tilewright.core.primitives.elementwise.arithmetic import add_p
+from tilewright.core.primitives.keys import threefry as r
+from tilewright.core.primitives.reduction.reduce import reduce_max_p, reduce_sum_p
+from tilewright.core.support.errors import ArgumentError
+from tilewright.core.tracing.numpy_interpreter import apply
+from tilewright.core.tracing.trace import typeof
 from tilewright.kernels import GLUE, TEMPLATES, check_complete
-from tilewright.lang.interpret import parallel_axes
-from tilewright.lang.target import TARGETS
-from tilewright.lang.verify import verify
+from tilewright.lang.interpret.interpreter import parallel_axes
+from tilewright.lang.targets.target import TARGETS
+from tilewright.lang.verify.verify import verify
 
 # Elementwise templates share one body; these have one operand and several, scalars, parameters, mixed dtypes.
 SAMPLE = set(

@@ -12,10 +12,10 @@ from tests.support.corpus.kit import Size, Wrong
 from tests.support.corpus.runs import KERNELS, NAMES, SMOOTH, Split, close, operands, over_sizes, tolerance
 from tests.support.laws import numpy_meaning
 from tilewright import numpy as tnp
-from tilewright.core import tree
-from tilewright.core.errors import OutOfBoundsError, RaceError
-from tilewright.lang.differentiate import derivative_plan
-from tilewright.lang.visit import kernels_of
+from tilewright.core.support import pytree
+from tilewright.core.support.errors import OutOfBoundsError, RaceError
+from tilewright.lang.autodiff.jvp_vjp import derivative_plan
+from tilewright.lang.kernel.traverse import kernels_of
 
 
 @over_sizes(NAMES)
@@ -60,7 +60,7 @@ def test_vmap_is_a_loop(kernel, size, mode):
     axes = tuple(None if i in alone else 0 for i in range(len(first)))
     stacked = [a if i in alone else np.stack([a, b]) for i, (a, b) in enumerate(zip(first, second))]
     call = functools.partial(kernel.call, **size.blocks, **mode)
-    got = tree.leaves(tw.jit(tw.vmap(call, in_axes=axes))(*stacked))
+    got = pytree.leaves(tw.jit(tw.vmap(call, in_axes=axes))(*stacked))
     for i, arrays in enumerate((first, second)):
         close([np.asarray(g)[i] for g in got], kernel.reference(np, *arrays, **mode), tolerance(kernel))
 

@@ -10,16 +10,16 @@ from tests.support.corpus.called import kernel_of
 from tests.support.corpus.corners import CORNERS
 from tests.support.corpus.small import EXAMPLES, Example
 from tilewright import lang as tl
-from tilewright.core import tree
-from tilewright.core.evaluate import evaluate
-from tilewright.xla_backend.kernel import lowered
+from tilewright.core.support import pytree
+from tilewright.core.tracing.numpy_interpreter import evaluate
+from tilewright.xla_backend.kernels.cpu_lowering import lowered
 
 by_name = pytest.mark.parametrize("example", EXAMPLES + CORNERS, ids=lambda e: e.name)
 
 
 def check(example: Example, got: Any) -> None:
-    expected = tree.leaves(example.reference(*example.operands))
-    got = tree.leaves(got)
+    expected = pytree.leaves(example.reference(*example.operands))
+    got = pytree.leaves(got)
     assert len(got) == len(expected)
     for g, e in zip(got, expected, strict=True):
         np.testing.assert_allclose(np.asarray(g), e, rtol=example.tolerance, atol=example.tolerance)
@@ -27,14 +27,14 @@ def check(example: Example, got: Any) -> None:
 
 @by_name
 def test_interpreted_is_the_reference(example):
-    leaves = tree.leaves(tuple(example.operands))
+    leaves = pytree.leaves(tuple(example.operands))
     check(example, tl.interpret(kernel_of(example), *leaves))
 
 
 @by_name
 def test_lowered_is_the_reference(example):
     program = lowered(kernel_of(example)).program
-    check(example, evaluate(program, *tree.leaves(tuple(example.operands))))
+    check(example, evaluate(program, *pytree.leaves(tuple(example.operands))))
 
 
 @by_name
@@ -48,4 +48,4 @@ def test_chunked_is_the_reference(example):
     kernel = kernel_of(example)
     stated = {**dict(kernel.settings), "compiler_params": tl.cpu.CompilerParams(intermediate_bytes=40)}
     program = lowered(replace(kernel, settings=tuple(stated.items()))).program
-    check(example, evaluate(program, *tree.leaves(tuple(example.operands))))
+    check(example, evaluate(program, *pytree.leaves(tuple(example.operands))))

@@ -8,30 +8,31 @@ import pytest
 
 from tests.support.laws import CASES, operands
 from tilewright import lang
-from tilewright.core.evaluate import NUMPY, evaluate
-from tilewright.core.linear import spread
-from tilewright.core.primitive import Primitive
-from tilewright.core.primitives import collective, ref
-from tilewright.core.primitives import elementwise as ew
+from tilewright.core.ir.passes import primitives_of
+from tilewright.core.ir.primitive import Primitive
+from tilewright.core.ir.types import is_complex, is_key
 from tilewright.core.primitives.catalogue import ALL
-from tilewright.core.primitives.compare import or_p, shift_left_p
-from tilewright.core.primitives.shape import broadcast_in_dim_p
-from tilewright.core.primitives.special import polygamma_p, zeta_p
-from tilewright.core.rewrite import primitives_of
-from tilewright.core.trace import trace_program, typeof, under
-from tilewright.core.types import is_complex, is_key
-from tilewright.lang import discharge as lang_discharge
-from tilewright.lang import machine, remote
-from tilewright.lang.language import FAMILIES, MEANING, WARPGROUPS
+from tilewright.core.primitives.elementwise import arithmetic as ew
+from tilewright.core.primitives.elementwise.comparison import or_p, shift_left_p
+from tilewright.core.primitives.movement.shape import broadcast_in_dim_p
+from tilewright.core.primitives.refs import state_primitives as ref
+from tilewright.core.primitives.special.functions import polygamma_p, zeta_p
+from tilewright.core.primitives.spmd import collective
+from tilewright.core.tracing.numpy_interpreter import NUMPY, evaluate
+from tilewright.core.tracing.trace import trace_program, typeof, under
+from tilewright.core.transforms.structural_primitives import spread
+from tilewright.lang.call.primitive import kernel_call_p
 from tilewright.lang.legalize import GONE, KEYS, REWRITES, integers, legalize
 from tilewright.lang.legalize import special as functions
-from tilewright.lang.plain import RULES as PLAIN
-from tilewright.lang.primitive import kernel_call_p
-from tilewright.lang.target import TARGETS
+from tilewright.lang.legalize.opset import FAMILIES, MEANING, WARPGROUPS
+from tilewright.lang.ops import machine_integers, remote_dma
+from tilewright.lang.targets.target import TARGETS
+from tilewright.lang.transforms import discharge as lang_discharge
+from tilewright.lang.transforms.desugar import RULES as PLAIN
 from tilewright.mosaic_gpu.rules import BACKEND as MOSAIC_GPU
 from tilewright.mosaic_tpu.rules import BACKEND as MOSAIC_TPU
 from tilewright.triton_backend.rules import BACKEND as TRITON
-from tilewright.xla_backend.lower import rules
+from tilewright.xla_backend.stablehlo import rules
 
 BACKENDS = {"triton": TRITON, "mosaic_tpu": MOSAIC_TPU, "mosaic_gpu": MOSAIC_GPU}
 of_each = pytest.mark.parametrize("backend", BACKENDS.values(), ids=BACKENDS)
@@ -164,12 +165,12 @@ def test_a_number_that_is_known_to_be_inside_needs_no_care(backend):
         return [or_p.bind(shift_left_p.bind(a, spread(np.uint32(13), a.shape)), ew.div_p.bind(a, np.uint32(7)))]
 
     made = legalize(trace_program(rotated, [typeof(x)], "rotated"), backend)
-    assert primitives_of(made) == {broadcast_in_dim_p, machine.bits_up_p, machine.quotient_p, or_p}
+    assert primitives_of(made) == {broadcast_in_dim_p, machine_integers.bits_up_p, machine_integers.quotient_p, or_p}
 
 
 def test_xla_has_the_whole_list():
     """But for keys, exchanges over an axis that `vmap` has taken away by then, and what only devices' bodies hold."""
-    made = {*lang_discharge.RULES, *PLAIN, *ref.PRIMITIVES, *remote.PRIMITIVES}  # `exchange.py` has the last
+    made = {*lang_discharge.RULES, *PLAIN, *ref.PRIMITIVES, *remote_dma.PRIMITIVES}  # `exchange.py` has the last
     lacking = {p for p in MEANING if p not in rules() and p not in made and p.expand is None}
     lacking -= {*collective.PRIMITIVES, *WARPGROUPS}  # over a mesh XLA has exchanges; kernels for warpgroups it refuses
-    assert lacking == {*KEYS, *machine.PRIMITIVES}
+    assert lacking == {*KEYS, *machine_integers.PRIMITIVES}

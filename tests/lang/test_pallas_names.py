@@ -7,9 +7,10 @@ import tilewright as tw
 from tilewright import lang as tl
 from tilewright import lax
 from tilewright import numpy as tnp
-from tilewright.core.errors import ArgumentError, NotAdaptedNameError, ShapeError, UnsupportedError
-from tilewright.lang import absent, tpu, triton
-from tilewright.lang.target import TARGETS, target_of
+from tilewright.core.support.errors import ArgumentError, NotAdaptedNameError, ShapeError, UnsupportedError
+from tilewright.lang import tpu, triton
+from tilewright.lang.kernel import missing_names as absent
+from tilewright.lang.targets.target import TARGETS, target_of
 
 I32 = np.int32
 both = pytest.mark.parametrize("interpret", [False, True], ids=["compiled", "interpreted"])

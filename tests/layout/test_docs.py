@@ -10,8 +10,8 @@ import pytest
 import tilewright
 from tests.support.pages import examples
 from tests.support.paths import DOCS
-from tilewright.core import errors
-from tilewright.core.config import ENVIRONMENT, Config, _Watched
+from tilewright.core.support import errors
+from tilewright.core.support.config import ENVIRONMENT, Config, _Watched
 
 PAGES = sorted(DOCS.glob("*.md"))
 OPTIONS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE

@@ -7,9 +7,9 @@ import pytest
 from tests.support.pages import examples
 from tests.support.paths import DOCS
 from tests.support.traced import kernels_in
-from tilewright.core.types import ArrayType
+from tilewright.core.ir.types import ArrayType
 from tilewright.lang.gpu.resources import resources
-from tilewright.lang.target import target_of
+from tilewright.lang.targets.target import target_of
 from tilewright.triton_backend import compiled_kernel, compiler, start
 
 PAGE = DOCS / "gpu.md"

@@ -14,7 +14,7 @@ import tilewright as tw
 from tilewright import lang as tl
 from tilewright import lax
 from tilewright import numpy as tnp
-from tilewright.core.errors import TilewrightError
+from tilewright.core.support.errors import TilewrightError
 from tilewright.lang import tpu, triton
 
 BEGIN, END = "<!-- table: made by tests/layout/test_language_page.py -->\n", "<!-- end of table -->"

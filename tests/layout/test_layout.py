@@ -24,7 +24,10 @@ MAX_LINES = 800
 # Notes to oneself, and places on one machine. Spelt so that this file does not match itself.
 FORBIDDEN = re.compile(r"\b(?:TO" r"DO|FIX" r"ME|XX" r"X)\b|(?<![\w.:/-])/(?:home|root|Users|work|farm)/\w")
 # jaxlib is internal and drifts: one shim in xla_backend, the pytree registry, and the backends' MLIR bindings.
-JAXLIB = {"core/tree.py", "core/version.py", "xla_backend/shim.py", "xla_backend/shardy.py"}
+JAXLIB = {
+    "core/support/pytree.py", "core/support/version.py", "xla_backend/jaxlib/shim.py",
+    "xla_backend/partitioning/shardy.py",
+}  # fmt: skip
 # What gives clients bindings of jaxlib.
 JAXLIB |= {f"src/tilewright/as_jax/{name}" for name in (
     "mlir_rules.py", "jax/_src/lib/mlir/__init__.py", "jax/_src/lib/mlir/dialects/__init__.py",
@@ -47,17 +50,17 @@ LATE = {
     ("benchmarks/fusion.py", ".rounds"): "it loads this package, which the peer's process must not do",
     ("benchmarks/kernels.py", ".rounds"): "with it",
     ("benchmarks/spine.py", "numpy"): "one case measures an import from nothing",
-    ("core/version.py", "jaxlib.version"): "it may be missing, which is what is checked there",
-    ("core/version.py", ".errors"): "nothing of the package is imported before that check",
+    ("core/support/version.py", "jaxlib.version"): "it may be missing, which is what is checked there",
+    ("core/support/version.py", ".errors"): "nothing of the package is imported before that check",
     ("src/tilewright/bench/command.py", "."): "SciPy, only for benchmarks",
     ("src/tilewright/tuning/autotuned.py", ".session"): "SciPy, only to search",
-    ("xla_backend/client.py", "."): "the clients of GPUs and TPUs, only where there may be such a device",
-    ("xla_backend/executable.py", "."): "settings of GPUs, only for programs of these",
-    ("xla_backend/limits.py", "resource"): "Windows has none",
-    ("xla_backend/shim.py", "jaxlib"): "SciPy's LAPACK takes a tenth of a second, only for linear algebra",
-    ("xla_backend/shim.py", "jaxlib.mlir"): "50 ms, only for programs that call back into Python",
-    ("xla_backend/shim.py", "jaxlib.mlir._mlir_libs"): "with it",
-    ("xla_backend/shim.py", "jaxlib.mlir.dialects"): "with it",
+    ("xla_backend/devices/client.py", "."): "the clients of GPUs and TPUs, only where there may be such a device",
+    ("xla_backend/execution/executable.py", "."): "settings of GPUs, only for programs of these",
+    ("xla_backend/host/memory_limit.py", "resource"): "Windows has none",
+    ("xla_backend/jaxlib/shim.py", "jaxlib"): "SciPy's LAPACK takes a tenth of a second, only for linear algebra",
+    ("xla_backend/jaxlib/shim.py", "jaxlib.mlir"): "50 ms, only for programs that call back into Python",
+    ("xla_backend/jaxlib/shim.py", "jaxlib.mlir._mlir_libs"): "with it",
+    ("xla_backend/jaxlib/shim.py", "jaxlib.mlir.dialects"): "with it",
 }  # fmt: skip
 
 
@@ -216,7 +219,7 @@ def test_no_notes_to_self_and_no_places_of_one_machine():
 def test_pins_agree():
     """The jaxlib pin of pyproject.toml is the version that the package accepts at import."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    from tilewright.core import version as _version
+    from tilewright.core.support import version as _version
 
     assert f"jaxlib=={_version.JAXLIB}" in project["dependencies"]
     assert _version.__version__ == project["version"]

@@ -26,13 +26,13 @@ def test_no_function_rebinds_a_global():
         for node in nodes_of(path)
         if isinstance(node, ast.Global)
     ]
-    assert not found, "keep it in core/runtime.py's `runtime`: a slot, or `runtime.part(name, state)`"
+    assert not found, "keep it in core/support/runtime.py's `runtime`: a slot, or `runtime.part(name, state)`"
 
 
 def test_no_cache_is_outside_the_runtime():
     found = []
     for path in with_text(r"\b(cache|lru_cache)\b", [*sources()]):
-        if path.relative_to(ROOT).as_posix() == "core/caches.py":
+        if path.relative_to(ROOT).as_posix() == "core/support/memo.py":
             continue
         for node in nodes_of(path):
             named = (
@@ -43,7 +43,7 @@ def test_no_cache_is_outside_the_runtime():
                 imported and {a.name for a in node.names} & {"cache", "lru_cache"}
             ):
                 found.append(f"{path.relative_to(ROOT)}:{node.lineno}")
-    assert not found, "use `cached` or `once` of core/caches.py"
+    assert not found, "use `cached` or `once` of core/support/memo.py"
 
 
 # Every module is imported, then much is done; what modules hold is compared before and after.
@@ -131,6 +131,6 @@ def test_a_session_changes_no_module_and_what_is_planted_is_seen():
     done = subprocess.run([sys.executable, "-c", SESSION], cwd=ROOT, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr[-2000:]
     changed, seen = done.stdout.split("planted\n", 1)
-    assert not changed.strip(), "keep it in core/runtime.py's `runtime`"
+    assert not changed.strip(), "keep it in core/support/runtime.py's `runtime`"
     found = {line.removeprefix("tilewright.planted") for line in seen.splitlines()}
     assert found >= PLANTED

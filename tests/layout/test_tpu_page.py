@@ -11,8 +11,8 @@ import tilewright as tw
 from tests.support.paths import DOCS
 from tilewright import lang as tl
 from tilewright import numpy as tnp
-from tilewright.lang.target import GIB, GIGA, KIB, MIB, TARGETS, TERA, target_of
-from tilewright.lang.visit import kernels_of
+from tilewright.lang.kernel.traverse import kernels_of
+from tilewright.lang.targets.target import GIB, GIGA, KIB, MIB, TARGETS, TERA, target_of
 
 PAGE = DOCS / "tpu.md"
 COLUMNS = {

@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 
 import tilewright as tw
-from tests.support.mosaic_gpu import floats
+from tests.support.gpu.mosaic_gpu import floats
 from tilewright import lang as tl
 from tilewright import lax
 from tilewright import numpy as tnp
-from tilewright.core.errors import RaceError, UnsupportedError
+from tilewright.core.support.errors import RaceError, UnsupportedError
 from tilewright.lang import mosaic_gpu as plgpu
 from tilewright.mosaic_gpu import compiler
 

@@ -5,11 +5,11 @@ import re
 import pytest
 
 from tests.support.edits import every, without
-from tests.support.hopper_cases import EIGHT, attention_told, operands, product
-from tests.support.walker import check_hopper
+from tests.support.gpu.hopper_cases import EIGHT, attention_told, operands, product
+from tests.support.gpu.walker import check_hopper
 from tilewright import errors
-from tilewright.core.errors import KernelError
-from tilewright.lang.target import target_of
+from tilewright.core.support.errors import KernelError
+from tilewright.lang.targets.target import target_of
 from tilewright.mosaic_gpu import mosaic_gpu_module
 
 PAIRS = dict(m=256, n=128, k=256, columns=128, num_stages=2, cluster=2)

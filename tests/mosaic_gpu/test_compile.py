@@ -9,12 +9,13 @@ from pathlib import Path
 import pytest
 
 import tilewright as tw
-from tests.support.hopper_cases import COPIED, HALF, PRODUCTS, SINGLE, attention, floats, integers, product
-from tests.support.hopper_large import LARGE
-from tilewright import errors, routes
+from tests.support.gpu.hopper_cases import COPIED, HALF, PRODUCTS, SINGLE, attention, floats, integers, product
+from tests.support.gpu.hopper_large import LARGE
+from tilewright import errors
+from tilewright.compiler import backend_selection
 from tilewright.lang.gpu.resources import resources
-from tilewright.lang.target import target_of
-from tilewright.lang.workers import Workers
+from tilewright.lang.targets.target import target_of
+from tilewright.lang.toolchain.pool import Workers
 from tilewright.mosaic_gpu import compiled_kernel, compiler, mosaic_gpu_module, start
 
 SM_90 = target_of("cuda:sm_90")
@@ -142,6 +143,6 @@ def test_a_fault_of_the_compiler_is_told_and_the_next_module_compiled():
 
 def test_launches_on_arrays_of_other_libraries_take_it():
     kernel = product(m=128, n=128, k=128)
-    module, compiled = routes.compiled_kernel(kernel, SM_90)
+    module, compiled = backend_selection.compiled_kernel(kernel, SM_90)
     assert compiled.threads == module.threads and compiled.scratch_bytes == module.scratch
     assert compiled.binary[:4] == b"\x7fELF"

@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 
 import tilewright as tw
-from tests.support import warpgroup_kernels as kernels
-from tests.support.mosaic_gpu import floats, printed
+from tests.support.gpu import warpgroup_kernels as kernels
+from tests.support.gpu.mosaic_gpu import floats, printed
 from tilewright import lang as tl
 from tilewright import lax
 from tilewright import numpy as tnp
-from tilewright.core.errors import DeadlockError, EmulationError, RaceError, ResourceError, UnsupportedError
+from tilewright.core.support.errors import DeadlockError, EmulationError, RaceError, ResourceError, UnsupportedError
 from tilewright.emulator.calls import run_mosaic_gpu
 from tilewright.lang import mosaic_gpu as plgpu
 from tilewright.mosaic_gpu import compiler

@@ -7,12 +7,12 @@ import numpy as np
 import pytest
 
 import tilewright as tw
-from tests.support import cluster_kernels as kernels
-from tests.support.mosaic_gpu import floats, printed
+from tests.support.gpu import cluster_kernels as kernels
+from tests.support.gpu.mosaic_gpu import floats, printed
 from tilewright import lang as tl
 from tilewright import lax
 from tilewright import numpy as tnp
-from tilewright.core.errors import (
+from tilewright.core.support.errors import (
     ArgumentError,
     DeadlockError,
     EmulationError,

@@ -8,10 +8,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pytest
 
-from tests.support import cluster_kernels as clusters
-from tests.support import warpgroup_kernels as warpgroups
 from tests.support.edits import every, without
-from tests.support.hopper_cases import (
+from tests.support.gpu import cluster_kernels as clusters
+from tests.support.gpu import warpgroup_kernels as warpgroups
+from tests.support.gpu.hopper_cases import (
     HALF,
     PRODUCTS,
     attention_told,
@@ -21,9 +21,9 @@ from tests.support.hopper_cases import (
     product,
     swiglu_kernels,
 )
-from tests.support.mosaic_gpu import floats, printed
-from tests.support.walker import check_hopper
-from tilewright.core.errors import KernelError
+from tests.support.gpu.mosaic_gpu import floats, printed
+from tests.support.gpu.walker import check_hopper
+from tilewright.core.support.errors import KernelError
 from tilewright.emulator.calls import run_mosaic_gpu
 
 pytestmark = pytest.mark.targets

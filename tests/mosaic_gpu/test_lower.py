@@ -9,7 +9,7 @@ import pytest
 import tilewright as tw
 from tests.support.corpus.runs import KERNELS
 from tests.support.edits import every, without
-from tests.support.hopper_cases import (
+from tests.support.gpu.hopper_cases import (
     COPIED,
     CORPUS,
     CORPUS_OF_BLACKWELL,
@@ -29,16 +29,16 @@ from tests.support.hopper_cases import (
     product,
     swiglu_kernels,
 )
-from tests.support.hopper_large import LARGE
+from tests.support.gpu.hopper_large import LARGE
+from tests.support.gpu.walker import check_hopper, kernels_of
 from tests.support.traced import kernels_in
-from tests.support.walker import check_hopper, kernels_of
 from tilewright import errors
 from tilewright import lang as tl
 from tilewright import numpy as tnp
-from tilewright.core.errors import KernelError
-from tilewright.core.types import ArrayType
+from tilewright.core.ir.types import ArrayType
+from tilewright.core.support.errors import KernelError
 from tilewright.lang.gpu.plan import plan
-from tilewright.lang.target import target_of
+from tilewright.lang.targets.target import target_of
 from tilewright.mosaic_gpu import mosaic_gpu_module
 from tilewright.mosaic_gpu.schedule import products, schedule
 

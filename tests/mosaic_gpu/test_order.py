@@ -5,11 +5,11 @@ from dataclasses import replace
 import pytest
 
 from tests.support.edits import every, without
-from tests.support.hopper_cases import attention, attention_told, operands, product
-from tests.support.walker import check_hopper
+from tests.support.gpu.hopper_cases import attention, attention_told, operands, product
+from tests.support.gpu.walker import check_hopper
 from tilewright import errors
-from tilewright.core.errors import KernelError
-from tilewright.lang.target import target_of
+from tilewright.core.support.errors import KernelError
+from tilewright.lang.targets.target import target_of
 from tilewright.mosaic_gpu import mosaic_gpu_module
 
 SM_90 = target_of("cuda:sm_90")

@@ -21,12 +21,12 @@ from tests.support.templates import CASES_OF, by_kind, by_name, first_by
 from tilewright import errors
 from tilewright import lang as tl
 from tilewright import numpy as tnp
-from tilewright.core.primitives.contract import dot_general_p
-from tilewright.core.types import is_complex
+from tilewright.core.ir.types import is_complex
+from tilewright.core.primitives.contraction.dot_general import dot_general_p
 from tilewright.kernels import TEMPLATES
 from tilewright.kernels.fused import OPERATIONS
 from tilewright.lang import tpu
-from tilewright.lang.target import MIB, TARGETS, target_of
+from tilewright.lang.targets.target import MIB, TARGETS, target_of
 
 pytestmark = pytest.mark.skipif(importlib.util.find_spec("libtpu") is None, reason="the extra `tpu` is not installed")
 

@@ -12,8 +12,8 @@ import pytest
 import tilewright as tw
 from tilewright import errors
 from tilewright import lang as tl
-from tilewright.lang.target import MIB
-from tilewright.lang.visit import kernels_of
+from tilewright.lang.kernel.traverse import kernels_of
+from tilewright.lang.targets.target import MIB
 
 pytestmark = pytest.mark.skipif(importlib.util.find_spec("libtpu") is None, reason="the extra `tpu` is not installed")
 
@@ -92,7 +92,7 @@ def kernel_of(shape, block, dtype="float32", name="kernel"):
 
 def compiled(text, target="tpu:v5e", kernels=()):
     from tilewright.mosaic_tpu.program import compile
-    from tilewright.xla_backend import tpu
+    from tilewright.xla_backend.devices import tpu_plugin as tpu
 
     return compile(text, "program", target, list(kernels), tpu.compile)
 
@@ -110,7 +110,7 @@ def compiled(text, target="tpu:v5e", kernels=()):
     ],
 )
 def test_topologies(target, count, kind):
-    from tilewright.xla_backend.tpu import devices
+    from tilewright.xla_backend.devices.tpu_plugin import devices
 
     found = devices(target)
     assert len(found) == count and {d.device_kind for d in found} == {kind}
@@ -118,7 +118,7 @@ def test_topologies(target, count, kind):
 
 @pytest.mark.parametrize("target", ["tpu:v9", "tpu:v5e:2y2", "tpu:v6e:3x3", "tpu:v5e:2x2x2", "tpu:v5e:0x1"])
 def test_an_unknown_topology_is_refused(target):
-    from tilewright.xla_backend.tpu import devices
+    from tilewright.xla_backend.devices.tpu_plugin import devices
 
     with pytest.raises(errors.ArgumentError, match=target) as caught:
         devices(target)
@@ -145,9 +145,9 @@ def test_a_limit_that_was_asked_for_is_told():
 
 
 def test_cycles_words_and_spills_are_estimated_in_another_process():
-    from tilewright.lang.target import target_of
+    from tilewright.lang.targets.target import target_of
     from tilewright.mosaic_tpu.resources import resources
-    from tilewright.xla_backend.tpu_profile import estimates
+    from tilewright.xla_backend.analysis.tpu_cost_model import estimates
 
     text = program(by_blocks((64, 512), (8, 128), name="copy_blocks"), (64, 512), name="copy_blocks")
     binary = compiled(text)
@@ -157,7 +157,7 @@ def test_cycles_words_and_spills_are_estimated_in_another_process():
 
 
 def test_an_estimate_of_what_does_not_compile_is_an_error():
-    from tilewright.xla_backend.tpu_profile import estimates
+    from tilewright.xla_backend.analysis.tpu_cost_model import estimates
 
     with pytest.raises(errors.CompileError, match="estimate for tpu:v5e failed"):
         estimates("module {", "tpu:v5e")
@@ -215,7 +215,7 @@ def test_the_users_line_is_named_where_the_module_has_it():
 
 
 def test_the_line_of_the_body_is_named(monkeypatch):
-    from tilewright.core.primitives.elementwise import sin_p
+    from tilewright.core.primitives.elementwise.arithmetic import sin_p
     from tilewright.mosaic_tpu.rules import RULES
 
     def refused(b, xs, out):
@@ -247,7 +247,7 @@ def run(code, **environment):
     )
 
 
-LOAD = "from tilewright.xla_backend import tpu\ntpu.devices('tpu:v5e')"
+LOAD = "from tilewright.xla_backend.devices import tpu_plugin as tpu\ntpu.devices('tpu:v5e')"
 
 
 def test_a_missing_libtpu_is_named_with_the_pip_line():
@@ -281,7 +281,7 @@ m.version = lambda name: "0.0.7" if name == "libtpu" else version(name)
 def test_the_pin_of_libtpu_is_that_of_the_extra(root):
     import tomllib
 
-    from tilewright.xla_backend.tpu import LIBTPU
+    from tilewright.xla_backend.devices.tpu_plugin import LIBTPU
 
     extras = tomllib.loads((root / "pyproject.toml").read_text())["project"]["optional-dependencies"]
     assert extras["tpu"] == [f"libtpu=={LIBTPU}.*"]

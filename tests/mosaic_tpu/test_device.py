@@ -6,7 +6,7 @@ import sys
 import pytest
 
 PRELUDE = """
-from tilewright.xla_backend import client, shim, tpu
+from tilewright.xla_backend.devices import client, tpu_plugin as tpu; from tilewright.xla_backend.jaxlib import shim
 from tilewright import mosaic_tpu
 import numpy as np
 import tilewright as tw
@@ -34,14 +34,14 @@ assert len(made) == 1 and made[0][1] == "tpu:v6e", made
 np.testing.assert_array_equal(x + 1, np.arange(1.0, 7.0).reshape(2, 3))
 moved = tw.device_put(x, two)
 assert f(moved).device == two and f(tw.device_put(x, "cpu")).device.platform == "cpu"
-from tilewright.lang.target import current_target
+from tilewright.lang.targets.target import current_target
 assert current_target().name == "tpu:v6e"
 """
 
 # What libtpu compiled cannot run on a stand-in: its place is taken by a program of no code.
 BINARY = """
-from tilewright import targets
-from tilewright.xla_backend.deviceless import Binary
+from tilewright.compiler import ahead_of_time as targets
+from tilewright.xla_backend.devices.ahead_of_time import Binary
 mosaic_tpu.compile = lambda text, name, target, kernels, build: Binary(name, target, text, None)
 x = np.arange(6.0, dtype=np.float32)
 program = tw.compile(lambda t: {"twice": t["x"] * 2}, {"x": x}, target="tpu:v6e")
@@ -78,7 +78,7 @@ def test_no_tpu_is_looked_for_where_its_driver_is_not():
 import sys
 import tilewright as tw
 assert [d.platform for d in tw.devices("cpu")] == ["cpu"] and "tpu" not in {d.platform for d in tw.devices()}
-assert "tilewright.xla_backend.tpu" not in sys.modules
+assert "tilewright.xla_backend.devices.tpu_plugin" not in sys.modules
 try:
     tw.devices("tpu")
 except tw.errors.DriverError as error:
@@ -89,7 +89,7 @@ else:
 
 
 def test_chips_are_counted_by_their_identifiers(tmp_path):
-    from tilewright.xla_backend.tpu import chips
+    from tilewright.xla_backend.devices.tpu_plugin import chips
 
     for name, vendor, device in [("a", "0x1ae0", "0x0063"), ("b", "0x1ae0", "0x0042"), ("c", "0x10de", "0x0063")]:
         (tmp_path / name).mkdir()
@@ -101,8 +101,8 @@ def test_chips_are_counted_by_their_identifiers(tmp_path):
 
 @pytest.mark.parametrize("installed", [True, False])
 def test_a_tpu_that_cannot_be_used_is_told_of(installed):
-    from tilewright.core.errors import DriverError
-    from tilewright.xla_backend import client
+    from tilewright.core.support.errors import DriverError
+    from tilewright.xla_backend.devices import client
 
     def refuse():
         raise DriverError("libtpu finds no TPU that it can use: busy")

@@ -12,20 +12,20 @@ from tests.support.corpus.corners import CORNERS
 from tests.support.corpus.runs import KERNELS, NAMES, Split, over_sizes
 from tests.support.corpus.runs import operands as corpus_operands
 from tests.support.corpus.small import EXAMPLES
+from tests.support.gpu.walker import check_all, check_mosaic, check_triton, kernels_of
 from tests.support.laws import operands
 from tests.support.paths import GOLDEN
 from tests.support.templates import CASES_OF, by_kind, first_by
-from tests.support.walker import check_all, check_mosaic, check_triton, kernels_of
 from tilewright import lang as tl
 from tilewright import lax
 from tilewright import numpy as tnp
-from tilewright.core.errors import DtypeError, UnsupportedError
-from tilewright.core.primitives.elementwise import sin_p
-from tilewright.core.trace import typeof
-from tilewright.core.types import ArrayType
+from tilewright.core.ir.types import ArrayType
+from tilewright.core.primitives.elementwise.arithmetic import sin_p
+from tilewright.core.support.errors import DtypeError, UnsupportedError
+from tilewright.core.tracing.trace import typeof
 from tilewright.kernels import TEMPLATES
-from tilewright.lang.interpret import interpret
-from tilewright.lang.target import target_of
+from tilewright.lang.interpret.interpreter import interpret
+from tilewright.lang.targets.target import target_of
 from tilewright.mosaic_tpu import mosaic_module
 from tilewright.mosaic_tpu.call import pretty
 from tilewright.mosaic_tpu.rules import UNSUPPORTED

@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 
 import tilewright as tw
-from tests.support.walker import check_all, check_mosaic, kernels_of
+from tests.support.gpu.walker import check_all, check_mosaic, kernels_of
 from tilewright import lang as tl
 from tilewright.emulator.calls import run_mosaic_tpu
 from tilewright.errors import ResourceError
-from tilewright.lang.interpret import interpret
-from tilewright.lang.target import target_of
+from tilewright.lang.interpret.interpreter import interpret
+from tilewright.lang.targets.target import target_of
 from tilewright.mosaic_tpu.lower import mosaic_module
 
 F32 = "float32"

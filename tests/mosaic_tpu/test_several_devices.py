@@ -9,7 +9,7 @@ import tilewright as tw
 from tests.support import rings
 from tilewright import lang as tl
 from tilewright import lax
-from tilewright.core.errors import DeadlockError, RaceError, SemaphoreError, UnsupportedError
+from tilewright.core.support.errors import DeadlockError, RaceError, SemaphoreError, UnsupportedError
 from tilewright.kernels import collective
 from tilewright.kernels.collective.attention import ring_attention_reference
 from tilewright.sharding import AbstractMesh, P

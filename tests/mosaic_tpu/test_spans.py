@@ -6,16 +6,16 @@ import numpy as np
 import pytest
 
 from tests.support.corpus.runs import close
-from tests.support.walker import check_mosaic, kernels_of
+from tests.support.gpu.walker import check_mosaic, kernels_of
 from tilewright import lang as tl
 from tilewright import lax
 from tilewright import numpy as tnp
-from tilewright.core.ir import subprograms
-from tilewright.core.primitives.ref import Take
-from tilewright.lang.interpret import interpret
-from tilewright.lang.modes import InterpretParams
-from tilewright.lang.plain import plain
-from tilewright.mosaic_tpu.spans import with_spans
+from tilewright.core.ir.program import subprograms
+from tilewright.core.primitives.refs.state_primitives import Take
+from tilewright.lang.interpret.interpreter import interpret
+from tilewright.lang.ops.interpret_params import InterpretParams
+from tilewright.lang.transforms.desugar import plain
+from tilewright.mosaic_tpu.contiguous_indices import with_spans
 
 X = np.random.default_rng(0).standard_normal((6, 20), dtype=np.float32)
 

@@ -11,14 +11,14 @@ from tests.support.authors import EVERY
 from tests.support.authors.forms import loss
 from tests.support.authors.orders import bitonic, by_rows
 from tests.support.corpus.runs import close
-from tests.support.walker import check_mosaic, kernels_of
+from tests.support.gpu.walker import check_mosaic, kernels_of
 from tilewright import lang as tl
 from tilewright import lax
 from tilewright import numpy as tnp
-from tilewright.lang.interpret import interpret
-from tilewright.lang.modes import InterpretParams
-from tilewright.lang.plain import plain
-from tilewright.mosaic_tpu.turned import turned
+from tilewright.lang.interpret.interpreter import interpret
+from tilewright.lang.ops.interpret_params import InterpretParams
+from tilewright.lang.transforms.desugar import plain
+from tilewright.mosaic_tpu.transpose_lanes import turned
 
 PLAIN = InterpretParams()
 CASES = {c.name: c for c in EVERY}

@@ -6,7 +6,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from tilewright.core.errors import KernelError
+from tilewright.core.support.errors import KernelError
 from tilewright.emulator import memrefs, mosaic, vectors
 from tilewright.emulator.mosaic import run_mosaic
 from tilewright.emulator.values import DTYPES, poison

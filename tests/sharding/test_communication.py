@@ -5,7 +5,7 @@ import pytest
 import tilewright as tw
 from tilewright import lax
 from tilewright import numpy as tnp
-from tilewright.core.errors import ArgumentError, CommunicationError, MeshError, UnsupportedError
+from tilewright.core.support.errors import ArgumentError, CommunicationError, MeshError, UnsupportedError
 from tilewright.sharding import AbstractMesh, NamedSharding, P, with_sharding_constraint
 
 MESH = AbstractMesh((32, 32), ("data", "model"))

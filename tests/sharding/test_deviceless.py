@@ -14,7 +14,7 @@ from tests.support.rings import gather
 from tilewright import lang as tl
 from tilewright import lax
 from tilewright import numpy as tnp
-from tilewright.core.errors import KernelBodyError, MeshError, UnsupportedError
+from tilewright.core.support.errors import KernelBodyError, MeshError, UnsupportedError
 from tilewright.kernels import collective
 from tilewright.sharding import AbstractMesh, NamedSharding, P
 

@@ -11,17 +11,17 @@ import pytest
 from benchmarks.processes import FAULTS, tried
 from tests.support.paths import ROOT
 from tilewright import distributed
-from tilewright.core.errors import ArgumentError, CoordinatorError, ProcessError, ProcessMismatchError
+from tilewright.core.support.errors import ArgumentError, CoordinatorError, ProcessError, ProcessMismatchError
 from tilewright.distributed.clusters import Place, detected
 from tilewright.distributed.coordinator import Coordinator
 from tilewright.distributed.member import Member
-from tilewright.xla_backend.processes import Group
+from tilewright.xla_backend.devices.coordination import Group
 
 LAWS = str(ROOT / "tests/sharding/processes/laws.py")
 
 
 def laws(folder, what, count, devices):
-    command = [sys.executable, "-m", "tilewright.cli", "launch", "-n", str(count), "--devices", str(devices)]
+    command = [sys.executable, "-m", "tilewright.cli.main", "launch", "-n", str(count), "--devices", str(devices)]
     paths = os.pathsep.join([str(ROOT / "src"), str(ROOT)])
     done = subprocess.run([*command, "--stall", "30", "--stall-limit", "60", LAWS, str(folder), what], text=True,
                           env=os.environ | {"PYTHONPATH": paths}, capture_output=True, timeout=200)  # fmt: skip

@@ -3,7 +3,7 @@
 import numpy as np
 
 import tilewright as tw
-from tilewright.core.evaluate import evaluate
+from tilewright.core.tracing.numpy_interpreter import evaluate
 
 
 def in_numpy(f):

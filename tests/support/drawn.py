@@ -7,10 +7,12 @@ from hypothesis import strategies as st
 
 from tests.support.cases import Case
 from tests.support.laws import CASES
-from tilewright.core.primitives import cumulative, reduce, shape
-from tilewright.core.primitives.contract import dot_general_p
-from tilewright.core.relation import POINTWISE
-from tilewright.core.types import ArrayType, as_dtype
+from tilewright.core.ir.axis_relation import POINTWISE
+from tilewright.core.ir.types import ArrayType, as_dtype
+from tilewright.core.primitives.contraction.dot_general import dot_general_p
+from tilewright.core.primitives.movement import shape
+from tilewright.core.primitives.reduction import reduce
+from tilewright.core.primitives.special import cumulative
 
 SHAPES = [(), (1,), (5,), (2, 3), (3, 1), (2, 1, 3), (0,), (2, 0)]
 FLOATS = ["float32", "bfloat16"]

@@ -4,12 +4,12 @@ import numpy as np
 from hypothesis import strategies as st
 
 import tilewright as tw
-from tilewright.core.check import check_program
-from tilewright.core.evaluate import evaluate
-from tilewright.core.trace import eval_program
+from tilewright.core.ir.verifier import check_program
+from tilewright.core.tracing.numpy_interpreter import evaluate
+from tilewright.core.tracing.trace import eval_program
 from tilewright.kernels.cost import bytes_moved
 from tilewright.kernels.fuse import plan
-from tilewright.lang.verify import verify
+from tilewright.lang.verify.verify import verify
 
 
 def traced(function, *args):

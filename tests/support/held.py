@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from tilewright.core.runtime import runtime
+from tilewright.core.support.runtime import runtime
 
 # What remembers by itself: it has no place in a module, whether or not it was seen to change.
 STATEFUL = (
@@ -43,7 +43,7 @@ def contents(value: Any) -> Iterator[tuple[str, Any]]:
     elif isinstance(value, contextvars.ContextVar):
         yield ".get()", value.get(None)
     elif isinstance(value, types.FunctionType):
-        if "slow" not in value.__globals__:  # `core.dispatch` gives such a function other code and other defaults
+        if "slow" not in value.__globals__:  # `core.jit.dispatch_cache` gives such a function other code and defaults
             yield ".__defaults__", value.__defaults__
             yield ".__kwdefaults__", value.__kwdefaults__
         for name, cell in zip(value.__code__.co_freevars, value.__closure__ or ()):

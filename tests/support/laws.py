@@ -12,10 +12,10 @@ import numpy as np
 
 from tests.support import cases
 from tilewright import config
-from tilewright.core.api import jvp, vjp, vmap
-from tilewright.core.evaluate import apply
-from tilewright.core.runtime import runtime
-from tilewright.core.types import FLOAT0, is_bool, is_complex, is_float, is_inexact, is_key
+from tilewright.core.api.transformations import jvp, vjp, vmap
+from tilewright.core.ir.types import FLOAT0, is_bool, is_complex, is_float, is_inexact, is_key
+from tilewright.core.support.runtime import runtime
+from tilewright.core.tracing.numpy_interpreter import apply
 
 MODULES = [importlib.import_module(f"tests.support.cases.{m.name}") for m in pkgutil.iter_modules(cases.__path__)]
 CASES = [case for module in MODULES for case in getattr(module, "CASES", ())]

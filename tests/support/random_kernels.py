@@ -19,13 +19,13 @@ from typing import Any
 import numpy as np
 
 import tilewright as tw
-from tests.support.walker import check_mosaic, check_triton
+from tests.support.gpu.walker import check_mosaic, check_triton
 from tilewright import lang as tl
 from tilewright import numpy as tnp
-from tilewright.core.evaluate import evaluate, observing
-from tilewright.core.primitives.ref import addupdate_p, get_p, numpy_index, split_operands, swap_p
-from tilewright.core.trace import eval_program, trace_program
-from tilewright.core.types import ArrayType, MemorySpace, RefType
+from tilewright.core.ir.types import ArrayType, MemorySpace, RefType
+from tilewright.core.primitives.refs.state_primitives import addupdate_p, get_p, numpy_index, split_operands, swap_p
+from tilewright.core.tracing.numpy_interpreter import evaluate, observing
+from tilewright.core.tracing.trace import eval_program, trace_program
 from tilewright.errors import (
     BlockTilingError,
     KernelError,
@@ -37,14 +37,14 @@ from tilewright.errors import (
     UninitializedError,
     UnsupportedError,
 )
-from tilewright.lang.block import BlockAxis
-from tilewright.lang.interpret import block_index, interpret
-from tilewright.lang.kernel import ID, Block, Kernel, trace_map
-from tilewright.lang.modes import InterpretParams
-from tilewright.lang.normalize import normalize
-from tilewright.lang.plain import plain
-from tilewright.lang.primitive import kernel_call_p
-from tilewright.lang.verify import Finding, verify
+from tilewright.lang.call.primitive import kernel_call_p
+from tilewright.lang.interpret.interpreter import block_index, interpret
+from tilewright.lang.kernel.block_spec import BlockAxis
+from tilewright.lang.kernel.canonicalize import normalize
+from tilewright.lang.kernel.kernel import ID, Block, Kernel, trace_map
+from tilewright.lang.ops.interpret_params import InterpretParams
+from tilewright.lang.transforms.desugar import plain
+from tilewright.lang.verify.verify import Finding, verify
 
 F32 = np.dtype(np.float32)
 Steps = Callable[..., Any]

@@ -2,9 +2,9 @@
 
 from tilewright import lang as tl
 from tilewright import lax
-from tilewright.core.trace import on_each_device, trace_program, typeof
-from tilewright.core.types import ArrayType
-from tilewright.lang.visit import kernels_of
+from tilewright.core.ir.types import ArrayType
+from tilewright.core.tracing.trace import on_each_device, trace_program, typeof
+from tilewright.lang.kernel.traverse import kernels_of
 
 FAR = tl.BlockSpec(memory_space=tl.ANY)
 DMA = tl.SemaphoreType.DMA

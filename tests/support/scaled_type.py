@@ -8,8 +8,8 @@ import numpy as np
 
 from tilewright import numpy as jnp
 from tilewright.as_jax.jax.experimental import hijax
-from tilewright.core.opaque import opaque_types
-from tilewright.core.trace import typeof
+from tilewright.core.ir.extension_types import opaque_types
+from tilewright.core.tracing.trace import typeof
 
 F32 = np.dtype("float32")
 

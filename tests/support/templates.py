@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from tests.support.laws import CASES, as_list
-from tilewright.core.trace import typeof
+from tilewright.core.tracing.trace import typeof
 from tilewright.kernels import TEMPLATES
 from tilewright.lang import interpret
 

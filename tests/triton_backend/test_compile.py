@@ -18,24 +18,24 @@ import tilewright as tw
 from tests.support.authors.attention import flash_window
 from tests.support.cases.conv import case as conv
 from tests.support.corpus import conv1d, int4_matmul, matmul_grid
-from tests.support.gpu_cases import FUSED, FUSED_MORE, TEMPLATE_CASES, adamw, corpus, fused, template
+from tests.support.gpu.gpu_cases import FUSED, FUSED_MORE, TEMPLATE_CASES, adamw, corpus, fused, template
 from tests.support.traced import kernels_in
 from tilewright import lang as tl
 from tilewright import numpy as tnp
-from tilewright.core.errors import ResourceError
-from tilewright.core.primitives.contract import dot_general_p
-from tilewright.core.types import ArrayType
+from tilewright.core.ir.types import ArrayType
+from tilewright.core.primitives.contraction.dot_general import dot_general_p
+from tilewright.core.support.errors import ResourceError
 from tilewright.kernels import TEMPLATES
 from tilewright.lang.gpu.resources import check, resources
-from tilewright.lang.target import target_of
-from tilewright.lang.visit import kernels_of
-from tilewright.lang.workers import Workers
+from tilewright.lang.kernel.traverse import kernels_of
+from tilewright.lang.targets.target import target_of
+from tilewright.lang.toolchain.pool import Workers
 from tilewright.nn import fused as fused_ops
 from tilewright.triton_backend import compiled_kernel, compiler, start
 from tilewright.triton_backend.fitting import fitted
 from tilewright.triton_backend.module import TritonModule
-from tilewright.xla_backend import cuda
-from tilewright.xla_backend.cache import disk_cache
+from tilewright.xla_backend.devices import cuda_plugin as cuda
+from tilewright.xla_backend.host.disk_cache import disk_cache
 
 pytestmark = pytest.mark.skipif(compiler.installed() is None or not cuda.installed(), reason="needs tilewright[cuda]")
 

@@ -17,18 +17,18 @@ from hypothesis import strategies as st
 import tilewright as tw
 from tests.support import fused_cases as fused
 from tests.support.corpus.runs import KERNELS, NAMES, SMOOTH, Split, operands, over_sizes
+from tests.support.gpu.walker import check_all, check_triton, kernels_of
 from tests.support.traced import kernels_in
-from tests.support.walker import check_all, check_triton, kernels_of
 from tilewright import lang as tl
 from tilewright import numpy as tnp
-from tilewright.core.types import ArrayType
+from tilewright.core.ir.types import ArrayType
 from tilewright.kernels.fused import OPERATIONS
 from tilewright.lang.gpu.resources import resources
-from tilewright.lang.kernel import EDGE
-from tilewright.lang.target import TARGETS, target_of
+from tilewright.lang.kernel.kernel import EDGE
+from tilewright.lang.targets.target import TARGETS, target_of
 from tilewright.triton_backend import compiled_kernel, compiler
 from tilewright.triton_backend.lower import triton_module
-from tilewright.xla_backend import cuda
+from tilewright.xla_backend.devices import cuda_plugin as cuda
 
 S = tw.ShapeDtypeStruct
 rng = np.random.default_rng(0)

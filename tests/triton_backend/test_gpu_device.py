@@ -8,11 +8,11 @@ import pytest
 import tilewright as tw
 from tests.support.corpus.runs import NAMES, operands, over_sizes
 from tilewright import numpy as tnp
-from tilewright.core import tree
+from tilewright.core.support import pytree
 from tilewright.interop import arrays
 from tilewright.interop.driver import driver
 from tilewright.interop.foreign import DeviceArray
-from tilewright.xla_backend import client
+from tilewright.xla_backend.devices import client
 
 pytestmark = pytest.mark.device
 TOLERANCE = 5e-3  # products of float32 are of tf32
@@ -27,7 +27,7 @@ def gpu():
 
 
 def close(got, expected):
-    for g, e in zip(tree.leaves(got), tree.leaves(expected), strict=True):
+    for g, e in zip(pytree.leaves(got), pytree.leaves(expected), strict=True):
         g, e = np.asarray(g), np.asarray(e)
         scale = max(1.0, float(np.abs(e).max(initial=0))) if e.dtype.kind == "f" else 1.0
         np.testing.assert_allclose(g, e, rtol=TOLERANCE, atol=TOLERANCE * scale)
@@ -37,7 +37,7 @@ def close(got, expected):
 def test_the_corpus_in_a_program(kernel, size, mode):
     given = operands(kernel, size)
     got = tw.jit(functools.partial(kernel.call, **size.blocks, **mode))(*given)
-    assert all(x.device.platform == "gpu" for x in tree.leaves(got))
+    assert all(x.device.platform == "gpu" for x in pytree.leaves(got))
     close(got, kernel.reference(np, *given, **mode))
 
 
@@ -62,7 +62,7 @@ def from_device(x):
 def test_the_corpus_by_launches(kernel, size, mode):
     given = operands(kernel, size)
     got = arrays.call(functools.partial(kernel.call, **size.blocks, **mode))(*map(on_device, given))
-    close(tree.map(from_device, got), kernel.reference(np, *given, **mode))
+    close(pytree.map(from_device, got), kernel.reference(np, *given, **mode))
 
 
 def test_arrays_go_to_and_fro(gpu):

@@ -17,22 +17,22 @@ from tests.support.corpus.called import kernel_of
 from tests.support.corpus.corners import CORNERS
 from tests.support.corpus.runs import KERNELS, NAMES, SMOOTH, Split, operands, over_sizes
 from tests.support.corpus.small import EXAMPLES
+from tests.support.gpu.walker import check_all, check_triton, kernels_of
 from tests.support.laws import operands as case_operands
 from tests.support.paths import GOLDEN
 from tests.support.templates import CASES_OF, by_dtypes, first_by
-from tests.support.walker import check_all, check_triton, kernels_of
 from tilewright import lang as tl
 from tilewright import numpy as tnp
-from tilewright.core import tree
-from tilewright.core.errors import ArgumentError, UnsupportedError
-from tilewright.core.ir import Eqn, Var
-from tilewright.core.trace import typeof
-from tilewright.core.types import ArrayType, is_key
+from tilewright.core.ir.program import Eqn, Var
+from tilewright.core.ir.types import ArrayType, is_key
+from tilewright.core.support import pytree
+from tilewright.core.support.errors import ArgumentError, UnsupportedError
+from tilewright.core.tracing.trace import typeof
 from tilewright.kernels import TEMPLATES
 from tilewright.kernels.fused import OPERATIONS
 from tilewright.lang.gpu.plan import plan
-from tilewright.lang.interpret import interpret
-from tilewright.lang.target import target_of
+from tilewright.lang.interpret.interpreter import interpret
+from tilewright.lang.targets.target import target_of
 from tilewright.triton_backend.lower import triton_module
 from tilewright.triton_backend.rules import UNSUPPORTED, UNSUPPORTED_DTYPES
 
@@ -148,7 +148,7 @@ def test_tiled_primitives(case):
 
 @pytest.mark.parametrize("example", EXAMPLES + CORNERS, ids=lambda e: e.name)
 def test_small_kernels(example):
-    check_triton(kernel_of(example), *(np.asarray(x) for x in tree.leaves(tuple(example.operands))), rtol=1e-4)
+    check_triton(kernel_of(example), *(np.asarray(x) for x in pytree.leaves(tuple(example.operands))), rtol=1e-4)
 
 
 @over_sizes(NAMES)

@@ -8,14 +8,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import tilewright as tw
+from tests.support.gpu.walker import check_all, check_triton
 from tests.support.traced import kernels_in
-from tests.support.walker import check_all, check_triton
 from tilewright import lang as tl
 from tilewright import numpy as tnp
-from tilewright.core.types import ArrayType
+from tilewright.core.ir.types import ArrayType
 from tilewright.lang.gpu.narrow import Line, _turns, narrowed
-from tilewright.lang.kernel import Kernel
-from tilewright.lang.target import target_of
+from tilewright.lang.kernel.kernel import Kernel
+from tilewright.lang.targets.target import target_of
 from tilewright.triton_backend.lower import triton_module
 
 SM_90 = target_of("cuda:sm_90")

@@ -6,13 +6,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import tilewright as tw
-from tests.support.walker import check_all, check_triton, kernels_of
+from tests.support.gpu.walker import check_all, check_triton, kernels_of
 from tilewright import lang as tl
-from tilewright.core.primitives.scan import scan_p
-from tilewright.core.rewrite import primitives_of
+from tilewright.core.ir.passes import primitives_of
+from tilewright.core.primitives.control_flow.scan import scan_p
 from tilewright.lang import tpu
 from tilewright.lang.gpu.pieces import LARGEST, in_pieces
-from tilewright.lang.plain import plain
+from tilewright.lang.transforms.desugar import plain
 
 FAR = tl.BlockSpec(memory_space=tl.ANY)
 

@@ -7,8 +7,8 @@ import tilewright as tw
 from tests.support.traced import kernels_in
 from tilewright import lang as tl
 from tilewright import numpy as tnp
-from tilewright.core.types import ArrayType
-from tilewright.lang.target import target_of
+from tilewright.core.ir.types import ArrayType
+from tilewright.lang.targets.target import target_of
 from tilewright.triton_backend import compiled_kernel, triton_module
 
 HALF = np.dtype("float16")

@@ -10,7 +10,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from scipy import special
 
-from tilewright.core.errors import KernelError
+from tilewright.core.support.errors import KernelError
 from tilewright.emulator import arith, ttir
 from tilewright.emulator.ttir import run_ttir
 from tilewright.emulator.values import DTYPES, poison

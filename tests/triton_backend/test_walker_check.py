@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.support import walker
 from tests.support.corpus import embedding, layer_norm, matmul_grid, reduction, saxpy
-from tests.support.walker import check_all, check_mosaic, check_triton, compare, kernels_of
-from tilewright.core.errors import KernelError
-from tilewright.core.evaluate import evaluate
+from tests.support.gpu import walker
+from tests.support.gpu.walker import check_all, check_mosaic, check_triton, compare, kernels_of
+from tilewright.core.support.errors import KernelError
+from tilewright.core.tracing.numpy_interpreter import evaluate
 
 CHECKS = {"triton": check_triton, "mosaic": check_mosaic}
 KERNELS = {k.__name__.split(".")[-1]: k for k in (saxpy, layer_norm, matmul_grid, reduction, embedding)}
@@ -72,7 +72,7 @@ def test_every_change_is_noticed(backend, monkeypatch):
 
 
 def _target(backend: str) -> Any:
-    from tilewright.lang.target import target_of
+    from tilewright.lang.targets.target import target_of
 
     return target_of({"triton": "cuda:sm_90", "mosaic": "tpu:v5e"}[backend])
 

@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 import tilewright as tw
-from tilewright.core.types import THREEFRY, ArrayType
-from tilewright.xla_backend.array import Array, as_array
-from tilewright.xla_backend.transfer import put
+from tilewright.core.ir.types import THREEFRY, ArrayType
+from tilewright.xla_backend.arrays.array import Array, as_array
+from tilewright.xla_backend.arrays.transfer import put
 
 DTYPES = [
     "bool", "int8", "int16", "int32", "uint8", "uint16", "uint32", "float16", "float32", "complex64",
@@ -193,7 +193,7 @@ def test_several_virtual_devices():
     code = """
         import numpy as np
         import tilewright as tw
-        from tilewright.xla_backend import client
+        from tilewright.xla_backend.devices import client
 
         client.set_num_cpu_devices(3)
         first, second, third = tw.devices()

@@ -9,7 +9,7 @@ import pytest
 import tilewright as tw
 from tests.support.paths import ROOT
 from tilewright import errors
-from tilewright.xla_backend import client
+from tilewright.xla_backend.devices import client
 
 pytestmark = pytest.mark.machine
 SLOW = """

@@ -11,10 +11,11 @@ import pytest
 
 import tilewright as tw
 from tilewright.experimental import serialize_executable
-from tilewright.xla_backend import cache, executable
-from tilewright.xla_backend.array import as_array
-from tilewright.xla_backend.cache import CacheWarning, DiskCache
-from tilewright.xla_backend.digest import digest
+from tilewright.xla_backend.arrays.array import as_array
+from tilewright.xla_backend.execution import executable
+from tilewright.xla_backend.host import disk_cache as cache
+from tilewright.xla_backend.host.digest import digest
+from tilewright.xla_backend.host.disk_cache import CacheWarning, DiskCache
 
 X = np.arange(3, dtype=np.float32)
 
@@ -162,7 +163,7 @@ def test_a_second_process_loads_what_the_first_compiled(tmp_path):
     code = """
         import numpy as np
         import tilewright as tw
-        from tilewright.xla_backend import cache
+        from tilewright.xla_backend.host import disk_cache as cache
         print(tw.jit(lambda x: (x * 3 + 1) @ x)(np.arange(3, dtype=np.float32)))
         print(cache.disk_cache().hits, cache.disk_cache().misses)
     """
@@ -193,7 +194,7 @@ def test_files_that_were_exchanged_are_found_out(directory):
 WRITER = """
 import os, sys
 from pathlib import Path
-from tilewright.xla_backend import cache
+from tilewright.xla_backend.host import disk_cache as cache
 real = os.replace
 def stop(*args):
     print("go", flush=True)

@@ -9,11 +9,11 @@ from tests.support.paths import DOCS
 from tilewright import errors
 from tilewright import lang as tl
 from tilewright import numpy as tnp
-from tilewright.core.primitives.contract import dot_general_p
-from tilewright.core.primitives.shape import transpose_p
-from tilewright.lang.visit import kernels_of
-from tilewright.xla_backend.cpu.options import OPTIONS
-from tilewright.xla_backend.kernel import lowered
+from tilewright.core.primitives.contraction.dot_general import dot_general_p
+from tilewright.core.primitives.movement.shape import transpose_p
+from tilewright.lang.kernel.traverse import kernels_of
+from tilewright.xla_backend.cpu_passes.options import OPTIONS
+from tilewright.xla_backend.kernels.cpu_lowering import lowered
 
 X = np.random.default_rng(0).standard_normal((32, 16), np.float32)
 Y = np.random.default_rng(1).standard_normal((32, 24), np.float32)

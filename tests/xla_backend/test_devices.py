@@ -7,12 +7,12 @@ import numpy as np
 import pytest
 
 import tilewright as tw
-from tilewright import targets
+from tilewright.compiler import ahead_of_time
 from tilewright.experimental.layout import Format
 
 TWO = """
 import numpy as np
-from tilewright.xla_backend import client, cuda, shim
+from tilewright.xla_backend.devices import client, cuda_plugin as cuda; from tilewright.xla_backend.jaxlib import shim
 from tilewright import triton_backend
 import tilewright as tw
 
@@ -89,8 +89,8 @@ def test_a_program_runs_on_the_platform_of_its_arguments():
 
 WRONG = """
 import warnings
-from tilewright.xla_backend import client, cuda
-from tilewright.core.errors import DriverError
+from tilewright.xla_backend.devices import client, cuda_plugin as cuda
+from tilewright.core.support.errors import DriverError
 import tilewright as tw
 
 def fails():
@@ -117,10 +117,11 @@ def test_a_gpu_that_cannot_be_used_is_told_of_and_the_cpu_computes():
 
 
 def test_the_real_plugin_without_a_driver():
-    cuda = pytest.importorskip("tilewright.xla_backend.cuda")
+    cuda = pytest.importorskip("tilewright.xla_backend.devices.cuda_plugin")
     if not cuda.installed() or cuda.importlib.util.find_spec("triton") is None:
         pytest.skip("needs tilewright[cuda]")
-    code = ("from tilewright.xla_backend import cuda\nfrom tilewright.core.errors import DriverError\n"
+    code = ("from tilewright.xla_backend.devices import cuda_plugin as cuda\n"
+            "from tilewright.core.support.errors import DriverError\n"
             "try:\n    cuda.make_client()\nexcept DriverError as error:\n    print(error.what)\n"
             "else:\n    print('there is a GPU that it can use')\n")  # fmt: skip
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=300)
@@ -139,7 +140,7 @@ def test_the_real_plugin_without_a_driver():
     ],
 )
 def test_the_target_of_a_gpu(capability, name, shared):
-    machine = targets.machine_for(capability)
+    machine = ahead_of_time.machine_for(capability)
     assert (machine.name, machine.fast_bytes) == (name, shared * 1024)
     assert machine.block_bytes <= machine.fast_bytes
 
@@ -147,7 +148,7 @@ def test_the_target_of_a_gpu(capability, name, shared):
 @pytest.mark.parametrize("capability", [(7, 5), (6, 1), (13, 0)])
 def test_a_gpu_of_another_architecture_is_named(capability):
     with pytest.raises(tw.errors.UnsupportedError, match=f"{capability[0]}.{capability[1]}; kernels are compiled for"):
-        targets.machine_for(capability, "Tesla")
+        ahead_of_time.machine_for(capability, "Tesla")
 
 
 def test_an_array_that_lies_on_one_device_is_made_of_its_only_part():

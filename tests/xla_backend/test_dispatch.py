@@ -12,10 +12,10 @@ import pytest
 import tilewright as tw
 from tilewright import lax
 from tilewright import numpy as tnp
-from tilewright.core import dispatch
-from tilewright.core.config import current
-from tilewright.xla_backend import executable
-from tilewright.xla_backend.executable import Executable
+from tilewright.core.jit import dispatch_cache
+from tilewright.core.support.config import current
+from tilewright.xla_backend.execution import executable
+from tilewright.xla_backend.execution.executable import Executable
 
 
 def in_threads(count, act):
@@ -89,7 +89,7 @@ def test_a_setting_that_there_is_not():
 @pytest.fixture
 def few(monkeypatch):
     """The tables of dispatch with room for 6."""
-    for table in (dispatch.RUNS, dispatch.ENTRIES, dispatch.BOUND):
+    for table in (dispatch_cache.RUNS, dispatch_cache.ENTRIES, dispatch_cache.BOUND):
         table.clear()
         monkeypatch.setattr(table, "limit", 6)
 
@@ -105,7 +105,7 @@ def test_eviction_under_threads(few, fast_switches):
             assert float((x + x)[0]) == 2
 
     assert not in_threads(6, act)
-    assert len(dispatch.RUNS) <= 6
+    assert len(dispatch_cache.RUNS) <= 6
 
 
 def test_runners_of_operators_are_bounded(few, monkeypatch):

@@ -5,13 +5,13 @@ import sys
 
 import pytest
 
-from tilewright.xla_backend import mappings
+from tilewright.xla_backend.host import mmap_watch
 
 PROGRAM = """
 import ctypes
 import numpy as np
 import tilewright as tw
-from tilewright.xla_backend import mappings
+from tilewright.xla_backend.host import mmap_watch as mappings
 
 x, kept = np.ones(8, np.float32), []
 
@@ -27,17 +27,17 @@ libc.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, *[ctypes.c_int] * 3, cty
 libc.mprotect.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
 
 def fill(up_to):  # every second page has other rights, so that each is a mapping
-    pages = up_to - mappings.mapped()
+    pages = up_to - mmap_watch.mapped()
     start = libc.mmap(None, 4096 * pages, 3, 0x22, -1, 0)
     for page in range(0, pages, 2):
         libc.mprotect(start + 4096 * page, 4096, 1)
 
-most = mappings.allowed()
-fill(int(mappings.REFUSE_AT * most) - 300)
-before = mappings.mapped()
+most = mmap_watch.allowed()
+fill(int(mmap_watch.REFUSE_AT * most) - 300)
+before = mmap_watch.mapped()
 for number in range(70):  # more than are compiled from one count to the next
     program(number)
-print("grew", mappings.mapped() - before)
+print("grew", mmap_watch.mapped() - before)
 try:
     for number in range(1000, 2000):
         kept.append(program(number))
@@ -49,7 +49,7 @@ print("again", float(program(3)(x)[0]))
 """
 
 
-@pytest.mark.skipif(not 0 < mappings.allowed() < 300_000, reason="needs a system with a limit that is soon reached")
+@pytest.mark.skipif(not 0 < mmap_watch.allowed() < 300_000, reason="needs a system with a limit that is soon reached")
 def test_programs_are_forgotten_and_then_refused():
     done = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr[-2000:]

@@ -8,16 +8,17 @@ from pathlib import Path
 import pytest
 
 import tilewright as tw
-from tilewright.core.config import from_environment
-from tilewright.xla_backend import limits, memory
+from tilewright.core.support.config import from_environment
+from tilewright.xla_backend.host import malloc_tuning
+from tilewright.xla_backend.host import memory_limit as limits
 
 pytestmark = pytest.mark.machine
-glibc = pytest.mark.skipif(memory._glibc() is None, reason="the settings are glibc's")
+glibc = pytest.mark.skipif(malloc_tuning._glibc() is None, reason="the settings are glibc's")
 FAULTS = """
 import resource
 import numpy as np
 import tilewright as tw
-from tilewright.xla_backend import memory
+from tilewright.xla_backend.host import malloc_tuning as memory
 
 f = tw.jit(lambda x: x + 1)
 x = tw.numpy.zeros((4 << 20,), "float32")
@@ -27,8 +28,8 @@ before = faults()
 for _ in range(8):
     f(x).block_until_ready()
 print("faults", faults() - before)
-print("trimmed", memory.trim(), float(f(x)[0]))
-print("status", memory.status())
+print("trimmed", malloc_tuning.trim(), float(f(x)[0]))
+print("status", malloc_tuning.status())
 """
 
 
@@ -62,11 +63,11 @@ def test_a_limit_of_address_space_is_respected():
 
 
 def test_without_glibc_there_is_no_setting_and_the_status_says_so(monkeypatch):
-    monkeypatch.setattr(memory, "_glibc", lambda: None)
-    monkeypatch.setattr(memory, "_kept", memory._Kept())
-    assert not memory.keep_freed_memory() and not memory.trim()
-    assert memory.status() == "off (the C library is not glibc, 2.33 or later)"
-    memory.about_to_use(1 << 40)  # does nothing
+    monkeypatch.setattr(malloc_tuning, "_glibc", lambda: None)
+    monkeypatch.setattr(malloc_tuning, "_kept", malloc_tuning._Kept())
+    assert not malloc_tuning.keep_freed_memory() and not malloc_tuning.trim()
+    assert malloc_tuning.status() == "off (the C library is not glibc, 2.33 or later)"
+    malloc_tuning.about_to_use(1 << 40)  # does nothing
 
 
 MEASURED = """

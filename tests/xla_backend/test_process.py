@@ -49,7 +49,7 @@ import gc
 import numpy as np
 import tilewright as tw
 from tilewright import numpy as tnp
-from tilewright.xla_backend import memory
+from tilewright.xla_backend.host import malloc_tuning as memory
 
 def mib():
     with open("/proc/self/status") as file:

@@ -7,18 +7,18 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...core.primitive import Primitive
-from ...core.primitives import collective
-from ...core.primitives.callback import io_callback_p, pure_callback_p
-from ...core.primitives.convert import complex_p, conj_p, imag_p, real_p
-from ...core.primitives.custom_calls import custom_lin_p
-from ...core.primitives.fft import fft_p
-from ...lang import remote
-from ...lang.asm import inline_asm_p
-from ...lang.devices import device_index_p
+from ...core.ir.primitive import Primitive
+from ...core.primitives.contraction.fft import fft_p
+from ...core.primitives.custom.custom_derivative_primitives import custom_lin_p
+from ...core.primitives.elementwise.conversion import complex_p, conj_p, imag_p, real_p
+from ...core.primitives.external.host_callback import io_callback_p, pure_callback_p
+from ...core.primitives.spmd import collective
 from ...lang.gpu.plan import forms
-from ...lang.language import FACTORED, WARPGROUPS
 from ...lang.legalize import Backend
+from ...lang.legalize.opset import FACTORED, WARPGROUPS
+from ...lang.ops import remote_dma
+from ...lang.ops.inline_asm import inline_asm_p
+from ...lang.ops.mesh_axes import device_index_p
 from . import access, contract, control, elementwise, index, reduce, shape, sort
 
 RULES: dict[Primitive, Any] = {
@@ -39,7 +39,7 @@ _DEVICES = "a program reaches the memory of its own device alone; an exchange be
 UNSUPPORTED: dict[Primitive, str] = {
     **dict.fromkeys((real_p, imag_p, complex_p, conj_p), _COMPLEX),
     **dict.fromkeys((pure_callback_p, io_callback_p), access.HOST),
-    **dict.fromkeys((*collective.PRIMITIVES, device_index_p, *remote.PRIMITIVES), _DEVICES),
+    **dict.fromkeys((*collective.PRIMITIVES, device_index_p, *remote_dma.PRIMITIVES), _DEVICES),
     **dict.fromkeys(sorted(FACTORED, key=repr), _FACTORED),
     fft_p: _FOURIER,
     **dict.fromkeys(WARPGROUPS, "Triton itself divides a program among warpgroups; Mosaic GPU takes kernels that are "

@@ -6,12 +6,12 @@ import string
 from collections.abc import Sequence
 from typing import Any
 
-from ...core.primitive import Primitive
-from ...core.primitives.callback import debug_callback_p
-from ...core.primitives.ref import Index, addupdate_p, get_p, split_operands, swap_p
-from ...core.types import ArrayType, is_bool, is_float, is_unsigned
-from ...lang.atomics import Sync, atomic_cas_p, atomic_rmw_p
-from ...lang.debug import Check
+from ...core.ir.primitive import Primitive
+from ...core.ir.types import ArrayType, is_bool, is_float, is_unsigned
+from ...core.primitives.external.host_callback import debug_callback_p
+from ...core.primitives.refs.state_primitives import Index, addupdate_p, get_p, split_operands, swap_p
+from ...lang.ops.atomics import Sync, atomic_cas_p, atomic_rmw_p
+from ...lang.ops.debug import Check
 from ..atomics import STRICT, atomic_cas
 from ..refs import Memory, Ref
 from ..text import Value

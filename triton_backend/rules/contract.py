@@ -12,9 +12,9 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-from ...core.primitive import Primitive
-from ...core.primitives.contract import Precision, dot_general_p, free_axes
-from ...core.types import INT32, ArrayType, is_bool, is_float, is_integer
+from ...core.ir.primitive import Primitive
+from ...core.ir.types import INT32, ArrayType, is_bool, is_float, is_integer
+from ...core.primitives.contraction.dot_general import Precision, dot_general_p, free_axes
 from ..text import Value, power, spell
 from ..values import (
     FLOAT32,

@@ -6,10 +6,19 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from ...core.ir import Program
-from ...core.primitive import AxisInfo, Primitive
-from ...core.primitives.elementwise import add_p, max_p, min_p, mul_p, sub_p
-from ...core.primitives.indexed import (
+from ...core.ir.primitive import AxisInfo, Primitive
+from ...core.ir.program import Program
+from ...core.ir.types import INT32, INT64, ArrayType, is_unsigned
+from ...core.primitives.elementwise.arithmetic import add_p, max_p, min_p, mul_p, sub_p
+from ...core.primitives.movement.dynamic_slice import dynamic_slice_p, dynamic_update_slice_p
+from ...core.primitives.movement.gather_dimension_numbers import (
+    CLIP,
+    FILL,
+    ScatterDimensionNumbers,
+    default_fill,
+    window_sizes,
+)
+from ...core.primitives.movement.gather_scatter import (
     gather_p,
     scatter_add_p,
     scatter_apply_p,
@@ -19,12 +28,9 @@ from ...core.primitives.indexed import (
     scatter_p,
     scatter_sub_p,
 )
-from ...core.primitives.positions import CLIP, FILL, ScatterDimensionNumbers, default_fill, window_sizes
-from ...core.primitives.shape import broadcast_in_dim, reshape
-from ...core.primitives.slicing import dynamic_slice_p, dynamic_update_slice_p
-from ...core.trace import eval_program, trace_program
-from ...core.types import INT32, INT64, ArrayType, is_unsigned
-from ...core.vmap import batch_program
+from ...core.primitives.movement.shape import broadcast_in_dim, reshape
+from ...core.tracing.trace import eval_program, trace_program
+from ...core.transforms.batching import batch_program
 from ..text import Value
 from ..values import (
     Int,

@@ -8,11 +8,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ...core.primitive import Primitive
-from ...core.primitives.compare import and_p, or_p, xor_p
-from ...core.primitives.cumulative import cumlogsumexp_p, cummax_p, cummin_p, cumprod_p, cumsum_p
-from ...core.primitives.elementwise import add_p, log_p, max_p, min_p, mul_p
-from ...core.primitives.reduce import (
+from ...core.ir.primitive import Primitive
+from ...core.ir.types import BOOL, INT32, ArrayType, is_bool, is_float
+from ...core.primitives.elementwise.arithmetic import add_p, log_p, max_p, min_p, mul_p
+from ...core.primitives.elementwise.comparison import and_p, or_p, xor_p
+from ...core.primitives.reduction.reduce import (
     argmax_p,
     argmin_p,
     highest,
@@ -25,7 +25,7 @@ from ...core.primitives.reduce import (
     reduce_sum_p,
     reduce_xor_p,
 )
-from ...core.types import BOOL, INT32, ArrayType, is_bool, is_float
+from ...core.primitives.special.cumulative import cumlogsumexp_p, cummax_p, cummin_p, cumprod_p, cumsum_p
 from ..text import Value
 from ..values import compare, convert, guarded, lanes, select, spread, valid, wide
 from .elementwise import RULES as ELEMENTWISE

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ...core.primitive import Primitive
-from ...core.primitives.shape import (
+from ...core.ir.primitive import Primitive
+from ...core.ir.types import ArrayType, is_bool
+from ...core.primitives.movement.shape import (
     broadcast_in_dim_p,
     concatenate_p,
     iota_p,
@@ -18,7 +19,6 @@ from ...core.primitives.shape import (
     squeeze_p,
     transpose_p,
 )
-from ...core.types import ArrayType, is_bool
 from ..text import Value, power
 from ..values import (
     INT8,

@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from ...core.primitive import Primitive
-from ...core.primitives.sort import sort_p, top_k_p
-from ...core.types import INT32, ArrayType, is_bool, is_float
+from ...core.ir.primitive import Primitive
+from ...core.ir.types import INT32, ArrayType, is_bool, is_float
+from ...core.primitives.movement.sort import sort_p, top_k_p
 from ..text import Value
 from ..values import (
     FLOAT32,

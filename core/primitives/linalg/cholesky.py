@@ -6,16 +6,16 @@ from typing import Any
 
 import numpy as np
 
-from ...caches import cached
-from ...errors import ArgumentError, ShapeError
-from ...jvp import expanded_jvp
-from ...linear import add_tangents
-from ...primitive import Primitive, Zero
-from ...rules import like, weak_as_operands
-from ...trace import shape_of, typeof
-from ...types import ArrayType
-from ..elementwise import add_p, mul_p
-from ..shape import expand_dims
+from ...ir.primitive import Primitive, Zero
+from ...ir.types import ArrayType
+from ...support.errors import ArgumentError, ShapeError
+from ...support.memo import cached
+from ...tracing.trace import shape_of, typeof
+from ...transforms.jvp import expanded_jvp
+from ...transforms.rule_helpers import like, weak_as_operands
+from ...transforms.structural_primitives import add_tangents
+from ..elementwise.arithmetic import add_p, mul_p
+from ..movement.shape import expand_dims
 from .common import check_batch, check_dtype, check_matrix, check_square, each, matrixwise, with_fractions
 from .matrices import (
     adjoint,

@@ -12,13 +12,13 @@ from typing import Any
 
 import numpy as np
 
-from ...caches import once
-from ...errors import DtypeError, ShapeError
-from ...promote import to_inexact
-from ...relation import Kind, Loops, Relation, Whole
-from ...trace import typeof
-from ...types import INT32, ArrayType, is_complex, is_float, is_inexact
-from ..convert import cast
+from ...ir.axis_relation import Kind, Loops, Relation, Whole
+from ...ir.promotion import to_inexact
+from ...ir.types import INT32, ArrayType, is_complex, is_float, is_inexact
+from ...support.errors import DtypeError, ShapeError
+from ...support.memo import once
+from ...tracing.trace import typeof
+from ..elementwise.conversion import cast
 
 FACTORED = tuple(np.dtype(t) for t in (np.float32, np.float64, np.complex64, np.complex128))
 

@@ -7,19 +7,19 @@ from typing import Any
 
 import numpy as np
 
-from ...caches import cached
-from ...errors import ArgumentError, UnsupportedError
-from ...linear import spread
-from ...primitive import Primitive
-from ...rules import weak_as_operands, zeros
-from ...trace import shape_of, typeof
-from ...types import INT32, ArrayType, is_complex
-from ..compare import select_n_p
-from ..convert import complex_p, conj_p, convert_element_type, imag_p, real_p
-from ..elementwise import abs_p, div_p, mul_p, sub_p
-from ..gather import take_along
-from ..reduce import argmax, reduce_sum_p
-from ..shape import broadcast_in_dim
+from ...ir.primitive import Primitive
+from ...ir.types import INT32, ArrayType, is_complex
+from ...support.errors import ArgumentError, UnsupportedError
+from ...support.memo import cached
+from ...tracing.trace import shape_of, typeof
+from ...transforms.rule_helpers import weak_as_operands, zeros
+from ...transforms.structural_primitives import spread
+from ..elementwise.arithmetic import abs_p, div_p, mul_p, sub_p
+from ..elementwise.comparison import select_n_p
+from ..elementwise.conversion import complex_p, conj_p, convert_element_type, imag_p, real_p
+from ..movement.gather_functions import take_along
+from ..movement.shape import broadcast_in_dim
+from ..reduction.reduce import argmax, reduce_sum_p
 from .common import check_dtype, check_square, complex_of, each, matrixwise, real_of, scipy_linalg
 from .lu import solve
 from .matrices import adjoint, columns_of, diagonal, on_diagonal, product, rows_of

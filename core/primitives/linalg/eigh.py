@@ -8,18 +8,18 @@ from typing import Any
 
 import numpy as np
 
-from ...caches import cached
-from ...errors import ArgumentError
-from ...ir import Eqn
-from ...linear import spread
-from ...primitive import Primitive
-from ...rules import weak_as_operands
-from ...trace import shape_of, typeof
-from ...types import ArrayType
-from ..compare import select_n_p
-from ..convert import convert_element_type
-from ..elementwise import div_p, mul_p, sub_p
-from ..shape import slice
+from ...ir.primitive import Primitive
+from ...ir.program import Eqn
+from ...ir.types import ArrayType
+from ...support.errors import ArgumentError
+from ...support.memo import cached
+from ...tracing.trace import shape_of, typeof
+from ...transforms.rule_helpers import weak_as_operands
+from ...transforms.structural_primitives import spread
+from ..elementwise.arithmetic import div_p, mul_p, sub_p
+from ..elementwise.comparison import select_n_p
+from ..elementwise.conversion import convert_element_type
+from ..movement.shape import slice
 from .common import check_dtype, check_square, each, matrixwise, real_of, with_fractions
 from .matrices import adjoint, columns_of, from_triangle, hermitian, on_diagonal, product, real_diagonal, rows_of
 

@@ -7,21 +7,21 @@ from typing import Any
 
 import numpy as np
 
-from ...caches import cached
-from ...errors import DtypeError, ShapeError
-from ...linear import add_tangents, moveaxis, moved
-from ...primitive import AxisInfo, Linear, Primitive, Zero
-from ...rules import no_tangent, weak_as_operands
-from ...trace import shape_of, typeof
-from ...types import INT32, ArrayType, is_integer
-from ..compare import eq_p, ge_p, select_n_p
-from ..convert import stop_gradient_p
-from ..elementwise import add_p, neg_p
-from ..gather import PROMISE, GatherDimensionNumbers, gather, take_along
-from ..loops import fori_loop
-from ..shape import broadcast_in_dim, broadcasted_iota, expand_dims, reshape
-from ..slicing import dynamic_index_in_dim, dynamic_update_slice
-from ..sort import argsort
+from ...ir.primitive import AxisInfo, Linear, Primitive, Zero
+from ...ir.types import INT32, ArrayType, is_integer
+from ...support.errors import DtypeError, ShapeError
+from ...support.memo import cached
+from ...tracing.trace import shape_of, typeof
+from ...transforms.rule_helpers import no_tangent, weak_as_operands
+from ...transforms.structural_primitives import add_tangents, moveaxis, moved
+from ..control_flow.while_loop import fori_loop
+from ..elementwise.arithmetic import add_p, neg_p
+from ..elementwise.comparison import eq_p, ge_p, select_n_p
+from ..elementwise.conversion import stop_gradient_p
+from ..movement.dynamic_slice import dynamic_index_in_dim, dynamic_update_slice
+from ..movement.gather_functions import PROMISE, GatherDimensionNumbers, gather, take_along
+from ..movement.shape import broadcast_in_dim, broadcasted_iota, expand_dims, reshape
+from ..movement.sort import argsort
 from .common import (
     check_batch,
     check_dtype,

@@ -6,17 +6,17 @@ from typing import Any
 
 import numpy as np
 
-from ...linear import spread
-from ...rules import like, zeros
-from ...trace import shape_of, typeof
-from ...types import INT32, is_complex
-from ..compare import eq_p, ge_p, le_p, select_n_p
-from ..contract import Precision, batch_matmul
-from ..convert import conj_p, convert_element_type, real_p
-from ..elementwise import add_p, mul_p
-from ..gather import take_along
-from ..reduce import reduce_sum_p
-from ..shape import broadcast_in_dim, broadcasted_iota, pad, slice, squeeze, transpose_p
+from ...ir.types import INT32, is_complex
+from ...tracing.trace import shape_of, typeof
+from ...transforms.rule_helpers import like, zeros
+from ...transforms.structural_primitives import spread
+from ..contraction.dot_general import Precision, batch_matmul
+from ..elementwise.arithmetic import add_p, mul_p
+from ..elementwise.comparison import eq_p, ge_p, le_p, select_n_p
+from ..elementwise.conversion import conj_p, convert_element_type, real_p
+from ..movement.gather_functions import take_along
+from ..movement.shape import broadcast_in_dim, broadcasted_iota, pad, slice, squeeze, transpose_p
+from ..reduction.reduce import reduce_sum_p
 
 EXACT = (Precision.HIGHEST, Precision.HIGHEST)  # factorisations lose too many digits in a matrix unit's fast modes
 

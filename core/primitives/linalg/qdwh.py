@@ -7,15 +7,15 @@ from typing import Any
 
 import numpy as np
 
-from ...errors import ShapeError, UnsupportedError
-from ...linear import spread
-from ...rules import like
-from ...trace import shape_of, typeof
-from ..compare import gt_p, lt_p, select_n_p
-from ..convert import convert_element_type
-from ..elementwise import abs_p, add_p, div_p, mul_p, sqrt_p, sub_p
-from ..reduce import reduce_max_p, reduce_sum_p
-from ..shape import broadcast_in_dim, concatenate, slice
+from ...support.errors import ShapeError, UnsupportedError
+from ...tracing.trace import shape_of, typeof
+from ...transforms.rule_helpers import like
+from ...transforms.structural_primitives import spread
+from ..elementwise.arithmetic import abs_p, add_p, div_p, mul_p, sqrt_p, sub_p
+from ..elementwise.comparison import gt_p, lt_p, select_n_p
+from ..elementwise.conversion import convert_element_type
+from ..movement.shape import broadcast_in_dim, concatenate, slice
+from ..reduction.reduce import reduce_max_p, reduce_sum_p
 from .cholesky import cholesky
 from .common import check_dtype, check_matrix, real_of
 from .matrices import adjoint, eye, hermitian, part, product

@@ -6,16 +6,16 @@ from typing import Any
 
 import numpy as np
 
-from ...caches import cached
-from ...errors import ShapeError, UnsupportedError
-from ...primitive import Linear, Primitive, Zero
-from ...rules import weak_as_operands, zeros
-from ...trace import shape_of, typeof
-from ...types import INT32, ArrayType, is_complex
-from ..convert import complex_p, imag_p
-from ..elementwise import add_p, mul_p, sub_p
-from ..gather import take_along
-from ..shape import broadcast_in_dim, concatenate, slice
+from ...ir.primitive import Linear, Primitive, Zero
+from ...ir.types import INT32, ArrayType, is_complex
+from ...support.errors import ShapeError, UnsupportedError
+from ...support.memo import cached
+from ...tracing.trace import shape_of, typeof
+from ...transforms.rule_helpers import weak_as_operands, zeros
+from ..elementwise.arithmetic import add_p, mul_p, sub_p
+from ..elementwise.conversion import complex_p, imag_p
+from ..movement.gather_functions import take_along
+from ..movement.shape import broadcast_in_dim, concatenate, slice
 from .common import (
     check_batch,
     check_dtype,

@@ -8,18 +8,18 @@ from typing import Any
 
 import numpy as np
 
-from ...caches import cached
-from ...errors import ArgumentError, UnsupportedError
-from ...ir import Eqn
-from ...linear import spread
-from ...primitive import Primitive
-from ...rules import like, weak_as_operands
-from ...trace import shape_of, typeof
-from ...types import ArrayType, is_complex
-from ..compare import eq_p, select_n_p
-from ..convert import complex_p, convert_element_type, imag_p, real_p
-from ..elementwise import add_p, div_p, max_p, mul_p, sign_p, sub_p
-from ..shape import concatenate, rev, slice
+from ...ir.primitive import Primitive
+from ...ir.program import Eqn
+from ...ir.types import ArrayType, is_complex
+from ...support.errors import ArgumentError, UnsupportedError
+from ...support.memo import cached
+from ...tracing.trace import shape_of, typeof
+from ...transforms.rule_helpers import like, weak_as_operands
+from ...transforms.structural_primitives import spread
+from ..elementwise.arithmetic import add_p, div_p, max_p, mul_p, sign_p, sub_p
+from ..elementwise.comparison import eq_p, select_n_p
+from ..elementwise.conversion import complex_p, convert_element_type, imag_p, real_p
+from ..movement.shape import concatenate, rev, slice
 from .common import check_dtype, check_matrix, each, matrixwise, real_of, scipy_linalg
 from .eigh import checked_subset, eigh
 from .matrices import adjoint, columns_of, diagonal, eye, half, on_diagonal, part, product, rows_of

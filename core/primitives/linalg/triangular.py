@@ -6,16 +6,16 @@ from typing import Any
 
 import numpy as np
 
-from ...caches import cached
-from ...errors import ShapeError
-from ...linear import add_tangents, moveaxis, moved
-from ...primitive import AxisInfo, Linear, Primitive, Zero
-from ...relation import Kind, Loops, Relation, Whole
-from ...rules import weak_as_operands
-from ...trace import shape_of, typeof
-from ...types import ArrayType
-from ..elementwise import neg_p
-from ..shape import expand_dims, reshape, squeeze
+from ...ir.axis_relation import Kind, Loops, Relation, Whole
+from ...ir.primitive import AxisInfo, Linear, Primitive, Zero
+from ...ir.types import ArrayType
+from ...support.errors import ShapeError
+from ...support.memo import cached
+from ...tracing.trace import shape_of, typeof
+from ...transforms.rule_helpers import weak_as_operands
+from ...transforms.structural_primitives import add_tangents, moveaxis, moved
+from ..elementwise.arithmetic import neg_p
+from ..movement.shape import expand_dims, reshape, squeeze
 from .common import FACTORED, check_batch, check_dtype, check_matrix, check_square, through_float32
 from .matrices import conjugate, product, transposed, triangle
 

@@ -6,16 +6,16 @@ from typing import Any
 
 import numpy as np
 
-from ...caches import cached
-from ...errors import ShapeError
-from ...linear import add_tangents, moveaxis
-from ...primitive import Linear, Primitive, Zero
-from ...rules import weak_as_operands, zeros
-from ...trace import shape_of, typeof
-from ...types import ArrayType
-from ..elementwise import div_p, mul_p, neg_p, sub_p
-from ..scan import scan
-from ..shape import pad, rev
+from ...ir.primitive import Linear, Primitive, Zero
+from ...ir.types import ArrayType
+from ...support.errors import ShapeError
+from ...support.memo import cached
+from ...tracing.trace import shape_of, typeof
+from ...transforms.rule_helpers import weak_as_operands, zeros
+from ...transforms.structural_primitives import add_tangents, moveaxis
+from ..control_flow.scan import scan
+from ..elementwise.arithmetic import div_p, mul_p, neg_p, sub_p
+from ..movement.shape import pad, rev
 from .common import check_batch, check_dtype, check_matrix, each, matrixwise
 from .matrices import columns_of
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..core.opaque import OpaqueType
-from ..core.types import ArrayType, RefType, TokenType
+from ..core.ir.extension_types import OpaqueType
+from ..core.ir.types import ArrayType, RefType
 
 
 class _Type(type):
     def __instancecheck__(cls, instance: Any) -> bool:
-        return isinstance(instance, (ArrayType, RefType, TokenType, OpaqueType))
+        return isinstance(instance, (ArrayType, RefType, OpaqueType))
 
 
 class AbstractValue(metaclass=_Type):

@@ -11,9 +11,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from ..core.primitive import AxisInfo, Primitive
-from ..core.trace import shape_of
-from ..core.vmap import batched
+from ..core.ir.primitive import AxisInfo, Primitive
+from ..core.tracing.trace import shape_of
+from ..core.transforms.batching import batched
 from .primitive import Registry
 
 Rule = Callable[..., Any]

@@ -14,8 +14,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from ..core.errors import NotAdaptedModuleError
-from ..core.version import JAXLIB as FOLLOWED
+from ..core.support.errors import NotAdaptedModuleError
+from ..core.support.version import JAXLIB as FOLLOWED
 from .table import ADAPTED, place_of
 
 KERNELS = "jax.experimental.pallas.ops"

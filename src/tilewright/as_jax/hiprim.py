@@ -10,19 +10,19 @@ import functools
 from collections.abc import Callable, Hashable, Sequence
 from typing import Any
 
-from ..core import tree
-from ..core.api import vmap
-from ..core.errors import ArgumentError, ArgumentTypeError, UnsupportedError
-from ..core.ir import Effects, Eqn
-from ..core.linear import moved, reduce_sum_p
-from ..core.linearize import Purpose, purpose
-from ..core.opaque import flat_parts, is_opaque, opaque_types
-from ..core.primitive import OWN, AxisInfo, Linear, Zero
-from ..core.primitives.custom_calls import linearize_rules
-from ..core.pullback import GradAccum, NullAccum, ValAccum
-from ..core.trace import Tracer, typeof
-from ..core.types import ArrayType
-from ..core.vmap import batch_flat
+from ..core.api.transformations import vmap
+from ..core.api.vjp_functions import GradAccum, NullAccum, ValAccum
+from ..core.ir.extension_types import flat_parts, is_opaque, opaque_types
+from ..core.ir.primitive import OWN, AxisInfo, Linear, Zero
+from ..core.ir.program import Effects, Eqn
+from ..core.ir.types import ArrayType
+from ..core.primitives.custom.custom_derivative_primitives import linearize_rules
+from ..core.support import pytree
+from ..core.support.errors import ArgumentError, ArgumentTypeError, UnsupportedError
+from ..core.tracing.trace import Tracer, typeof
+from ..core.transforms.batching import batch_flat
+from ..core.transforms.linearize import Purpose, purpose
+from ..core.transforms.structural_primitives import moved, reduce_sum_p
 from .primitive import Primitive
 
 
@@ -40,7 +40,7 @@ def _holds_tracers(x: Any) -> bool:
     return type(x) in opaque_types and any(isinstance(part, Tracer) for part in flat_parts(typeof(x), x))
 
 
-@tree.register_static
+@pytree.register_static
 class Static:
     """A value in a tree of residuals that is no array."""
 
@@ -66,8 +66,8 @@ class HiPrim:
         for name in ("in_avals", "out_aval", "params"):
             if not hasattr(self, name):
                 raise AttributeError(f"{type(self).__name__}.__init__ did not set `self.{name}`")
-        self.in_avals_flat, self.in_tree = tree.flatten(tuple(self.in_avals))
-        self.out_avals_flat, self.out_tree = tree.flatten(self.out_aval)
+        self.in_avals_flat, self.in_tree = pytree.flatten(tuple(self.in_avals))
+        self.out_avals_flat, self.out_tree = pytree.flatten(self.out_aval)
         self.__dict__.update(self.params)
         self.check(*self.in_avals)
 
@@ -96,11 +96,11 @@ class HiPrim:
 
     def flat_in(self, args: Any) -> list[Any]:
         """The leaves of arguments, or of one value for each of them."""
-        return tree.flatten_up_to(self.in_tree, tuple(args))
+        return pytree.flatten_up_to(self.in_tree, tuple(args))
 
     def flat_out(self, out: Any) -> list[Any]:
         """The leaves of a result, or of one value for each of them."""
-        return tree.flatten_up_to(self.out_tree, out)
+        return pytree.flatten_up_to(self.out_tree, out)
 
     def _lacks(self, *methods: str) -> UnsupportedError:
         return UnsupportedError(f"{type(self).__name__} has no {' and '.join(f'`{m}`' for m in methods)}",
@@ -123,13 +123,13 @@ class HiPrim:
         """Add cotangents to accumulators, from the residuals and the cotangent of the result."""
         outgrad, *accums = rest
         cts = self.vjp_bwd_retval(res, outgrad)
-        children = tree.treedef_children(self.in_tree)
+        children = pytree.treedef_children(self.in_tree)
         if not isinstance(cts, (tuple, list)) or len(cts) != len(children):
             raise ArgumentTypeError(f"vjp_bwd_retval of {type(self).__name__} gave {type(cts).__name__}",
                                     f"return a tuple of {len(children)} cotangents, one for each argument")  # fmt: skip
         for ct, into, child in zip(cts, accums, children, strict=True):
             if ct is not None:
-                for accum, x in zip(tree.leaves(into), tree.flatten_up_to(child, ct), strict=True):
+                for accum, x in zip(pytree.leaves(into), pytree.flatten_up_to(child, ct), strict=True):
                     accum.accum(x)
 
     def vjp_bwd_retval(self, res: Any, outgrad: Any, /) -> Any:
@@ -163,7 +163,7 @@ class HiPrim:
 
     def dce(self, used_outs: Any) -> Any:
         """Which arguments are used, which results given, and the primitive that is left (None: none)."""
-        some = any(tree.leaves(used_outs))
+        some = any(pytree.leaves(used_outs))
         return some, some, self if some else None
 
 
@@ -172,7 +172,7 @@ class HiPrim:
 
 def _spread(given: Any, structure: Any, whole: Any) -> list[Any]:
     """A prefix of a tree, such as one bool for all, at each leaf."""
-    return tree.broadcast_prefix(given, structure.unflatten(whole))
+    return pytree.broadcast_prefix(given, structure.unflatten(whole))
 
 
 def _typing(*types: Any, _prim: HiPrim) -> list[Any]:
@@ -210,7 +210,7 @@ def _linearize(primals: Sequence[Any], nonzero: Sequence[bool], *, _prim: HiPrim
     def forward(args: Sequence[Any], nonzero: Sequence[bool]) -> Any:
         out, *kept = _prim.vjp_fwd(nzs, *_prim.in_tree.unflatten(args))
         present[:] = _spread(kept[1] if len(kept) > 1 else True, _prim.out_tree, _prim.flat_out(out))
-        residuals, structure = tree.flatten((kept[0], *kept[2:]))
+        residuals, structure = pytree.flatten((kept[0], *kept[2:]))
         return _prim.flat_out(out), residuals, functools.partial(_backward, _prim, nonzero, structure)
 
     outs, linear = linearize_rules(forward, primals, nonzero)
@@ -331,7 +331,7 @@ class VmapOf(HiPrim):
 
         def flat(*values: Any) -> list[Any]:
             out, residuals, *rest = rule(nzs_in, *prim.in_tree.unflatten(values))
-            leaves, structure = tree.flatten((residuals, *rest[1:]))
+            leaves, structure = pytree.flatten((residuals, *rest[1:]))
             kept[:] = structure, rest[:1] or [True]
             return [*prim.flat_out(out), *leaves]
 

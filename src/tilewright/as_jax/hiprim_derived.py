@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from ..core.errors import ArgumentTypeError
-from ..core.linearize import LinearMap, linear_part
-from ..core.primitive import Linear, Zero
-from ..core.pullback import Pushforward
-from ..core.rules import instantiate
-from ..core.trace import typeof
-from ..core.transpose import transpose_map
+from ..core.api.vjp_functions import Pushforward
+from ..core.ir.primitive import Linear, Zero
+from ..core.support.errors import ArgumentTypeError
+from ..core.tracing.trace import typeof
+from ..core.transforms.linearize import LinearMap, linear_part
+from ..core.transforms.rule_helpers import instantiate
+from ..core.transforms.transpose import transpose_map
 from .hiprim import HiPrim, Static, is_zero
 
 

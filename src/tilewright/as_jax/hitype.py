@@ -1,4 +1,4 @@
-"""`HiType`: types of values that clients define, as the opaque types of this package (`core/opaque.py`).
+"""`HiType`: types of values that clients define, as the opaque types of this package (`core/ir/extension_types.py`).
 
 A client's class says by methods of jax's names what its values are made of, what their tangents are and how they are
 mapped; a method that it lacks is asked for only by the transformation that needs it.
@@ -10,8 +10,8 @@ import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from ..core.errors import UnsupportedError
-from ..core.opaque import MappingSpec, OpaqueSpec, OpaqueType, opaque_types
+from ..core.ir.extension_types import MappingSpec, OpaqueSpec, OpaqueType, opaque_types
+from ..core.support.errors import UnsupportedError
 
 
 class aval_method:

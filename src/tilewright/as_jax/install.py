@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import sys
 
-from ..core.config import config
-from ..core.errors import RealJaxError
-from ..core.runtime import runtime
-from ..core.value import Value
-from ..core.version import JAXLIB as FOLLOWED
-from ..core.version import __version__
-from ..xla_backend.array import Array
+from ..core.ir.typeof import Value
+from ..core.support.config import config
+from ..core.support.errors import RealJaxError
+from ..core.support.runtime import runtime
+from ..core.support.version import JAXLIB as FOLLOWED
+from ..core.support.version import __version__
+from ..xla_backend.arrays.array import Array
 from .finder import Finder
 from .jaxprs import view
 

@@ -10,15 +10,15 @@ import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from ..core import ir
-from ..core.api import make_jaxpr as core_make_jaxpr
-from ..core.primitives.checkpoint import checkpoint_p
-from ..core.primitives.custom_calls import custom_jvp_call_p, custom_vjp_call_p
-from ..core.primitives.jit import jit_p
-from ..core.primitives.loops import while_p
-from ..core.primitives.scan import scan_p
-from ..core.rewrite import eliminate_dead
-from ..core.trace import eval_program
+from ..core.api.transformations import make_jaxpr as core_make_jaxpr
+from ..core.ir import program as ir
+from ..core.ir.passes import eliminate_dead
+from ..core.primitives.control_flow.jit_primitive import jit_p
+from ..core.primitives.control_flow.scan import scan_p
+from ..core.primitives.control_flow.while_loop import while_p
+from ..core.primitives.custom.checkpoint import checkpoint_p
+from ..core.primitives.custom.custom_derivative_primitives import custom_jvp_call_p, custom_vjp_call_p
+from ..core.tracing.trace import eval_program
 from .show import show_jaxpr
 
 # jax's names of parameters that hold programs, where ours are others.

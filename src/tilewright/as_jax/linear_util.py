@@ -10,7 +10,7 @@ import functools
 from collections.abc import Callable, Hashable
 from typing import Any
 
-from ..core.errors import ProgramError
+from ..core.support.errors import ProgramError
 
 
 class StoreException(Exception):

@@ -11,10 +11,10 @@ from collections.abc import Callable
 from importlib import import_module
 from typing import Any
 
-from ..core.errors import UnsupportedError
-from ..core.primitives.exported import call_exported_p
-from ..core.primitives.staged import platform_dependent
-from ..core.trace import typeof
+from ..core.primitives.external.call_exported import call_exported_p
+from ..core.primitives.external.staging import platform_dependent
+from ..core.support.errors import UnsupportedError
+from ..core.tracing.trace import typeof
 from .primitive import Primitive
 
 

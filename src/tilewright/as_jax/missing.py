@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection
 from importlib import import_module
 from typing import Any
 
-from ..core.errors import NotAdaptedNameError
+from ..core.support.errors import NotAdaptedNameError
 from .table import ADAPTED
 
 
@@ -18,8 +18,8 @@ def not_adapted(module: str, submodules: Collection[str] = ()) -> Callable[[str]
     >>> not_adapted("jax.core")("Thing")
     Traceback (most recent call last):
         ...
-    tilewright.core.errors.NotAdaptedNameError: jax.core.Thing is of jax's own insides, and has no adapter in tilewright
-    ...
+    tilewright.core.support.errors.NotAdaptedNameError: jax.core.Thing is of jax's own insides, and has no adapter in
+    tilewright ...
     """
 
     def find(name: str) -> Any:

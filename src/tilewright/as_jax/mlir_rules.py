@@ -14,16 +14,16 @@ import numpy as np
 from jaxlib.mlir import ir
 from jaxlib.mlir.dialects import func, stablehlo
 
-from ..core.errors import UnsupportedError
-from ..core.ir import Program
-from ..core.primitives.callback import io_callback_p, pure_callback_p
-from ..core.trace import trace_program, typed, typeof
-from ..core.types import ArrayType, as_dtype, canonical_dtype
-from ..xla_backend import shim
-from ..xla_backend.lower.emit import dense, tensor
-from ..xla_backend.placed import lower_for
-from ..xla_backend.settings import Call
-from ..xla_backend.transfer import physical
+from ..core.ir.program import Program
+from ..core.ir.types import ArrayType, as_dtype, canonical_dtype
+from ..core.primitives.external.host_callback import io_callback_p, pure_callback_p
+from ..core.support.errors import UnsupportedError
+from ..core.tracing.trace import trace_program, typed, typeof
+from ..xla_backend.arrays.transfer import physical
+from ..xla_backend.jaxlib import shim
+from ..xla_backend.options.compile_options import Call
+from ..xla_backend.pipeline.lowering_entry import lower_for
+from ..xla_backend.stablehlo.emit import dense, tensor
 
 # ---------------------------------------------------------------------------- types, attributes, constants
 

@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, MutableMapping, Sequence
 from typing import Any
 
-from ..core import primitive as core
-from ..core.errors import ArgumentTypeError, UnsupportedError
-from ..core.ir import CALLBACK, NO_EFFECTS, Effects
-from ..core.runtime import runtime
+from ..core.ir import primitive as core
+from ..core.ir.program import CALLBACK, NO_EFFECTS, Effects
+from ..core.support.errors import ArgumentTypeError, UnsupportedError
+from ..core.support.runtime import runtime
 
 
 class _Known:

@@ -10,8 +10,8 @@ import itertools
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from ..core import ir
-from ..core.show import Names, show_atom, show_value
+from ..core.ir import program as ir
+from ..core.ir.printer import Names, show_atom, show_value
 
 WIDTH = 80
 

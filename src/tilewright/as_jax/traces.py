@@ -6,10 +6,10 @@ import contextlib
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from ..core import trace as core
-from ..core.jvp import JVPTrace
-from ..core.trace import EVAL, CustomCall, ProgramTrace, axis_environment, current_trace, using
-from ..core.vmap import BatchTrace
+from ..core.tracing import trace as core
+from ..core.tracing.trace import EVAL, CustomCall, ProgramTrace, axis_environment, current_trace, using
+from ..core.transforms.batching import BatchTrace
+from ..core.transforms.jvp import JVPTrace
 from .jaxprs import NAMES, Params
 from .linear_util import wrap_init
 

@@ -7,8 +7,8 @@ found.save("f.json"), found.save("f.png")
 
 from typing import TYPE_CHECKING
 
-from ..core.later import later as _later
-from ..core.later import members as _members
+from ..core.support.lazy_imports import later as _later
+from ..core.support.lazy_imports import members as _members
 
 if TYPE_CHECKING:
     from .changes import Change, compare

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.stats import mannwhitneyu
 
-from ..core.errors import BenchmarkError
+from ..core.support.errors import BenchmarkError
 from .result import Result, Row
 
 P, P_LEAST, LEAST = 1e-3, 1e-2, 0.05

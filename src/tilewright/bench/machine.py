@@ -10,11 +10,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..core.caches import once
-from ..core.jit import jit
-from ..core.version import JAXLIB, __version__
+from ..core.jit.jit import jit
+from ..core.support.memo import once
+from ..core.support.version import JAXLIB, __version__
+from ..devices import devices
 from ..numpy import ones
-from ..runtime import devices
 from ..tuning.measure import processor
 from .child import timed
 

@@ -13,7 +13,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from ..core.errors import ArgumentError, BenchmarkError
+from ..core.support.errors import ArgumentError, BenchmarkError
 from .child import NAMESPACES
 from .machine import ceilings, clock, description
 from .result import Result

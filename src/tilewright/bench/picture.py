@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ..core.errors import ArgumentError, VersionError
+from ..core.support.errors import ArgumentError, VersionError
 
 
 def _bars(axes: Any, found: Any) -> None:

@@ -14,8 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from ..core.errors import ArgumentError, BenchmarkError
-from ..xla_backend.fusions import show_seconds
+from ..core.support.errors import ArgumentError, BenchmarkError
+from ..xla_backend.analysis.hlo_report import show_seconds
 from .machine import Ceilings
 from .picture import draw
 

@@ -6,9 +6,9 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from ..core import tree
-from ..core.errors import ArgumentError, ArgumentTypeError
-from ..core.jit import jit
+from ..core.jit.jit import jit
+from ..core.support import pytree
+from ..core.support.errors import ArgumentError, ArgumentTypeError
 from ..tuning.measure import closed
 from .child import timed
 from .machine import ceilings, clock, description
@@ -92,7 +92,7 @@ def row_of(name: str, times: Sequence[tuple[float, float]], **known: Any) -> Row
 
 def wait(out: Any) -> None:
     """Wait for what was computed, by whatever library."""
-    for x in tree.leaves(out):
+    for x in pytree.leaves(out):
         if hasattr(x, "block_until_ready"):
             x.block_until_ready()
 

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from ..core.errors import DamagedCheckpointError
+from ..core.support.errors import DamagedCheckpointError
 
 NAME = "manifest.json"
 NUMBERS = (bool, int, float, complex)  # leaves that are numbers of Python

@@ -10,12 +10,12 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-from ..core import tree
-from ..core.errors import CheckpointMismatchError, DtypeError, MeshError, NonArrayArgumentError
-from ..core.mesh import AbstractMesh, NamedSharding
-from ..core.types import KEY_DTYPES, KeyDtype, canonical_dtype
+from ..core.ir.types import KEY_DTYPES, KeyDtype, canonical_dtype
+from ..core.sharding.mesh import AbstractMesh, NamedSharding
+from ..core.support import pytree
+from ..core.support.errors import CheckpointMismatchError, DtypeError, MeshError, NonArrayArgumentError
+from ..devices import device_put
 from ..random.key import wrap_key_data
-from ..runtime import device_put
 from ..sharding import make_array_from_callback
 from .manifest import NUMBERS, Bounds, Leaf, Manifest, Piece, metadata
 from .safetensors import Part, raw
@@ -120,10 +120,10 @@ def restore(path: str | os.PathLike[str], like: Any = None, shardings: Any = Non
         names = list(manifest.leaves)
         places = [shardings.get(n) if isinstance(shardings, dict) else shardings for n in names]
         return {n: _restored(reader, n, manifest.leaves[n], None, p) for n, p in zip(names, places, strict=True)}
-    pairs, structure = tree.flatten_with_path(like)
-    names = [tree.keystr(keys) for keys, _ in pairs]
+    pairs, structure = pytree.flatten_with_path(like)
+    names = [pytree.keystr(keys) for keys, _ in pairs]
     _check_names(os.fspath(path), names, manifest)
-    places = tree.broadcast_prefix(shardings, like) if shardings is not None else [None] * len(names)
+    places = pytree.broadcast_prefix(shardings, like) if shardings is not None else [None] * len(names)
     for name, (_, leaf) in zip(names, pairs, strict=True):
         _check_leaf(name, manifest.leaves[name], leaf)  # all of them before anything is read
     return structure.unflatten(

@@ -15,7 +15,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-from ..core.errors import CheckpointWriteError, DamagedCheckpointError, DtypeError
+from ..core.support.errors import CheckpointWriteError, DamagedCheckpointError, DtypeError
 
 DTYPES = {
     "BOOL": "bool", "U8": "uint8", "I8": "int8", "U16": "uint16", "I16": "int16", "U32": "uint32", "I32": "int32",

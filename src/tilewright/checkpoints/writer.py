@@ -17,8 +17,9 @@ import numpy as np
 from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
 
-from ..core import tree
-from ..core.errors import (
+from ..core.ir.types import KeyDtype
+from ..core.support import pytree
+from ..core.support.errors import (
     ArgumentError,
     ArgumentTypeError,
     CheckpointWriteError,
@@ -28,14 +29,13 @@ from ..core.errors import (
     UnsupportedError,
     user_source,
 )
-from ..core.runtime import runtime
-from ..core.types import KeyDtype
-from ..xla_backend.array import Array
-from ..xla_backend.digest import digest
-from ..xla_backend.processes import group
-from ..xla_backend.sharded import distinct, local_part
-from ..xla_backend.together import everyone
-from ..xla_backend.transfer import physical
+from ..core.support.runtime import runtime
+from ..xla_backend.arrays.array import Array
+from ..xla_backend.arrays.process_consistency import everyone
+from ..xla_backend.arrays.transfer import physical
+from ..xla_backend.devices.coordination import group
+from ..xla_backend.execution.sharded_execution import distinct, local_part
+from ..xla_backend.host.digest import digest
 from .manifest import NAME, NUMBERS, Bounds, Leaf, Manifest, Piece, leaves_of, merged
 from .safetensors import WRITABLE, header, raw, told_of
 
@@ -113,8 +113,8 @@ def save(path: str | os.PathLike[str], state: Any, *, notes: Any = None, progres
     except (TypeError, ValueError) as error:
         raise ArgumentTypeError(f"the notes of a checkpoint: {error}", "numbers, text, lists and dicts") from None
     leaves: dict[str, tuple[np.dtype, tuple[int, ...], str | None, Parts]] = {}
-    for keys, leaf in tree.leaves_with_path(state):
-        name = tree.keystr(keys)
+    for keys, leaf in pytree.leaves_with_path(state):
+        name = pytree.keystr(keys)
         if name in leaves:
             raise ArgumentError(f"two leaves of the tree have the path {name}", "give the keys other texts")
         leaves[name] = _copied(name, leaf)

@@ -15,11 +15,13 @@ import sys
 import warnings
 from collections.abc import Sequence
 
-from ..core.errors import ArgumentError, CoordinatorError, ProcessError
-from ..core.runtime import runtime
-from ..core.version import JAXLIB, __version__
-from ..xla_backend import client, dispatch, shim
-from ..xla_backend.processes import group
+from ..core.support.errors import ArgumentError, CoordinatorError, ProcessError
+from ..core.support.runtime import runtime
+from ..core.support.version import JAXLIB, __version__
+from ..xla_backend.devices import client
+from ..xla_backend.devices.coordination import group
+from ..xla_backend.execution import dispatch
+from ..xla_backend.jaxlib import shim
 from .clusters import CLUSTERS, detected
 from .coordinator import Coordinator
 from .member import Member
@@ -144,7 +146,7 @@ def shutdown() -> None:
     >>> shutdown()
     Traceback (most recent call last):
       ...
-    tilewright.core.errors.ProcessError: ...
+    tilewright.core.support.errors.ProcessError: ...
     """
     if _state.member is None:
         raise ProcessError("distributed.shutdown without distributed.initialize", "call `initialize` first")

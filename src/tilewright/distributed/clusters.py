@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from ..core.errors import ArgumentError
+from ..core.support.errors import ArgumentError
 
 Environment = Mapping[str, str]
 PORTS = 4096  # the highest ports, of which a job takes one by its number

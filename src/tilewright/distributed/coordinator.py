@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from ..xla_backend import shim
+from ..xla_backend.jaxlib import shim
 from .channel import Channel, GoneError
 
 ANSWERS = 2.0  # seconds in which processes say where they are

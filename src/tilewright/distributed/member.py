@@ -14,9 +14,9 @@ import threading
 import time
 from typing import Any, NoReturn
 
-from ..core.config import current
-from ..core.errors import CoordinatorError, ProcessError, ProcessMismatchError
-from ..xla_backend.processes import Group
+from ..core.support.config import current
+from ..core.support.errors import CoordinatorError, ProcessError, ProcessMismatchError
+from ..xla_backend.devices.coordination import Group
 from .channel import Channel, GoneError
 
 TICK = 0.25

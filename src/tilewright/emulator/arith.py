@@ -13,7 +13,7 @@ import ml_dtypes
 import numpy as np
 from scipy import special
 
-from ..core.errors import EmulationError
+from ..core.support.errors import EmulationError
 from .core import Op, Rule, Run
 from .values import constant, poison
 

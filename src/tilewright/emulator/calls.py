@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from ..core.errors import EmulationError
-from ..core.evaluate import evaluate
+from ..core.support.errors import EmulationError
+from ..core.tracing.numpy_interpreter import evaluate
 from .hopper import run_hopper
 from .mosaic import run_mosaic
 from .ttir import run_ttir

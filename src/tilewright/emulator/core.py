@@ -14,7 +14,7 @@ import numpy as np
 from jaxlib.mlir import ir
 from jaxlib.mlir._mlir_libs import _jax_mlir_ext
 
-from ..core.errors import EmulationError
+from ..core.support.errors import EmulationError
 from .values import Type, convert_type
 
 Run = Callable[..., Any]

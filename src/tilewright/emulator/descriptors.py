@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from ..core.errors import EmulationError
+from ..core.support.errors import EmulationError
 from .core import Op, Rule, Run
 
 RANK, SIZE, ALIGNED = 5, 256, 16  # axes, elements of a tile along one, bytes

@@ -1,7 +1,8 @@
 """Several devices that run one Mosaic program: remote copies, semaphores and barriers, in what order they allow.
 
 Each device is a thread of its own, of which one runs at a time, until it has to wait. What orders their accesses is
-followed as the interpreter of kernels does (`lang/together.py`); here the accesses are those of the emitted program.
+followed as the interpreter of kernels does (`lang/interpret/multi_device.py`); here the accesses are those of the
+emitted program.
 """
 
 from __future__ import annotations
@@ -11,12 +12,12 @@ from typing import Any
 
 import numpy as np
 
-from ..core.errors import EmulationError, Source
-from ..lang.copies import address_of
-from ..lang.kernel import Kernel
-from ..lang.modes import InterpretParams
-from ..lang.order import Flight, Memory
-from ..lang.together import Device, World
+from ..core.support.errors import EmulationError, Source
+from ..lang.interpret.multi_device import Device, World
+from ..lang.interpret.vector_clocks import Flight, Memory
+from ..lang.kernel.kernel import Kernel
+from ..lang.ops.dma import address_of
+from ..lang.ops.interpret_params import InterpretParams
 from .core import Op
 from .memrefs import MemRef
 
@@ -137,5 +138,5 @@ class Core(Device):
 
 
 def run_together(kernel: Kernel, work: Work, locate: Locate, count: int) -> list[list[Any]]:
-    """The results of every device. Raises what `lang.together.interpret_together` raises."""
+    """The results of every device. Raises what `lang.interpret.multi_device.interpret_together` raises."""
     return Cores(kernel, work, locate, count).run()

@@ -10,22 +10,22 @@ from typing import Any
 
 import numpy as np
 
-from .. import routes
-from ..compile import PIPELINE, Request, settings_ahead
-from ..core.errors import ArgumentError, KernelError, Source, UninitializedError, UnsupportedError
-from ..core.evaluate import evaluate, replacing
-from ..core.ir import Program, subprograms
-from ..core.shard_map import shard_map_p
-from ..core.trace import typeof
-from ..core.types import is_key
-from ..kernel_passes import Way
-from ..lang.devices import mesh_of
-from ..lang.interpret import interpret
-from ..lang.kernel import Kernel
-from ..lang.primitive import kernel_call_p
-from ..lang.target import Target
-from ..lang.together import interpret_together
-from ..passes import up_to, walk
+from ..compiler import backend_selection as routes
+from ..compiler.kernel_passes import Way
+from ..compiler.pass_manager import up_to, walk
+from ..compiler.pipeline import PIPELINE, Request, settings_ahead
+from ..core.ir.program import Program, subprograms
+from ..core.ir.types import is_key
+from ..core.sharding.shard_map import shard_map_p
+from ..core.support.errors import ArgumentError, KernelError, Source, UninitializedError, UnsupportedError
+from ..core.tracing.numpy_interpreter import evaluate, replacing
+from ..core.tracing.trace import typeof
+from ..lang.call.primitive import kernel_call_p
+from ..lang.interpret.interpreter import interpret
+from ..lang.interpret.multi_device import interpret_together
+from ..lang.kernel.kernel import Kernel
+from ..lang.ops.mesh_axes import mesh_of
+from ..lang.targets.target import Target
 from ..random import key_data, wrap_key_data
 from .calls import run_mosaic_gpu, run_mosaic_tpu, run_triton
 from .devices import Core, run_together

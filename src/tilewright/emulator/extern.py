@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from scipy import special
 
-from ..core.errors import EmulationError
+from ..core.support.errors import EmulationError
 from . import arith
 
 Function = Callable[..., Any]

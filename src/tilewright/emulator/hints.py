@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from jaxlib.mlir import ir
 
-from ..core.errors import EmulationError
+from ..core.support.errors import EmulationError
 from .core import Run, as_ints
 from .values import convert_type
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from ..core.errors import DeadlockError, EmulationError, InputWriteError, OutOfBoundsError
+from ..core.support.errors import DeadlockError, EmulationError, InputWriteError, OutOfBoundsError
 from .core import Op, Rule, Run
 from .values import Type, poison
 

@@ -7,18 +7,18 @@ from typing import Any
 
 import numpy as np
 
-from ..core.errors import UnsupportedError
-from ..core.evaluate import evaluate
-from ..core.ir import Eqn, Literal, Program, Var, run, subprograms
-from ..core.primitives.checkpoint import checkpoint_p
-from ..core.primitives.custom_calls import custom_jvp_call_p, custom_vjp_call_p
-from ..core.primitives.jit import jit_p
-from ..core.shard_map import joined, over_devices, parts_of
-from ..lang.devices import mesh_of
-from ..lang.kernel import Kernel
-from ..lang.primitive import kernel_call_p
-from ..lang.ruled import partitioned_p
-from ..lang.visit import kernels_of
+from ..core.ir.program import Eqn, Literal, Program, Var, run, subprograms
+from ..core.primitives.control_flow.jit_primitive import jit_p
+from ..core.primitives.custom.checkpoint import checkpoint_p
+from ..core.primitives.custom.custom_derivative_primitives import custom_jvp_call_p, custom_vjp_call_p
+from ..core.sharding.shard_map import joined, over_devices, parts_of
+from ..core.support.errors import UnsupportedError
+from ..core.tracing.numpy_interpreter import evaluate
+from ..lang.call.custom_partition import partitioned_p
+from ..lang.call.primitive import kernel_call_p
+from ..lang.kernel.kernel import Kernel
+from ..lang.kernel.traverse import kernels_of
+from ..lang.ops.mesh_axes import mesh_of
 
 CALLS = (jit_p, checkpoint_p, custom_jvp_call_p, custom_vjp_call_p, partitioned_p)  # that mean their Programs
 # The results of every device, of a kernel at the operands of each; and which of the results are read.

@@ -15,8 +15,8 @@ import numpy as np
 from jaxlib.mlir import ir
 from jaxlib.mosaic.python import tpu
 
-from ..core.caches import once
-from ..core.errors import EmulationError, OutOfBoundsError, RaceError, SemaphoreError
+from ..core.support.errors import EmulationError, OutOfBoundsError, RaceError, SemaphoreError
+from ..core.support.memo import once
 from . import arith, memrefs, vectors
 from .core import Machine, Op, Rule, Run, as_ints, reading, region
 from .memrefs import MemRef, Semaphore, allocate, space_of

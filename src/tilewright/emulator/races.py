@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from ..core.errors import RaceError
+from ..core.support.errors import RaceError
 
 ATOMIC = {"update", "update within a program"}
 MANY = -1  # programs, or lanes

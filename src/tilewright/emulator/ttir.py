@@ -16,8 +16,8 @@ import numpy as np
 from jaxlib.mlir import ir
 from jaxlib.triton import dialect
 
-from ..core.caches import once
-from ..core.errors import EmulationError, OutOfBoundsError, RaceError
+from ..core.support.errors import EmulationError, OutOfBoundsError, RaceError
+from ..core.support.memo import once
 from . import arith, descriptors, hints
 from .core import Machine, Op, Region, Rule, Run, reading
 from .extern import extern

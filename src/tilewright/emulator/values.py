@@ -13,8 +13,8 @@ import ml_dtypes
 import numpy as np
 from jaxlib.mlir import ir
 
-from ..core.caches import cached
-from ..core.errors import EmulationError
+from ..core.support.errors import EmulationError
+from ..core.support.memo import cached
 
 ELEMENTS = {
     "i1": np.bool_, "i2": ml_dtypes.int2, "i4": ml_dtypes.int4, "i8": np.int8, "i16": np.int16, "i32": np.int32,

@@ -10,7 +10,7 @@ import ml_dtypes
 import numpy as np
 from jaxlib.mlir import ir
 
-from ..core.errors import EmulationError
+from ..core.support.errors import EmulationError
 from . import arith
 from .core import Op, Rule, Run
 from .values import convert_type

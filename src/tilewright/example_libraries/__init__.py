@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from ..core.later import later as _later
+from ..core.support.lazy_imports import later as _later
 
 if TYPE_CHECKING:
     from . import optimizers, stax

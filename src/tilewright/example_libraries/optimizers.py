@@ -13,8 +13,8 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from .. import numpy as tnp
-from ..core import tree
-from ..core.errors import ArgumentTypeError, TreeError
+from ..core.support import pytree
+from ..core.support.errors import ArgumentTypeError, TreeError
 
 Schedule = Callable[[Any], Any]
 
@@ -35,7 +35,7 @@ class OptimizerState(NamedTuple):
     subtree_defs: tuple[Any, ...]
 
 
-tree.register_pytree_node(
+pytree.register_pytree_node(
     OptimizerState,
     lambda state: ((state.packed_state,), (state.tree_def, state.subtree_defs)),
     lambda structure, leaves: OptimizerState(leaves[0], *structure),
@@ -43,7 +43,7 @@ tree.register_pytree_node(
 
 
 def _packed(states: Sequence[Any], structure: Any) -> OptimizerState:
-    flat = [tree.flatten(state) for state in states]
+    flat = [pytree.flatten(state) for state in states]
     return OptimizerState(tuple(tuple(leaves) for leaves, _ in flat), structure, tuple(inner for _, inner in flat))
 
 
@@ -67,11 +67,11 @@ def optimizer(opt_maker: Callable[..., Any]) -> Callable[..., Optimizer]:
         init, update, params = opt_maker(*args, **kwargs)
 
         def init_all(x: Any) -> OptimizerState:
-            leaves, structure = tree.flatten(x)
+            leaves, structure = pytree.flatten(x)
             return _packed([init(leaf) for leaf in leaves], structure)
 
         def update_all(i: Any, grads: Any, state: OptimizerState) -> OptimizerState:
-            leaves, structure = tree.flatten(grads)
+            leaves, structure = pytree.flatten(grads)
             if structure != state.tree_def:
                 raise TreeError(f"gradients of structure {structure} for parameters of {state.tree_def}",
                                 "pass the gradient of the parameters that the optimiser was begun with")  # fmt: skip
@@ -351,7 +351,7 @@ def l2_norm(tree_: Any) -> Any:
     >>> float(l2_norm([3.0, 4.0]))
     5.0
     """
-    return tnp.sqrt(sum(tnp.vdot(x, x) for x in tree.leaves(tree_)))
+    return tnp.sqrt(sum(tnp.vdot(x, x) for x in pytree.leaves(tree_)))
 
 
 def clip_grads(grad_tree: Any, max_norm: Any) -> Any:
@@ -361,7 +361,7 @@ def clip_grads(grad_tree: Any, max_norm: Any) -> Any:
     [0.6, 0.8]
     """
     norm = l2_norm(grad_tree)
-    return tree.map(lambda g: tnp.where(norm < max_norm, g, g * (max_norm / norm)), grad_tree)
+    return pytree.map(lambda g: tnp.where(norm < max_norm, g, g * (max_norm / norm)), grad_tree)
 
 
 class JoinPoint:
@@ -391,7 +391,7 @@ def pack_optimizer_state(marked_pytree: Any) -> OptimizerState:
     >>> pack_optimizer_state(unpack_optimizer_state(state)).tree_def == state.tree_def
     True
     """
-    leaves, structure = tree.flatten(marked_pytree)
+    leaves, structure = pytree.flatten(marked_pytree)
     for leaf in leaves:
         if not isinstance(leaf, JoinPoint):
             raise ArgumentTypeError(f"a leaf {leaf!r} that is no JoinPoint", "pass what `unpack_optimizer_state` gave")

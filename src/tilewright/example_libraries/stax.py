@@ -14,8 +14,8 @@ from typing import Any
 
 from .. import lax, nn, random
 from .. import numpy as tnp
-from ..core.api import ShapeDtypeStruct, eval_shape
-from ..core.errors import ArgumentError
+from ..core.api.transformations import ShapeDtypeStruct, eval_shape
+from ..core.support.errors import ArgumentError
 from ..nn.initializers import glorot_normal, normal, ones, zeros
 
 glorot, randn = glorot_normal, normal

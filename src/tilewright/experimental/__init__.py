@@ -2,8 +2,8 @@
 
 from typing import TYPE_CHECKING
 
-from ..core.later import later as _later
-from ..core.primitives.callback import io_callback
+from ..core.primitives.external.host_callback import io_callback
+from ..core.support.lazy_imports import later as _later
 
 if TYPE_CHECKING:
     from . import (

@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from ..core import tree
-from ..core.errors import ArgumentError
-from ..core.primitives.callback import check_vmap_method
-from ..core.primitives.ffi import ForeignCall, buffer_callback_p
-from ..core.trace import as_type
-from ..xla_backend.shim import Buffer, ExecutionContext, ExecutionStage
+from ..core.primitives.external.ffi_call import ForeignCall, buffer_callback_p
+from ..core.primitives.external.host_callback import check_vmap_method
+from ..core.support import pytree
+from ..core.support.errors import ArgumentError
+from ..core.tracing.trace import as_type
+from ..xla_backend.jaxlib.shim import Buffer, ExecutionContext, ExecutionStage
 
 
 class InputBuffer:
@@ -80,13 +80,13 @@ def buffer_callback(
     check_vmap_method("buffer_callback", vmap_method)
     if not callable(callback):
         raise ArgumentError(f"the callback is {callback!r}", "pass a function")
-    structs, out_tree = tree.flatten(result_shape_dtypes)
+    structs, out_tree = pytree.flatten(result_shape_dtypes)
     types = tuple(as_type(s).strong() for s in structs)
     aliases = tuple(sorted((input_output_aliases or {}).items()))
     how = ForeignCall(getattr(callback, "__name__", "callback"), "{}", has_side_effect, aliases)
 
     def call(*args: Any, **kwargs: Any) -> Any:
-        leaves, in_tree = tree.flatten((args, kwargs))
+        leaves, in_tree = pytree.flatten((args, kwargs))
         flat = _Flat(callback, in_tree, out_tree, frozenset(i for i, _ in aliases))
         outs = buffer_callback_p.bind(*leaves, call=how, callback=flat, result_types=types, vmap_method=vmap_method)
         return out_tree.unflatten(outs)

@@ -1,8 +1,8 @@
 """`jax.experimental.checkify`'s names: checks of values that compiled functions return as errors."""
 
-from ..core.checkify import checkify, user_checks
-from ..core.checks import Error, check, check_error, debug_check
-from ..core.errors import (
+from ..core.checkify.check_primitive import Error, check, check_error, debug_check
+from ..core.checkify.transform import checkify, user_checks
+from ..core.support.errors import (
     CheckError,
     DivisionByZeroError,
     FailedCheckError,

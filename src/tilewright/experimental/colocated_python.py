@@ -14,12 +14,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..core import tree
-from ..core.api import ShapeDtypeStruct
-from ..core.errors import ArgumentError
-from ..core.mesh import Mesh
-from ..runtime import devices as devices_of
-from ..xla_backend.array import Array
+from ..core.api.transformations import ShapeDtypeStruct
+from ..core.sharding.mesh import Mesh
+from ..core.support import pytree
+from ..core.support.errors import ArgumentError
+from ..devices import devices as devices_of
+from ..xla_backend.arrays.array import Array
 
 __all__ = ["colocated_cpu_devices", "colocated_python", "colocated_python_class"]
 
@@ -119,11 +119,11 @@ def _specs(values: Any, what: str) -> Any:
             raise ArgumentError(f"{what} is of type {type(x).__name__}", "pass and return arrays that are no tracers")
         return ShapeDtypeStruct(x.shape, x.dtype, sharding=x.sharding)
 
-    return tree.map(spec, values)
+    return pytree.map(spec, values)
 
 
 def _need_devices(given: Any, name: str) -> None:
-    found = {frozenset(x.sharding.device_set) for x in tree.leaves(given)}
+    found = {frozenset(x.sharding.device_set) for x in pytree.leaves(given)}
     if len(found) != 1:
         what = "lie on different devices" if found else "are none, so nothing says where it runs"
         raise ArgumentError(f"the arguments of {name} {what}", f"say where: {name}.specialize(devices=...)")
@@ -131,8 +131,8 @@ def _need_devices(given: Any, name: str) -> None:
 
 def _hold(found: Any, stated: Any, what: str) -> None:
     """Raise where types are not as stated."""
-    types = [[(x.shape, x.dtype) for x in tree.leaves(one)] for one in (found, stated)]
-    if tree.structure(found) != tree.structure(stated) or types[0] != types[1]:
+    types = [[(x.shape, x.dtype) for x in pytree.leaves(one)] for one in (found, stated)]
+    if pytree.structure(found) != pytree.structure(stated) or types[0] != types[1]:
         raise ArgumentError(f"{what} are {found}, and {stated} is stated", "state the types that they have")
 
 

@@ -1,5 +1,5 @@
 """`jax.experimental.jet`'s names: Taylor mode."""
 
-from ..core.jet import jet
+from ..core.jet.taylor_mode import jet
 
 __all__ = ["jet"]

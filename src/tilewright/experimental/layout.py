@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..core.errors import UnsupportedError
-from ..core.layout import Format, Layout
+from ..core.ir.array_layout import Format, Layout
+from ..core.support.errors import UnsupportedError
 
 __all__ = ["Format", "Layout", "with_layout_constraint"]
 
@@ -19,6 +19,6 @@ def with_layout_constraint(x: Any, layout: Layout) -> Any:
     >>> with_layout_constraint(1.0, Layout((0,)))
     Traceback (most recent call last):
         ...
-    tilewright.core.errors.UnsupportedError: with_layout_constraint(...): XLA chooses layouts...
+    tilewright.core.support.errors.UnsupportedError: with_layout_constraint(...): XLA chooses layouts...
     """
     raise UnsupportedError(f"with_layout_constraint({layout}): XLA chooses layouts", "leave it out")

@@ -11,19 +11,19 @@ from typing import Any
 
 import numpy as np
 
-from ..core import tree
-from ..core.errors import ArgumentError, ProcessMismatchError, ShapeError
-from ..core.jit import jit
-from ..core.mesh import Mesh, NamedSharding, PartitionSpec
-from ..core.runtime import runtime
-from ..core.types import ArrayType, KeyDtype
+from ..core.ir.types import ArrayType, KeyDtype
+from ..core.jit.jit import jit
+from ..core.sharding.mesh import Mesh, NamedSharding, PartitionSpec
+from ..core.support import pytree as tree
+from ..core.support.errors import ArgumentError, ProcessMismatchError, ShapeError
+from ..core.support.runtime import runtime
+from ..devices import devices
 from ..numpy import sum as tnp_sum
 from ..random.key import key_data, wrap_key_data
-from ..runtime import devices
 from ..sharding import make_array_from_callback, make_array_from_process_local_data
-from ..xla_backend.array import Array, as_array
-from ..xla_backend.sharded import assemble
-from ..xla_backend.together import barrier, gathered
+from ..xla_backend.arrays.array import Array, as_array
+from ..xla_backend.arrays.process_consistency import barrier, gathered
+from ..xla_backend.execution.sharded_execution import assemble
 
 P = PartitionSpec
 

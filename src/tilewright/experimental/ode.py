@@ -15,14 +15,14 @@ import numpy as np
 
 from .. import lax
 from .. import numpy as tnp
-from ..core import tree
-from ..core.api import vjp, vmap
-from ..core.arguments import public
-from ..core.config import default_matmul_precision
-from ..core.errors import ArgumentTypeError, DtypeError, ShapeError
-from ..core.primitives.custom import closure_convert, custom_vjp
-from ..core.primitives.structured import check_match
-from ..core.trace import typeof
+from ..core.api.transformations import vjp, vmap
+from ..core.primitives.control_flow.subprograms import check_match
+from ..core.primitives.custom.custom_derivatives import closure_convert, custom_vjp
+from ..core.support import pytree
+from ..core.support.call_errors import public
+from ..core.support.config import default_matmul_precision
+from ..core.support.errors import ArgumentTypeError, DtypeError, ShapeError
+from ..core.tracing.trace import typeof
 from ..flatten_util import ravel_pytree
 from ..numpy.util import Array, ArrayLike, dtype_of, is_float, is_inexact, shape_of
 
@@ -215,7 +215,7 @@ def odeint(
     >>> print(odeint(lambda y, t: -y, 1.0, jnp.array([0., 1., 2.]), rtol=1e-6))
     [1.    0.368 0.135]
     """
-    for x in tree.leaves(args):
+    for x in pytree.leaves(args):
         typeof(x)
     if not callable(func):
         raise ArgumentTypeError(f"odeint of {func!r}", "pass a function of y, t and the arguments")
@@ -224,9 +224,9 @@ def odeint(
         raise DtypeError(f"odeint at times of dtype {dtype_of(t)}", "pass floats")
     if len(shape_of(t)) != 1 or not shape_of(t)[0]:
         raise ShapeError(f"odeint at times of shape {shape_of(t)}", "pass a vector with at least the start")
-    y0 = tree.map(_float, y0)
-    leaves, structure = tree.flatten(y0)
-    flat_args, args_tree = tree.flatten(args)
+    y0 = pytree.map(_float, y0)
+    leaves, structure = pytree.flatten(y0)
+    flat_args, args_tree = pytree.flatten(args)
     flat_args = [tnp.asarray(x) for x in flat_args]
     converted, values = closure_convert(func, y0, t[0], *args_tree.unflatten(flat_args))
     count = len(flat_args)
@@ -234,7 +234,7 @@ def odeint(
 
     def field(y: Array, t: Array, *flat: Any) -> Array:
         found = converted(unravel(y), t, *args_tree.unflatten(flat[:count]), *flat[count:])
-        outs, out_tree = tree.flatten(found)
+        outs, out_tree = pytree.flatten(found)
         types = [[typeof(x) for x in xs] for xs in (leaves, outs)]
         slope = ravel_pytree(found)[0]
         if out_tree == structure or typeof(slope) != typeof(vector):

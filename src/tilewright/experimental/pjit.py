@@ -1,5 +1,5 @@
 """`jit` under its name of before it took shardings."""
 
-from ..core.jit import jit as pjit
+from ..core.jit.jit import jit as pjit
 
 __all__ = ["pjit"]

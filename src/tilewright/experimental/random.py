@@ -13,11 +13,11 @@ from typing import Any
 import numpy as np
 
 from .. import random
-from ..core.errors import ArgumentError, ShapeError
-from ..core.primitives.shape import as_shape, broadcast_shapes
-from ..core.trace import is_evaluating
-from ..core.tree import register_dataclass
-from ..lang.mutable import Ref, new_ref
+from ..core.primitives.movement.shape import as_shape, broadcast_shapes
+from ..core.support.errors import ArgumentError, ShapeError
+from ..core.support.pytree import register_dataclass
+from ..core.tracing.trace import is_evaluating
+from ..lang.frontend.mutable_arrays import Ref, new_ref
 from ..numpy import asarray, zeros
 from ..numpy.util import Array, ArrayLike, shape_of
 

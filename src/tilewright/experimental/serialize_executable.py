@@ -16,18 +16,19 @@ from typing import Any
 
 import numpy as np
 
-from ..core import tree
-from ..core.errors import ArgumentTypeError, ExportError, ExportVersionError
-from ..core.stages import Compiled
-from ..core.trace import typeof
-from ..core.types import FLOAT0, KEY_DTYPES, ArrayType, as_dtype
-from ..core.version import JAXLIB, __version__
-from ..xla_backend import dispatch, shim
-from ..xla_backend.cache import cpu_features
-from ..xla_backend.client import as_device, client, default_device
-from ..xla_backend.executable import CACHE_VERSION, Executable, compiled_for
-from ..xla_backend.module import Module
-from ..xla_backend.transfer import buffers, physical
+from ..core.ir.types import FLOAT0, KEY_DTYPES, ArrayType, as_dtype
+from ..core.jit.stages import Compiled
+from ..core.support import pytree as tree
+from ..core.support.errors import ArgumentTypeError, ExportError, ExportVersionError
+from ..core.support.version import JAXLIB, __version__
+from ..core.tracing.trace import typeof
+from ..xla_backend.arrays.transfer import buffers, physical
+from ..xla_backend.devices.client import as_device, client, default_device
+from ..xla_backend.execution import dispatch
+from ..xla_backend.execution.executable import CACHE_VERSION, Executable, compiled_for
+from ..xla_backend.host.disk_cache import cpu_features
+from ..xla_backend.jaxlib import shim
+from ..xla_backend.pipeline.stablehlo_module import Module
 
 MAGIC = b"TILEWRIGHT-EXECUTABLE1\n"
 

@@ -1,5 +1,5 @@
 """`shard_map` under the place that it had before."""
 
-from ..core.shard_map import shard_map
+from ..core.sharding.shard_map import shard_map
 
 __all__ = ["shard_map"]

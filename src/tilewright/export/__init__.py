@@ -5,10 +5,10 @@ The bytes are those of `jax.export`, which reads what is written here, and whose
 
 from __future__ import annotations
 
-from ..core.errors import ExportError, ExportVersionError, InconclusiveDimensionError
-from ..core.symbolic.dim import is_symbolic as is_symbolic_dim
-from ..core.symbolic.dim import max_dim, min_dim
-from ..core.symbolic.scope import SymbolicScope, symbolic_shape
+from ..core.ir.symbolic.dim import is_symbolic as is_symbolic_dim
+from ..core.ir.symbolic.dim import max_dim, min_dim
+from ..core.ir.symbolic.scope import SymbolicScope, symbolic_shape
+from ..core.support.errors import ExportError, ExportVersionError, InconclusiveDimensionError
 from .arguments import symbolic_args_specs
 from .checks import DisabledSafetyCheck
 from .exported import Exported

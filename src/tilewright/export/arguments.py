@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ..core import tree
-from ..core.api import ShapeDtypeStruct
-from ..core.errors import ArgumentError
-from ..core.symbolic.scope import SymbolicScope, symbolic_shape
-from ..core.trace import as_type
+from ..core.api.transformations import ShapeDtypeStruct
+from ..core.ir.symbolic.scope import SymbolicScope, symbolic_shape
+from ..core.support import pytree
+from ..core.support.errors import ArgumentError
+from ..core.tracing.trace import as_type
 
 
 def symbolic_args_specs(
@@ -29,8 +29,8 @@ def symbolic_args_specs(
         scope = SymbolicScope(constraints)
     elif constraints:
         raise ArgumentError("constraints beside a scope", "give them to the SymbolicScope")
-    leaves, structure = tree.flatten(args)
-    texts = tree.broadcast_prefix(shapes_specs, args, is_leaf=lambda x: x is None or isinstance(x, str))
+    leaves, structure = pytree.flatten(args)
+    texts = pytree.broadcast_prefix(shapes_specs, args, is_leaf=lambda x: x is None or isinstance(x, str))
     types = [as_type(x) for x in leaves]
     found = [
         ShapeDtypeStruct(symbolic_shape(text, scope=scope, like=t.shape), t.dtype)

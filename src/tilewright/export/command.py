@@ -12,11 +12,11 @@ from typing import Any
 
 from rich.console import Console
 
-from ..compile import PIPELINE, STAGES
-from ..compile import compile as compile_to
-from ..core.api import ShapeDtypeStruct
-from ..core.errors import ArgumentError
-from ..core.symbolic.scope import SymbolicScope, symbolic_shape
+from ..compiler.pipeline import PIPELINE, STAGES
+from ..compiler.pipeline import compile as compile_to
+from ..core.api.transformations import ShapeDtypeStruct
+from ..core.ir.symbolic.scope import SymbolicScope, symbolic_shape
+from ..core.support.errors import ArgumentError
 from .exporting import export
 
 _SPEC = re.compile(r"\s*([a-z]+[0-9a-z_]*)\s*\[(.*)\]\s*")

@@ -6,22 +6,22 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
-from ..core import tree
-from ..core.caches import cached
-from ..core.errors import ExportError, TreeError
-from ..core.explicit import auto_axes
-from ..core.jit import jit
-from ..core.mesh import AbstractMesh, Mesh, NamedSharding, get_mesh
-from ..core.primitives.custom import custom_vjp
-from ..core.primitives.exported import call_exported_p
-from ..core.primitives.random import random_unwrap_p, random_wrap_p
-from ..core.symbolic.dim import evaluated
-from ..core.symbolic.solve import check_constraints, solved
-from ..core.trace import is_evaluating, typeof
-from ..core.types import FLOAT0, ArrayType, is_key
-from ..xla_backend import shim
-from ..xla_backend.client import default_device
-from ..xla_backend.transfer import physical
+from ..core.ir.symbolic.dim import evaluated
+from ..core.ir.symbolic.solve import check_constraints, solved
+from ..core.ir.types import FLOAT0, ArrayType, is_key
+from ..core.jit.jit import jit
+from ..core.primitives.custom.custom_derivatives import custom_vjp
+from ..core.primitives.external.call_exported import call_exported_p
+from ..core.primitives.keys.threefry import random_unwrap_p, random_wrap_p
+from ..core.sharding.mesh import AbstractMesh, Mesh, NamedSharding, get_mesh
+from ..core.sharding.sharding_in_types import auto_axes
+from ..core.support import pytree
+from ..core.support.errors import ExportError, TreeError
+from ..core.support.memo import cached
+from ..core.tracing.trace import is_evaluating, typeof
+from ..xla_backend.arrays.transfer import physical
+from ..xla_backend.devices.client import default_device
+from ..xla_backend.jaxlib import shim
 from .checks import DisabledSafetyCheck
 from .writing import serialized
 
@@ -158,7 +158,7 @@ class Exported:
         Reverse mode needs the derivative to be there. Raises `TreeError` for arguments of another structure, and
         `ExportError` for sizes, dtypes or a platform that it was not exported for.
         """
-        leaves, in_tree = tree.registry.flatten((args, kwargs), None)
+        leaves, in_tree = pytree.registry.flatten((args, kwargs), None)
         if in_tree != self.in_tree:
             raise TreeError(f"{self.fun_name} was exported for arguments of the structure {self.in_tree}, and is "
                             f"called with {in_tree}", "call it with that structure")  # fmt: skip
@@ -195,8 +195,8 @@ class Exported:
 
     def names(self) -> list[str]:
         """What the flat arguments are called in messages."""
-        paths = tree.leaves_with_path(self.in_tree.unflatten(range(len(self.in_avals))))
-        return [("args" if p[0].idx == 0 else "kwargs") + tree.keystr(p[1:]) for p, _ in paths]
+        paths = pytree.leaves_with_path(self.in_tree.unflatten(range(len(self.in_avals))))
+        return [("args" if p[0].idx == 0 else "kwargs") + pytree.keystr(p[1:]) for p, _ in paths]
 
     def values(self, types: Sequence[ArrayType]) -> dict[str, Any]:
         """The values of the symbols for arguments of some types.

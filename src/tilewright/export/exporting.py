@@ -6,25 +6,25 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from ..compile import LOWER, PIPELINE, Request, settings_ahead, settings_for
-from ..core import tree
-from ..core.api import vjp
-from ..core.errors import ArgumentError, ExportError, UnsupportedError
-from ..core.events import LOWER as LOWERED
-from ..core.events import recorded
-from ..core.jit import jit
-from ..core.primitives.exported import call_exported_p
-from ..core.primitives.ffi import ffi_call_p
-from ..core.primitives.shape import full
-from ..core.rewrite import primitives_of, vocabulary
-from ..core.types import FLOAT0
-from ..lang.target import TARGETS
-from ..loader import loaded, part
-from ..passes import walk
-from ..xla_backend import shim
-from ..xla_backend.client import default_device, of_platform
-from ..xla_backend.exporting import Branch, check_symbols, is_symbolic, text_of, used
-from ..xla_backend.settings import Place, Settings, Unit
+from ..compiler.lazy_layers import loaded, part
+from ..compiler.pass_manager import walk
+from ..compiler.pipeline import LOWER, PIPELINE, Request, settings_ahead, settings_for
+from ..core.api.transformations import vjp
+from ..core.ir.passes import primitives_of, vocabulary
+from ..core.ir.types import FLOAT0
+from ..core.jit.jit import jit
+from ..core.primitives.external.call_exported import call_exported_p
+from ..core.primitives.external.ffi_call import ffi_call_p
+from ..core.primitives.movement.shape import full
+from ..core.support import pytree
+from ..core.support.compile_events import LOWER as LOWERED
+from ..core.support.compile_events import recorded
+from ..core.support.errors import ArgumentError, ExportError, UnsupportedError
+from ..lang.targets.target import TARGETS
+from ..xla_backend.devices.client import default_device, of_platform
+from ..xla_backend.jaxlib import shim
+from ..xla_backend.options.compile_options import Place, Settings, Unit
+from ..xla_backend.pipeline.portable_module import Branch, check_symbols, is_symbolic, text_of, used
 from .checks import DisabledSafetyCheck
 from .exported import Exported
 from .schema import CALLING
@@ -178,7 +178,7 @@ def _vjp(e: Exported, request: Request, traced: Any, asked: dict[str, Settings],
             for i, x in zip(moving, moved, strict=True):
                 values[i] = x
             args, kwargs = traced.whole(*e.in_tree.unflatten(values))
-            return tree.leaves(request.function(*args, **kwargs))
+            return pytree.leaves(request.function(*args, **kwargs))
 
         _, pullback = vjp(flat, *(leaves[i] for i in moving))
         found = dict(zip(moving, pullback([*leaves[count:]]), strict=True))

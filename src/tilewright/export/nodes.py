@@ -7,9 +7,9 @@ import json
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from ..core import tree
-from ..core.errors import ArgumentError, TreeError
-from ..core.runtime import runtime
+from ..core.support import pytree
+from ..core.support.errors import ArgumentError, TreeError
+from ..core.support.runtime import runtime
 
 
 class Node(NamedTuple):
@@ -71,7 +71,7 @@ def register_pytree_node_serialization(
     ... ).__name__
     'Pair'
     """
-    if not tree.is_tree_node(nodetype):
+    if not pytree.is_tree_node(nodetype):
         raise ArgumentError(f"{nodetype.__name__} is not registered as a pytree", "register it first")
     _entered(Node(nodetype, serialized_name, serialize_auxdata, deserialize_auxdata))
     return nodetype

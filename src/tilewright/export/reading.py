@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ..core import tree
-from ..core.errors import ExportError, ExportVersionError, UnsupportedError
-from ..core.mesh import AbstractMesh, AxisType, NamedSharding, PartitionSpec
-from ..core.symbolic.scope import SymbolicScope, parse
-from ..core.types import ArrayType
+from ..core.ir.symbolic.scope import SymbolicScope, parse
+from ..core.ir.types import ArrayType
+from ..core.sharding.mesh import AbstractMesh, AxisType, NamedSharding, PartitionSpec
+from ..core.support import pytree
+from ..core.support.errors import ExportError, ExportVersionError, UnsupportedError
 from . import flat
 from .checks import DisabledSafetyCheck
 from .exported import Exported
@@ -117,7 +117,7 @@ def _read_tree(x: dict[str, Any]) -> Any:
         data = (_TYPES[kind], None)
     else:
         raise ExportVersionError(f"a tree with a node of kind {kind}", "export the function again")
-    return tree.PyTreeDef.from_node_data_and_children(tree.registry, data, children)
+    return pytree.PyTreeDef.from_node_data_and_children(pytree.registry, data, children)
 
 
 def _read_check(x: dict[str, Any]) -> DisabledSafetyCheck:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..core.mesh import AxisType
-from ..core.types import FLOAT0, KEY_DTYPES, as_dtype
+from ..core.ir.types import FLOAT0, KEY_DTYPES, as_dtype
+from ..core.sharding.mesh import AxisType
 
 VERSION = 12  # of the tables, raised when a field is added
 CALLING = (9, 10)  # versions of the calling convention that are known

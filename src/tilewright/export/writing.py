@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..core.errors import ExportError, TreeError, UnsupportedError
-from ..core.types import ArrayType
-from ..core.version import __version__
+from ..core.ir.types import ArrayType
+from ..core.support.errors import ExportError, TreeError, UnsupportedError
+from ..core.support.version import __version__
 from . import flat
 from .checks import DisabledSafetyCheck
 from .nodes import node_of

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from ..core.caches import once
+from ..core.support.memo import once
 from .foreign import AnyLibrary, DeviceArray
 from .launch import Function
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from ..core.errors import VersionError
+from ..core.support.errors import VersionError
 from .foreign import Described, check_pointer, check_strides, host_array
 from .launch import Function
 

@@ -10,13 +10,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from ..core import tree
-from ..core.api import jvp
-from ..core.custom_batching import custom_vmap, sequential_vmap
-from ..core.errors import ArgumentError, NoDerivativeError, UnsupportedError
-from ..core.primitives.callback import pure_callback
-from ..core.primitives.custom import custom_jvp
-from ..core.trace import as_type, typeof
+from ..core.api.custom_vmap import custom_vmap, sequential_vmap
+from ..core.api.transformations import jvp
+from ..core.primitives.custom.custom_derivatives import custom_jvp
+from ..core.primitives.external.host_callback import pure_callback
+from ..core.support import pytree
+from ..core.support.errors import ArgumentError, NoDerivativeError, UnsupportedError
+from ..core.tracing.trace import as_type, typeof
 from ..lang import BlockSpec, kernel_call
 from ..lang.cutlass import Source
 
@@ -63,7 +63,7 @@ def kernel(
 
     def launch(*operands: Any) -> Any:
         types: Any = tuple(typeof(x).strong() for x in operands)
-        structs, structure = tree.flatten(out_shape(*types) if callable(out_shape) else out_shape)
+        structs, structure = pytree.flatten(out_shape(*types) if callable(out_shape) else out_shape)
         outs: Any = tuple(as_type(s).strong() for s in structs)
         told = Source(
             source, entry, _grid(entry, _of(grid, types)), threads, _bytes(entry, "shared", _of(shared, types)),
@@ -109,7 +109,7 @@ def _derived(entry: str, launch: Callable[..., Any], meaning: Callable[..., Any]
 def _meant(entry: str, meaning: Callable[..., Any] | None, outs: tuple[Any, ...], operands: list[Any]) -> list[Any]:
     """The results on devices that do not run the C++."""
     if meaning is not None:
-        return tree.leaves(meaning(*operands))
+        return pytree.leaves(meaning(*operands))
 
     def refuse(*arrays: Any) -> Any:
         raise UnsupportedError(

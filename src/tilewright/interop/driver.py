@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from ..core.errors import DriverError, VersionError
-from ..core.runtime import runtime
+from ..core.support.errors import DriverError, VersionError
+from ..core.support.runtime import runtime
 
 PIP = "pip install 'tilewright[cuda]'"
 STATIC_SHARED = 48 * 1024  # bytes that a kernel may have without asking; CUDA programming guide, "Shared memory"

@@ -15,13 +15,7 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
-from ..core.errors import (
-    AlignmentError,
-    ArgumentTypeError,
-    FreedArrayError,
-    HostArrayError,
-    StridesError,
-)
+from ..core.support.errors import AlignmentError, ArgumentTypeError, FreedArrayError, HostArrayError, StridesError
 from .driver import driver
 
 ALIGNMENT = 16  # bytes: kernels are compiled for pointers that are multiples of it

@@ -17,24 +17,24 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ..compile import LOWER
-from ..core import tree
-from ..core.caches import cached, once
-from ..core.config import config, current
-from ..core.errors import DtypeError, UnsupportedError, VersionError
-from ..core.ir import Program
-from ..core.linearize import linearized
-from ..core.primitive import AxisInfo
-from ..core.rewrite import hoist
-from ..core.trace import trace_program, typeof
-from ..core.transpose import transpose_program
-from ..core.types import ArrayType, is_key, kind
-from ..core.vmap import batch_program
-from ..lang.target import target_of
-from ..passes import walk
-from ..targets import machine_for
-from ..xla_backend.array import Array
-from ..xla_backend.settings import Call, Settings, Unit
+from ..compiler.ahead_of_time import machine_for
+from ..compiler.pass_manager import walk
+from ..compiler.pipeline import LOWER
+from ..core.ir.passes import hoist
+from ..core.ir.primitive import AxisInfo
+from ..core.ir.program import Program
+from ..core.ir.types import ArrayType, is_key, kind
+from ..core.support import pytree
+from ..core.support.config import config, current
+from ..core.support.errors import DtypeError, UnsupportedError, VersionError
+from ..core.support.memo import cached, once
+from ..core.tracing.trace import trace_program, typeof
+from ..core.transforms.batching import batch_program
+from ..core.transforms.linearize import linearized
+from ..core.transforms.transpose import transpose_program
+from ..lang.targets.target import target_of
+from ..xla_backend.arrays.array import Array
+from ..xla_backend.options.compile_options import Call, Settings, Unit
 
 # ------------------------------------------------------------------------------------------------ the primitive
 
@@ -178,7 +178,7 @@ def call(function: Callable[..., Any]) -> Callable[..., Any]:
     def wrapped(*args: Any, **kwargs: Any) -> Any:
         jax = _jax()
         leaves, outer = jax.tree.flatten((args, kwargs))
-        leaves, inner = tree.flatten(leaves)
+        leaves, inner = pytree.flatten(leaves)
         operands = [_operand(jax, x) for x in leaves]
         with config(enable_x64=bool(jax.config.jax_enable_x64)):
             types = tuple(map(_type, operands))
@@ -242,7 +242,7 @@ def _trace(jax: Any, function: Callable[..., Any], structures: tuple[Any, Any], 
     def flat(*leaves: Any) -> list[Any]:
         args, kwargs = jax.tree.unflatten(outer, inner.unflatten(leaves))
         results, out_outer = jax.tree.flatten(function(*args, **kwargs))
-        results, out_inner = tree.flatten(results)
+        results, out_inner = pytree.flatten(results)
         out[:] = out_outer, out_inner
         return results
 

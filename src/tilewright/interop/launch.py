@@ -16,29 +16,29 @@ from typing import Any
 
 import numpy as np
 
-from ..core import tree
-from ..core.caches import cached, once
-from ..core.config import config, current
-from ..core.errors import ArgumentError, DeviceMismatchError, DtypeError, HostArrayError, UnsupportedError
-from ..core.ir import Eqn, Literal, Program, Var
-from ..core.keys import physicalize
-from ..core.primitives.checkpoint import name_p, optimization_barrier_p
-from ..core.primitives.random import random_unwrap_p, random_wrap_p
-from ..core.primitives.shape import broadcast_in_dim_p, reshape_p, squeeze_p
-from ..core.rewrite import eliminate_dead, hoist
-from ..core.trace import trace_program, typeof
-from ..core.types import ArrayType, is_key
+from ..compiler.ahead_of_time import machine_for
+from ..compiler.backend_selection import compiled_kernel
+from ..core.ir.passes import eliminate_dead, hoist
+from ..core.ir.program import Eqn, Literal, Program, Var
+from ..core.ir.types import ArrayType, is_key
+from ..core.primitives.custom.checkpoint import name_p, optimization_barrier_p
+from ..core.primitives.keys.threefry import random_unwrap_p, random_wrap_p
+from ..core.primitives.movement.shape import broadcast_in_dim_p, reshape_p, squeeze_p
+from ..core.random.key_lowering import physicalize
+from ..core.support import pytree
+from ..core.support.config import config, current
+from ..core.support.errors import ArgumentError, DeviceMismatchError, DtypeError, HostArrayError, UnsupportedError
+from ..core.support.memo import cached, once
+from ..core.tracing.trace import trace_program, typeof
 from ..kernels import GLUE, TEMPLATES
 from ..kernels.fuse import fuse
-from ..lang.extent import static
+from ..lang.call.custom_partition import partitioned_p
+from ..lang.call.primitive import kernel_call_p
 from ..lang.gpu.code import Compiled
-from ..lang.kernel import Kernel
-from ..lang.primitive import kernel_call_p
-from ..lang.ruled import partitioned_p
-from ..lang.target import Target
-from ..routes import compiled_kernel
-from ..targets import machine_for
-from ..xla_backend.array import Array
+from ..lang.kernel.kernel import Kernel
+from ..lang.targets.target import Target
+from ..lang.transforms.dynamic_grid import static
+from ..xla_backend.arrays.array import Array
 from .driver import driver
 from .foreign import Described, Library
 
@@ -318,7 +318,7 @@ class Function:
           HostArrayError, DeviceMismatchError, StridesError, AlignmentError, FreedArrayError: as they say.
           ArgumentTypeError: neither an array nor a number.
         """
-        leaves, structure = tree.flatten((args, kwargs))
+        leaves, structure = pytree.flatten((args, kwargs))
         described = [None if isinstance(x, NUMBERS) else self.library.describe(x) for x in leaves]
         devices = {d.device for d in described if d is not None}
         if len(devices) > 1:
@@ -362,7 +362,7 @@ class Function:
 
         def flat(*leaves: Any) -> list[Any]:
             args, kwargs = structure.unflatten(leaves)
-            results, out_tree = tree.flatten(self.function(*args, **kwargs))
+            results, out_tree = pytree.flatten(self.function(*args, **kwargs))
             out[:] = [out_tree]
             return results
 

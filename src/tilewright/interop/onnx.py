@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from ..core.errors import ArgumentError, UnsupportedError, VersionError
+from ..core.support.errors import ArgumentError, UnsupportedError, VersionError
 from ..numpy import asarray
 from .onnx_operators import KNOWN, OPERATORS, Node
 

@@ -18,8 +18,8 @@ import numpy as np
 
 from .. import lax, nn
 from .. import numpy as tnp
-from ..core.errors import UnsupportedError
-from ..core.types import is_inexact
+from ..core.ir.types import is_inexact
+from ..core.support.errors import UnsupportedError
 from ..scipy import special
 
 

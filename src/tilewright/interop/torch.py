@@ -23,18 +23,18 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-from ..core import tree
-from ..core.caches import cached, once
-from ..core.config import config, current
-from ..core.errors import DtypeError, HostArrayError, UnsupportedError, VersionError
-from ..core.ir import Program
-from ..core.jit import jit
-from ..core.linearize import linearize_program
-from ..core.runtime import runtime
-from ..core.trace import eval_program
-from ..core.transpose import transpose_program
-from ..core.types import ArrayType
-from ..runtime import block_until_ready
+from ..core.ir.program import Program
+from ..core.ir.types import ArrayType
+from ..core.jit.jit import jit
+from ..core.support import pytree as tree
+from ..core.support.config import config, current
+from ..core.support.errors import DtypeError, HostArrayError, UnsupportedError, VersionError
+from ..core.support.memo import cached, once
+from ..core.support.runtime import runtime
+from ..core.tracing.trace import eval_program
+from ..core.transforms.linearize import linearize_program
+from ..core.transforms.transpose import transpose_program
+from ..devices import block_until_ready
 from .driver import driver
 from .foreign import ALIGNMENT, Described, check_pointer, check_strides, host_array
 from .launch import BYTE, HOST, NONE, Bound, Function, Launch, bound

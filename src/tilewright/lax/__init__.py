@@ -2,45 +2,42 @@
 
 from typing import TYPE_CHECKING
 
-from ..core.associative import *
-from ..core.later import later as _later
-from ..core.primitives.checkpoint import *
-from ..core.primitives.collective import *
-from ..core.primitives.compare import *
-from ..core.primitives.cond import *
-from ..core.primitives.contract import *
-from ..core.primitives.conv import *
-from ..core.primitives.convert import *
-from ..core.primitives.cumulative import *
-from ..core.primitives.elementwise import *
-from ..core.primitives.gather import *
-from ..core.primitives.indexed import *
-from ..core.primitives.loops import *
-from ..core.primitives.positions import *
-from ..core.primitives.reduce import *
-from ..core.primitives.scan import *
-from ..core.primitives.scatter import *
-from ..core.primitives.shape import *
-from ..core.primitives.slicing import *
-from ..core.primitives.sort import *
-from ..core.primitives.special import *
-from ..core.primitives.window import *
+from ..core.api.associative_scan import *
+from ..core.primitives.contraction.conv import *
+from ..core.primitives.contraction.dot_general import *
+from ..core.primitives.control_flow.cond import *
+from ..core.primitives.control_flow.scan import *
+from ..core.primitives.control_flow.while_loop import *
+from ..core.primitives.custom.checkpoint import *
+from ..core.primitives.elementwise.arithmetic import *
+from ..core.primitives.elementwise.comparison import *
+from ..core.primitives.elementwise.conversion import *
+from ..core.primitives.movement.dynamic_slice import *
+from ..core.primitives.movement.gather_dimension_numbers import *
+from ..core.primitives.movement.gather_functions import *
+from ..core.primitives.movement.gather_scatter import *
+from ..core.primitives.movement.scatter_functions import *
+from ..core.primitives.movement.shape import *
+from ..core.primitives.movement.sort import *
+from ..core.primitives.reduction.reduce import *
+from ..core.primitives.reduction.reduce_window import *
+from ..core.primitives.special.cumulative import *
+from ..core.primitives.special.functions import *
+from ..core.primitives.spmd.collective import *
+from ..core.support.lazy_imports import later as _later
 
 if TYPE_CHECKING:
-    from ..core.mesh import with_sharding_constraint
-    from ..core.primitives.accuracy import AccuracyMode, Tolerance
-    from ..core.primitives.algorithms import (
+    from ..core.primitives.contraction.dot_algorithms import (
         ConvGeneralDilatedDimensionNumbers,
         DotAlgorithm,
         DotAlgorithmPreset,
         PrecisionLike,
     )
-    from ..core.primitives.fft import FftType, fft, fft_p
-    from ..core.primitives.hidden import rng_uniform, rng_uniform_p
-    from ..core.primitives.philox import RandomAlgorithm, rng_bit_generator
-    from ..core.primitives.scaled import scaled_dot
-    from ..core.primitives.solves import custom_linear_solve, custom_root
-    from ..core.primitives.staged import (
+    from ..core.primitives.contraction.fft import FftType, fft, fft_p
+    from ..core.primitives.contraction.scaled_dot import scaled_dot
+    from ..core.primitives.custom.implicit_solves import custom_linear_solve, custom_root
+    from ..core.primitives.elementwise.accuracy import AccuracyMode, Tolerance
+    from ..core.primitives.external.staging import (
         after_all,
         broadcast_like,
         create_token,
@@ -49,6 +46,9 @@ if TYPE_CHECKING:
         shape_as_value,
         stage,
     )
+    from ..core.primitives.rng.philox import RandomAlgorithm, rng_bit_generator
+    from ..core.primitives.rng.stateful_rng import rng_uniform, rng_uniform_p
+    from ..core.sharding.mesh import with_sharding_constraint
     from . import linalg
     from .composites import composite
     from .ragged import RaggedDotDimensionNumbers, ragged_dot, ragged_dot_general
@@ -56,21 +56,24 @@ if TYPE_CHECKING:
 
 # What few programs use: a module of the core, and its names.
 _FAMILIES = {
-    "fft": ("FftType", "fft", "fft_p"),
-    "hidden": ("rng_uniform", "rng_uniform_p"),
-    "philox": ("RandomAlgorithm", "rng_bit_generator"),
-    "staged": ("after_all", "broadcast_like", "create_token", "empty", "platform_dependent", "shape_as_value",
-               "stage"),
-    "accuracy": ("AccuracyMode", "Tolerance"),
-    "algorithms": ("ConvGeneralDilatedDimensionNumbers", "DotAlgorithm", "DotAlgorithmPreset", "PrecisionLike"),
-    "scaled": ("scaled_dot",),
-    "solves": ("custom_linear_solve", "custom_root"),
-}
+    "contraction.fft": ("FftType", "fft", "fft_p"),
+    "rng.stateful_rng": ("rng_uniform", "rng_uniform_p"),
+    "rng.philox": ("RandomAlgorithm", "rng_bit_generator"),
+    "external.staging": (
+        "after_all", "broadcast_like", "create_token", "empty", "platform_dependent", "shape_as_value", "stage",
+    ),
+    "elementwise.accuracy": ("AccuracyMode", "Tolerance"),
+    "contraction.dot_algorithms": (
+        "ConvGeneralDilatedDimensionNumbers", "DotAlgorithm", "DotAlgorithmPreset", "PrecisionLike",
+    ),
+    "contraction.scaled_dot": ("scaled_dot",),
+    "custom.implicit_solves": ("custom_linear_solve", "custom_root"),
+}  # fmt: skip
 _RARE = {name: f"..core.primitives.{module}:{name}" for module, names in _FAMILIES.items() for name in names}
 
 _OWN = {"linalg": ".linalg", "composite": ".composites:composite"}
 _OWN |= {"ragged_all_to_all": ".ragged_exchange:ragged_all_to_all"}
-_OWN |= {"with_sharding_constraint": "..core.mesh:with_sharding_constraint"}
+_OWN |= {"with_sharding_constraint": "..core.sharding.mesh:with_sharding_constraint"}
 _OWN |= {name: f".ragged:{name}" for name in ("RaggedDotDimensionNumbers", "ragged_dot", "ragged_dot_general")}
 
 __getattr__, __dir__, __all__ = _later(__name__, _OWN | _RARE)

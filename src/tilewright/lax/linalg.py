@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..core.composite import composite
+from ..core.jit.eager_jit import composite
 from ..core.primitives.linalg import cholesky as _cholesky
 from ..core.primitives.linalg import eig as _eig
 from ..core.primitives.linalg import eigh as _eigh

@@ -16,12 +16,10 @@ from typing import Any
 
 import numpy as np
 
-from ..core.api import vmap
-from ..core.composite import composite
-from ..core.convert import as_array
-from ..core.errors import ArgumentError, DtypeError, ShapeError, UnsupportedError
-from ..core.primitives.compare import lt_p, select
-from ..core.primitives.contract import (
+from ..core.api.transformations import vmap
+from ..core.ir.types import INT32, as_dtype, canonical_dtype, is_integer
+from ..core.jit.eager_jit import composite
+from ..core.primitives.contraction.dot_general import (
     accumulator,
     canonical_dimension_numbers,
     canonical_precision,
@@ -29,16 +27,18 @@ from ..core.primitives.contract import (
     free_axes,
     result_dtype,
 )
-from ..core.primitives.convert import convert_element_type
-from ..core.primitives.cumulative import cumsum
-from ..core.primitives.custom import linear_call
-from ..core.primitives.indexed import GatherDimensionNumbers, gather_p, scatter_add_p
-from ..core.primitives.positions import GatherScatterMode, ScatterDimensionNumbers
-from ..core.primitives.reduce import reduce_sum_p
-from ..core.primitives.shape import broadcast_in_dim, broadcasted_iota, expand_dims, full, reshape, transpose
-from ..core.runtime import runtime
-from ..core.trace import dtype_of, shape_of
-from ..core.types import INT32, as_dtype, canonical_dtype, is_integer
+from ..core.primitives.custom.custom_derivatives import linear_call
+from ..core.primitives.elementwise.comparison import lt_p, select
+from ..core.primitives.elementwise.conversion import convert_element_type
+from ..core.primitives.movement.gather_dimension_numbers import GatherScatterMode, ScatterDimensionNumbers
+from ..core.primitives.movement.gather_scatter import GatherDimensionNumbers, gather_p, scatter_add_p
+from ..core.primitives.movement.shape import broadcast_in_dim, broadcasted_iota, expand_dims, full, reshape, transpose
+from ..core.primitives.reduction.reduce import reduce_sum_p
+from ..core.primitives.special.cumulative import cumsum
+from ..core.support.errors import ArgumentError, DtypeError, ShapeError, UnsupportedError
+from ..core.support.runtime import runtime
+from ..core.tracing.array_conversion import as_array
+from ..core.tracing.trace import dtype_of, shape_of
 
 
 @dataclass(frozen=True)

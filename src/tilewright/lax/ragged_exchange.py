@@ -6,17 +6,17 @@ from typing import Any
 
 import numpy as np
 
-from ..core.convert import as_array
-from ..core.errors import DtypeError, ShapeError
-from ..core.primitives.collective import all_gather, all_to_all
-from ..core.primitives.compare import and_p, le_p, lt_p, select
-from ..core.primitives.convert import convert_element_type
-from ..core.primitives.indexed import GatherDimensionNumbers, gather_p
-from ..core.primitives.positions import GatherScatterMode
-from ..core.primitives.reduce import reduce_max_p
-from ..core.primitives.shape import broadcast_in_dim, broadcasted_iota, expand_dims, reshape
-from ..core.trace import dtype_of, shape_of
-from ..core.types import INT32, is_integer
+from ..core.ir.types import INT32, is_integer
+from ..core.primitives.elementwise.comparison import and_p, le_p, lt_p, select
+from ..core.primitives.elementwise.conversion import convert_element_type
+from ..core.primitives.movement.gather_dimension_numbers import GatherScatterMode
+from ..core.primitives.movement.gather_scatter import GatherDimensionNumbers, gather_p
+from ..core.primitives.movement.shape import broadcast_in_dim, broadcasted_iota, expand_dims, reshape
+from ..core.primitives.reduction.reduce import reduce_max_p
+from ..core.primitives.spmd.collective import all_gather, all_to_all
+from ..core.support.errors import DtypeError, ShapeError
+from ..core.tracing.array_conversion import as_array
+from ..core.tracing.trace import dtype_of, shape_of
 
 
 def ragged_all_to_all(

@@ -6,7 +6,7 @@ import math
 from typing import Any
 
 from .. import lax
-from ..core.errors import ShapeError
+from ..core.support.errors import ShapeError
 from ..numpy.elementwise import logaddexp, where3
 from ..numpy.util import (
     Array,

@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 
 from .. import lax
-from ..core.errors import ArgumentError, DtypeError, ShapeError
+from ..core.support.errors import ArgumentError, DtypeError, ShapeError
 from ..numpy.contract import einsum
 from ..numpy.elementwise import where3
-from ..numpy.repeat import repeat
+from ..numpy.manipulation.repeat import repeat
 from ..numpy.util import (
     Array,
     ArrayLike,

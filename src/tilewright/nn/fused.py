@@ -7,10 +7,10 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from ..core.trace import shape_of
+from ..core.tracing.trace import shape_of
 from ..kernels.fused import OPERATIONS
 from ..kernels.fused.adamw import init as adamw_init
-from ..lang.target import current_target
+from ..lang.targets.target import current_target
 from ..tuning.autotuned import autotune
 from ..tuning.space import powers_of_two
 

@@ -12,9 +12,9 @@ from typing import Any, Protocol
 import numpy as np
 
 from .. import lax, random
-from ..core.arguments import public
-from ..core.errors import ArgumentError
-from ..core.types import is_complex
+from ..core.ir.types import is_complex
+from ..core.support.call_errors import public
+from ..core.support.errors import ArgumentError
 from ..numpy.create import full
 from ..numpy.create import ones as _ones
 from ..numpy.create import zeros as _zeros

@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 
 from .. import lax
-from ..core.arguments import public
-from ..core.errors import ArgumentError
-from ..core.integers import integer
-from ..core.runtime import runtime
+from ..core.ir.static_ints import integer
+from ..core.support.call_errors import public
+from ..core.support.errors import ArgumentError
+from ..core.support.runtime import runtime
 from ..numpy import reductions
 from ..numpy.create import asarray
 from ..numpy.elementwise import as_boolean, equal, isfinite, where3

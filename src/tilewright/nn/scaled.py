@@ -16,10 +16,10 @@ import ml_dtypes
 import numpy as np
 
 from .. import lax
-from ..core.errors import ArgumentError, ShapeError
-from ..core.primitives.contract import canonical_dimension_numbers, free_axes
-from ..core.primitives.custom import custom_vjp
-from ..core.primitives.scaled import unscaled
+from ..core.primitives.contraction.dot_general import canonical_dimension_numbers, free_axes
+from ..core.primitives.contraction.scaled_dot import unscaled
+from ..core.primitives.custom.custom_derivatives import custom_vjp
+from ..core.support.errors import ArgumentError, ShapeError
 from ..numpy import abs as absolute
 from ..numpy import astype, ceil, clip, exp2, expand_dims, log2, ones, pad, reshape, transpose, where
 from ..numpy import max as largest

@@ -8,11 +8,11 @@ import ml_dtypes
 import numpy as np
 
 from .. import lax
-from ..core import operators
-from ..core.arguments import public
-from ..core.errors import ArgumentError, DtypeError
-from ..core.primitives.custom import custom_jvp
-from ..core.types import KeyDtype, as_dtype
+from ..core.arrays import operators
+from ..core.ir.types import KeyDtype, as_dtype
+from ..core.primitives.custom.custom_derivatives import custom_jvp
+from ..core.support.call_errors import public
+from ..core.support.errors import ArgumentError, DtypeError
 from .create import asarray
 from .elementwise import (
     _bits_only,

@@ -6,7 +6,7 @@ import math
 from typing import Any
 
 from .. import lax
-from ..core.primitives.custom import custom_jvp
+from ..core.primitives.custom.custom_derivatives import custom_jvp
 from .elementwise import where3
 from .util import Array, ArrayLike, composite, promote_dtypes_inexact, value
 

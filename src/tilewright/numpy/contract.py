@@ -13,10 +13,10 @@ from typing import Any
 import numpy as np
 
 from .. import lax
-from ..core.arguments import public
-from ..core.errors import ArgumentError, ShapeError
-from ..core.runtime import runtime
-from ..core.trace import Tracer
+from ..core.support.call_errors import public
+from ..core.support.errors import ArgumentError, ShapeError
+from ..core.support.runtime import runtime
+from ..core.tracing.trace import Tracer
 from .elementwise import multiply
 from .join import stack
 from .matrices import diagonal

@@ -13,12 +13,12 @@ import ml_dtypes
 import numpy as np
 
 from .. import lax
-from ..core.arguments import public
-from ..core.convert import copied
-from ..core.errors import ArgumentError, ArgumentTypeError, IntegerOverflowError
-from ..core.primitives.random import random_wrap_p
-from ..core.runtime import runtime
-from ..core.types import KeyDtype, is_bool, is_complex, is_integer
+from ..core.ir.types import KeyDtype, is_bool, is_complex, is_integer
+from ..core.primitives.keys.threefry import random_wrap_p
+from ..core.support.call_errors import public
+from ..core.support.errors import ArgumentError, ArgumentTypeError, IntegerOverflowError
+from ..core.support.runtime import runtime
+from ..core.tracing.array_conversion import copied
 from . import util
 from .util import (
     Array,

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from .. import lax
-from ..core.arguments import public
-from ..core.errors import ArgumentError
+from ..core.support.call_errors import public
+from ..core.support.errors import ArgumentError
 from .elementwise import isnan, where3
 from .reductions import sum_dtype, summands
 from .util import (

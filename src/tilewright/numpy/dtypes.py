@@ -7,10 +7,10 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-from ..core.config import config
-from ..core.promote import promote_types as _promote
-from ..core.types import RARE_FLOATS, KeyDtype, as_dtype
-from ..core.types import kind as _kind
+from ..core.ir.promotion import promote_types as _promote
+from ..core.ir.types import RARE_FLOATS, KeyDtype, as_dtype
+from ..core.ir.types import kind as _kind
+from ..core.support.config import config
 from . import util
 from .create import asarray
 from .util import (

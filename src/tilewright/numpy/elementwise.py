@@ -1,6 +1,7 @@
 """The elementwise functions: a table of unary ones, the binary ones with NumPy's promotion.
 
-Those that NumPy has methods of (`add.reduce`) are objects in `ufuncs.py`; the modules of this package call these.
+Those that NumPy has methods of (`add.reduce`) are objects in `src/tilewright/numpy/protocols/binary_ufuncs.py`; the
+modules of this package call these.
 """
 
 from __future__ import annotations
@@ -12,11 +13,11 @@ from typing import Any
 import numpy as np
 
 from .. import lax
-from ..core import operators
-from ..core.arguments import public
-from ..core.errors import DtypeError
-from ..core.trace import Scalar
-from ..core.types import FLOAT32, is_key
+from ..core.arrays import operators
+from ..core.ir.types import FLOAT32, is_key
+from ..core.support.call_errors import public
+from ..core.support.errors import DtypeError
+from ..core.tracing.trace import Scalar
 from .create import full, zeros_like
 from .dtypes import finfo
 from .util import (

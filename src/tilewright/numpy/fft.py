@@ -9,14 +9,14 @@ from typing import Any
 import numpy as np
 
 from .. import lax
-from ..core.arguments import public
-from ..core.errors import ArgumentError
-from ..core.integers import integer, integers
-from ..core.primitives.fft import FftType
-from ..core.primitives.fft import fft as transformed
+from ..core.ir.static_ints import integer, integers
+from ..core.primitives.contraction.fft import FftType
+from ..core.primitives.contraction.fft import fft as transformed
+from ..core.support.call_errors import public
+from ..core.support.errors import ArgumentError
 from .create import asarray
 from .elementwise import conj
-from .repeat import roll
+from .manipulation.repeat import roll
 from .shape import moveaxis
 from .util import (
     Array,

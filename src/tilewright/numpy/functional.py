@@ -8,11 +8,11 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from .. import lax
-from ..core.api import vmap
-from ..core.arguments import public
-from ..core.errors import ArgumentError, ArgumentTypeError, ShapeError
-from ..core.operators import check_ranks
-from ..core.types import ArrayType
+from ..core.api.transformations import vmap
+from ..core.arrays.operators import check_ranks
+from ..core.ir.types import ArrayType
+from ..core.support.call_errors import public
+from ..core.support.errors import ArgumentError, ArgumentTypeError, ShapeError
 from .create import arange, asarray
 from .select import select
 from .shape import broadcast_to, expand_dims

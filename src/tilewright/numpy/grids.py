@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 
 from .. import lax
-from ..core.arguments import public
-from ..core.config import config
-from ..core.errors import ArgumentError
+from ..core.support.call_errors import public
+from ..core.support.config import config
+from ..core.support.errors import ArgumentError
 from .create import arange, asarray
 from .join import concatenate, stack
 from .shape import broadcast_arrays

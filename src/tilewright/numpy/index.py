@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 
 from .. import lax
-from ..core.arguments import public
-from ..core.errors import ArgumentError, ArgumentTypeError, DtypeError, IndexingError, UnsupportedError
-from ..core.primitives.gather import take_along
-from ..core.runtime import runtime
-from ..core.trace import Tracer
-from ..core.types import INT32
+from ..core.ir.types import INT32
+from ..core.primitives.movement.gather_functions import take_along
+from ..core.support.call_errors import public
+from ..core.support.errors import ArgumentError, ArgumentTypeError, DtypeError, IndexingError, UnsupportedError
+from ..core.support.runtime import runtime
+from ..core.tracing.trace import Tracer
 from .arithmetic import clip, floor_divide, remainder
 from .create import arange, asarray, full, zeros
 from .cumulative import cumsum

@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 
 from .. import lax
-from ..core.arguments import public
-from ..core.errors import ArgumentError, ArgumentTypeError, ShapeError
-from ..core.integers import integer
-from ..core.types import as_size
+from ..core.ir.static_ints import integer
+from ..core.ir.types import as_size
+from ..core.support.call_errors import public
+from ..core.support.errors import ArgumentError, ArgumentTypeError, ShapeError
 from .create import asarray
 from .shape import atleast_1d, atleast_2d, atleast_3d, ravel
 from .util import (

@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 
 from .. import lax
-from ..core.arguments import public
-from ..core.config import config
-from ..core.errors import ArgumentError
-from ..core.integers import integer
+from ..core.ir.static_ints import integer
+from ..core.support.call_errors import public
+from ..core.support.config import config
+from ..core.support.errors import ArgumentError
 from . import util
 from .arithmetic import power
 from .create import arange, full

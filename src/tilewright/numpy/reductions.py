@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 
 from .. import lax
-from ..core.arguments import public
-from ..core.errors import ArgumentError
-from ..core.primitives.reduce import highest, lowest
+from ..core.primitives.reduction.reduce import highest, lowest
+from ..core.support.call_errors import public
+from ..core.support.errors import ArgumentError
 from .elementwise import as_boolean, isnan, where3
 from .util import (
     Array,

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 from .. import lax
-from ..core.errors import ArgumentError
-from ..core.types import INT32
+from ..core.ir.types import INT32
+from ..core.support.errors import ArgumentError
 from .arithmetic import clip, remainder
 from .elementwise import as_boolean, where3
 from .index import as_indices, nonzero

@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from .. import lax
-from ..core.arguments import public
-from ..core.errors import ArgumentError
+from ..core.support.call_errors import public
+from ..core.support.errors import ArgumentError
 from .create import arange, asarray
 from .elementwise import equal, isnan, logical_and, logical_or
 from .index import nonzero, take

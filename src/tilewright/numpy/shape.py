@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 
 from .. import lax
-from ..core.arguments import public
-from ..core.errors import ArgumentError, ShapeError
-from ..core.integers import integer
-from ..core.runtime import runtime
-from ..core.types import as_size
+from ..core.ir.static_ints import integer
+from ..core.ir.types import as_size
+from ..core.support.call_errors import public
+from ..core.support.errors import ArgumentError, ShapeError
+from ..core.support.runtime import runtime
 from . import util
 from .create import asarray, zeros_like
 from .util import Array, ArrayLike, axes_of, axis_of, composite, concrete, shape_argument, shape_of, value

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 
 from .. import lax
-from ..core.arguments import public
-from ..core.errors import ArgumentError, ArgumentTypeError
-from ..core.integers import integer
+from ..core.ir.static_ints import integer
+from ..core.support.call_errors import public
+from ..core.support.errors import ArgumentError, ArgumentTypeError
 from .elementwise import isnan, where3
 from .index import take, take_along_axis
 from .shape import ravel

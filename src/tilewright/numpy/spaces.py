@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from .. import lax
-from ..core.arguments import public
-from ..core.errors import ArgumentError
+from ..core.support.call_errors import public
+from ..core.support.errors import ArgumentError
 from . import util
 from .arithmetic import power
 from .bessel import i0

@@ -10,25 +10,10 @@ from typing import Any
 import numpy as np
 
 from .. import lax
-from ..core.composite import composite, hashable
-from ..core.convert import as_array, make_array
-from ..core.errors import (
-    ArgumentTypeError,
-    AxisError,
-    ConcretizationError,
-    DtypeError,
-    ShapeError,
-    TracerArrayConversionError,
-    UnsupportedError,
-    warn,
-)
-from ..core.integers import integer
-from ..core.operators import promote_args, promote_args_inexact
-from ..core.primitives.convert import cast
-from ..core.promote import promote_types, to_inexact
-from ..core.runtime import runtime
-from ..core.trace import ProgramTracer, Tracer, Value, dtype_of, is_evaluating, shape_of, typeof
-from ..core.types import (
+from ..core.arrays.operators import promote_args, promote_args_inexact
+from ..core.ir.promotion import promote_types, to_inexact
+from ..core.ir.static_ints import integer
+from ..core.ir.types import (
     ArrayType,
     as_dtype,
     canonical_dtype,
@@ -39,6 +24,21 @@ from ..core.types import (
     is_integer,
     is_unsigned,
 )
+from ..core.jit.eager_jit import composite, hashable
+from ..core.primitives.elementwise.conversion import cast
+from ..core.support.errors import (
+    ArgumentTypeError,
+    AxisError,
+    ConcretizationError,
+    DtypeError,
+    ShapeError,
+    TracerArrayConversionError,
+    UnsupportedError,
+    warn,
+)
+from ..core.support.runtime import runtime
+from ..core.tracing.array_conversion import as_array, make_array
+from ..core.tracing.trace import ProgramTracer, Tracer, Value, dtype_of, is_evaluating, shape_of, typeof
 
 Array = Any
 ArrayLike = Any

@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ..core.config import config
-from ..core.jit import jit
-from ..xla_backend import client
-from ..xla_backend.liveness import Live, at_peak
-from ..xla_backend.origins import Origin, origins
+from ..core.jit.jit import jit
+from ..core.support.config import config
+from ..xla_backend.analysis.instruction_origins import Origin, origins
+from ..xla_backend.analysis.peak_memory import Live, at_peak
+from ..xla_backend.devices import client
 
 _LINES = 30  # of a report as text
 

@@ -11,10 +11,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from ..core.config import config
-from ..xla_backend import client, shim
-from ..xla_backend.fusions import show_seconds
-from ..xla_backend.origins import Origin, origins
+from ..core.support.config import config
+from ..xla_backend.analysis.hlo_report import show_seconds
+from ..xla_backend.analysis.instruction_origins import Origin, origins
+from ..xla_backend.devices import client
+from ..xla_backend.jaxlib import shim
 from .session import begin, end
 
 _WIDTH = 60

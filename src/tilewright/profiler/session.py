@@ -12,9 +12,10 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from ..core.errors import ArgumentError, ProfilerError
-from ..core.runtime import runtime
-from ..xla_backend import client, shim
+from ..core.support.errors import ArgumentError, ProfilerError
+from ..core.support.runtime import runtime
+from ..xla_backend.devices import client
+from ..xla_backend.jaxlib import shim
 
 ProfileOptions = shim.profiler().ProfileOptions
 TraceMe = shim.profiler().TraceMe

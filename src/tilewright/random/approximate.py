@@ -14,15 +14,16 @@ from typing import Any
 import numpy as np
 
 from .. import numpy as tnp
-from ..core.jit import jit
-from ..core.primitives import elementwise, special
-from ..core.primitives import shape as shapes
-from ..core.primitives.convert import convert_element_type
-from ..core.trace import dtype_of
+from ..core.jit.jit import jit
+from ..core.primitives.elementwise import arithmetic
+from ..core.primitives.elementwise.conversion import convert_element_type
+from ..core.primitives.movement import shape as shapes
+from ..core.primitives.special import functions
+from ..core.tracing.trace import dtype_of
 from .basic import draw_normal, draw_uniform
 from .key import finfo, split2, working_dtype
 
-exp, log, log1p, sqrt, ceil = elementwise.exp, elementwise.log, elementwise.log1p, elementwise.sqrt, elementwise.ceil
+exp, log, log1p, sqrt, ceil = arithmetic.exp, arithmetic.log, arithmetic.log1p, arithmetic.sqrt, arithmetic.ceil
 
 STEPS = 4  # from the shape whose quantiles are drawn down to the one asked for
 # Of the powers of x / sqrt(nu), x a normal value and nu the degrees of freedom: polynomials in 1 / nu. The first
@@ -75,7 +76,7 @@ def draw_poisson_near(key: Any, lam: Any, shape: Any, dtype: Any) -> Any:
 
 def _by_sums(z: Any, lam: Any) -> Any:
     """How many of the first sums of probabilities are below the normal distribution function at z."""
-    u = 0.5 * special.erfc(z * -(0.5**0.5))
+    u = 0.5 * functions.erfc(z * -(0.5**0.5))
     probability = total = exp(-lam)
     count = convert_element_type(total < u, dtype_of(z))
     for k in range(1, COUNTS - 1):
@@ -105,7 +106,7 @@ def _score(count: Any, lam: Any) -> Any:
 def _bend(y: Any) -> Any:
     """(1 - y^2 + 2 y log y) / (1 - y)^2, near 1 by its series."""
     d = y - 1
-    near = elementwise.abs(d) < 0.25
+    near = arithmetic.abs(d) < 0.25
     series = d * _polynomial([2 * (-1) ** k / ((k + 1) * (k + 2)) for k in range(1, 10)], d)
     y, d = tnp.where(near, 2.0, y), tnp.where(near, 1.0, d)
     return tnp.where(near, series, (1 - y * y + 2 * y * log(y)) / (d * d))

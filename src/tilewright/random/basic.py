@@ -13,20 +13,21 @@ from typing import Any
 import numpy as np
 
 from .. import numpy as tnp
-from ..core.arguments import public
-from ..core.convert import as_array
-from ..core.errors import ArgumentError, DtypeError, ShapeError
-from ..core.jit import jit
-from ..core.primitives import compare, convert, elementwise, special
-from ..core.primitives import shape as shapes
-from ..core.primitives.convert import convert_element_type
-from ..core.primitives.random import UINTS
-from ..core.primitives.reduce import argmax
-from ..core.primitives.sort import sort_key_val, top_k
-from ..core.promote import to_inexact
-from ..core.runtime import runtime
-from ..core.trace import dtype_of, shape_of, typeof
-from ..core.types import canonical_dtype, is_float, is_integer, is_unsigned, kind
+from ..core.ir.promotion import to_inexact
+from ..core.ir.types import canonical_dtype, is_float, is_integer, is_unsigned, kind
+from ..core.jit.jit import jit
+from ..core.primitives.elementwise import arithmetic, comparison, conversion
+from ..core.primitives.elementwise.conversion import convert_element_type
+from ..core.primitives.keys.threefry import UINTS
+from ..core.primitives.movement import shape as shapes
+from ..core.primitives.movement.sort import sort_key_val, top_k
+from ..core.primitives.reduction.reduce import argmax
+from ..core.primitives.special import functions
+from ..core.support.call_errors import public
+from ..core.support.errors import ArgumentError, DtypeError, ShapeError
+from ..core.support.runtime import runtime
+from ..core.tracing.array_conversion import as_array
+from ..core.tracing.trace import dtype_of, shape_of, typeof
 from .key import (
     Shape,
     chosen,
@@ -95,13 +96,13 @@ def draw_uniform(key: Any, minval: Any, maxval: Any, shape: Any, dtype: Any) -> 
     width = 8 if info.nmant < 8 else info.bits
     word = UINTS[info.bits]
     mantissa = convert_element_type(raw_bits(key, width, shape), word)
-    mantissa = compare.shift_right_logical_p.bind(mantissa, constant(word, width - info.nmant))
+    mantissa = comparison.shift_right_logical_p.bind(mantissa, constant(word, width - info.nmant))
     one = np.ones((), dtype).view(word)[()]
-    fraction = convert.bitcast_convert_type(compare.or_p.bind(mantissa, one), dtype) - constant(dtype, 1)
+    fraction = conversion.bitcast_convert_type(comparison.or_p.bind(mantissa, one), dtype) - constant(dtype, 1)
     found = fraction * (high - low) + low
     if info.bits == 8:  # XLA computes the operands of a maximum of such floats anew for each place that reads them
-        return compare.select(found < low, low, found)
-    return elementwise.max(low, found)
+        return comparison.select(found < low, low, found)
+    return arithmetic.max(low, found)
 
 
 # ---------------------------------------------------------------------------- normal
@@ -132,7 +133,7 @@ def draw_normal(key: Any, shape: Any, dtype: Any) -> Any:
         return (re + 1j * im) / constant(dtype, math.sqrt(2))
     low = np.nextafter(constant(dtype, -1), constant(dtype, 0))
     u = draw_uniform(key, low, constant(dtype, 1), shape, dtype)
-    return special.erf_inv(u) * constant(dtype, math.sqrt(2))
+    return functions.erf_inv(u) * constant(dtype, math.sqrt(2))
 
 
 @public
@@ -156,13 +157,13 @@ def truncated_normal(
 def _truncated_normal(key: Any, lower: Any, upper: Any, shape: Any, dtype: Any) -> Any:
     root = constant(dtype, math.sqrt(2))
     lower, upper = (convert_element_type(v, dtype) for v in (lower, upper))
-    a, b = (special.erf(v / root) for v in (lower, upper))
-    out = root * special.erf_inv(draw_uniform(key, a, b, shape, dtype))
+    a, b = (functions.erf(v / root) for v in (lower, upper))
+    out = root * functions.erf_inv(draw_uniform(key, a, b, shape, dtype))
     low, high = (
-        shapes.broadcast_to(elementwise.nextafter(convert.stop_gradient(v), constant(dtype, end)), shape)
+        shapes.broadcast_to(arithmetic.nextafter(conversion.stop_gradient(v), constant(dtype, end)), shape)
         for v, end in ((lower, np.inf), (upper, -np.inf))
     )
-    return elementwise.min(elementwise.max(out, low), high)
+    return arithmetic.min(arithmetic.max(out, low), high)
 
 
 # ---------------------------------------------------------------------------- integers
@@ -233,7 +234,7 @@ def _integer(value: Any, narrow_to: Any, low: int, high: int) -> Any:
     if narrow_to is None:
         return value
     value = convert_element_type(value, narrow_to)
-    return compare.clamp(constant(narrow_to, low), value, constant(narrow_to, high))
+    return comparison.clamp(constant(narrow_to, low), value, constant(narrow_to, high))
 
 
 def _clipped(value: Any, dtype: Any) -> Any:
@@ -241,7 +242,7 @@ def _clipped(value: Any, dtype: Any) -> Any:
     own, info = np.iinfo(dtype_of(value)), np.iinfo(dtype)
     low, high = max(own.min, info.min), min(own.max, info.max)
     own_dtype = dtype_of(value)
-    value = compare.clamp(constant(own_dtype, low), value, constant(own_dtype, high))
+    value = comparison.clamp(constant(own_dtype, low), value, constant(own_dtype, high))
     return convert_element_type(value, dtype)
 
 
@@ -249,18 +250,18 @@ def _clipped(value: Any, dtype: Any) -> Any:
 def _randint(key: Any, minval: Any, maxval: Any, shape: Any, dtype: Any) -> Any:
     """Two words modulo the span, the higher weighted by 2^bits modulo the span: bias below 2^-bits."""
     top = _clipped(constant(dtype, np.iinfo(dtype).max), dtype_of(maxval))
-    past_end = shapes.broadcast_to(compare.gt(maxval, shapes.broadcast_to(top, shape_of(maxval))), shape)
+    past_end = shapes.broadcast_to(comparison.gt(maxval, shapes.broadcast_to(top, shape_of(maxval))), shape)
     low, high = (shapes.broadcast_to(_clipped(v, dtype), shape) for v in (minval, maxval))
     width = dtype.itemsize * 8
     word = UINTS[width]
     higher, lower = (raw_bits(k, width, shape) for k in split2(key))
     span = convert_element_type(high - low, word)
-    span = compare.select(high <= low, shapes.full_like(span, 1), span)
-    span = compare.select(past_end & (high > low), span + constant(word, 1), span)
-    weight = elementwise.rem(shapes.full_like(span, constant(word, 2 ** (width // 2))), span)
-    weight = elementwise.rem(weight * weight, span)
-    offset = elementwise.rem(higher, span) * weight + elementwise.rem(lower, span)
-    return low + convert_element_type(elementwise.rem(offset, span), dtype)
+    span = comparison.select(high <= low, shapes.full_like(span, 1), span)
+    span = comparison.select(past_end & (high > low), span + constant(word, 1), span)
+    weight = arithmetic.rem(shapes.full_like(span, constant(word, 2 ** (width // 2))), span)
+    weight = arithmetic.rem(weight * weight, span)
+    offset = arithmetic.rem(higher, span) * weight + arithmetic.rem(lower, span)
+    return low + convert_element_type(arithmetic.rem(offset, span), dtype)
 
 
 @public
@@ -381,7 +382,7 @@ def _weighted_index(key: Any, p: Any, shape: Any, replace: bool, mode: Any) -> A
         total = tnp.cumsum(p)
         u = constant(dtype_of(p), 1) - draw_uniform(key, 0.0, 1.0, shape, dtype_of(p))
         return convert_element_type(tnp.searchsorted(total, total[-1] * u), integer)
-    noisy = draw_gumbel(key, shape_of(p), dtype_of(p), mode or "low") + elementwise.log(p)
+    noisy = draw_gumbel(key, shape_of(p), dtype_of(p), mode or "low") + arithmetic.log(p)
     return shapes.reshape(convert_element_type(top_k(noisy, math.prod(shape))[1], integer), shape)
 
 
@@ -414,15 +415,15 @@ def draw_gumbel(key: Any, shape: Any, dtype: Any, mode: str) -> Any:
     if mode == "highest" and dtype == np.float32:
         return _finest_gumbel(key, shape)
     info = finfo(dtype)
-    log, neg = elementwise.log, elementwise.neg
+    log, neg = arithmetic.log, arithmetic.neg
     if mode == "low":
         return neg(log(neg(log(draw_uniform(key, info.tiny, 1.0, shape, dtype)))))
     both = draw_uniform(key, 0.0, 1.0, (2, *shape), dtype)
     high, low = (shapes.index_in_dim(both, i, 0, keepdims=False) for i in range(2))
     least = max(2.0 ** -(2 * info.nmant + 1), float(info.tiny))
     fine = high + constant(dtype, 2.0**-info.nmant) * low + constant(dtype, least)
-    x = compare.select(high >= constant(dtype, 0.5), high, fine)
-    return neg(log(neg(elementwise.log1p(neg(x)))))
+    x = comparison.select(high >= constant(dtype, 0.5), high, fine)
+    return neg(log(neg(arithmetic.log1p(neg(x)))))
 
 
 def _finest_gumbel(key: Any, shape: Any) -> Any:
@@ -431,16 +432,16 @@ def _finest_gumbel(key: Any, shape: Any) -> Any:
     high, low = (shapes.index_in_dim(words, i, 0, keepdims=False) for i in range(2))
     small = high < np.uint32(2**31)
     carry = convert_element_type(low == np.uint32(0), np.uint32)
-    high = compare.select(small, high, ~high + carry)
-    low = compare.select(small, low, ~low + np.uint32(1))
-    zeros, more = compare.clz(high), compare.clz(low)
+    high = comparison.select(small, high, ~high + carry)
+    low = comparison.select(small, low, ~low + np.uint32(1))
+    zeros, more = comparison.clz(high), comparison.clz(low)
     none = zeros == np.uint32(32)
     joined = (high << zeros) | (low >> (np.uint32(32) - zeros))
-    top = compare.select(none, low << more, joined) >> np.uint32(8)
-    zeros = convert_element_type(compare.select(none, zeros + more, zeros), np.int32)
+    top = comparison.select(none, low << more, joined) >> np.uint32(8)
+    zeros = convert_element_type(comparison.select(none, zeros + more, zeros), np.int32)
     x = convert_element_type(top, np.float32) * tnp.ldexp(np.float32(1), -24 - zeros)
-    log, neg = elementwise.log, elementwise.neg
-    return neg(log(neg(compare.select(small, elementwise.log1p(neg(x)), log(x)))))
+    log, neg = arithmetic.log, arithmetic.neg
+    return neg(log(neg(comparison.select(small, arithmetic.log1p(neg(x)), log(x)))))
 
 
 @public

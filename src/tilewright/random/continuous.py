@@ -10,32 +10,33 @@ from typing import Any
 
 import numpy as np
 
-from ..core.api import vmap
-from ..core.arguments import public
-from ..core.errors import ArgumentError, ShapeError
-from ..core.jit import jit
-from ..core.primitives import compare, elementwise, special
-from ..core.primitives import shape as shapes
-from ..core.primitives.contract import matmul
-from ..core.primitives.control import while_loop
-from ..core.primitives.convert import convert_element_type
-from ..core.primitives.custom import custom_jvp
+from ..core.api.transformations import vmap
+from ..core.ir.types import canonical_dtype
+from ..core.jit.jit import jit
+from ..core.primitives.contraction.dot_general import matmul
+from ..core.primitives.control_flow.functions import while_loop
+from ..core.primitives.custom.custom_derivatives import custom_jvp
+from ..core.primitives.elementwise import arithmetic, comparison
+from ..core.primitives.elementwise.conversion import convert_element_type
 from ..core.primitives.linalg.cholesky import cholesky
 from ..core.primitives.linalg.eigh import eigh
 from ..core.primitives.linalg.matrices import diagonal, rows_of
 from ..core.primitives.linalg.qr import qr
 from ..core.primitives.linalg.svd import svd
-from ..core.primitives.reduce import reduce_max_p, reduce_sum_p
-from ..core.runtime import runtime
-from ..core.trace import dtype_of, shape_of
-from ..core.types import canonical_dtype
+from ..core.primitives.movement import shape as shapes
+from ..core.primitives.reduction.reduce import reduce_max_p, reduce_sum_p
+from ..core.primitives.special import functions
+from ..core.support.call_errors import public
+from ..core.support.errors import ArgumentError, ShapeError
+from ..core.support.runtime import runtime
+from ..core.tracing.trace import dtype_of, shape_of
 from .approximate import draw_gamma_near
 from .basic import _rademacher, constant, draw_normal, draw_uniform
 from .generators import generator
 from .key import METHODS, Shape, chosen, finfo, float_dtype, one_key, sample_shape, split2, working_dtype
 
 exp, log, log1p, sqrt, neg, power = (
-    elementwise.exp, elementwise.log, elementwise.log1p, elementwise.sqrt, elementwise.neg, elementwise.pow,
+    arithmetic.exp, arithmetic.log, arithmetic.log1p, arithmetic.sqrt, arithmetic.neg, arithmetic.pow,
 )  # fmt: skip
 
 
@@ -82,7 +83,7 @@ def draw_exponential(key: Any, shape: Any, dtype: Any) -> Any:
 
 def _laplace(key: Any, shape: Any, dtype: Any) -> Any:
     u = draw_uniform(key, float(finfo(dtype).epsneg) - 1.0, 1.0, shape, dtype)
-    return elementwise.sign(u) * log1p(neg(elementwise.abs(u)))
+    return arithmetic.sign(u) * log1p(neg(arithmetic.abs(u)))
 
 
 def _logistic(key: Any, shape: Any, dtype: Any) -> Any:
@@ -92,7 +93,7 @@ def _logistic(key: Any, shape: Any, dtype: Any) -> Any:
 
 def _cauchy(key: Any, shape: Any, dtype: Any) -> Any:
     u = draw_uniform(key, finfo(dtype).eps, 1.0, shape, dtype)
-    return elementwise.tan(constant(dtype, np.pi) * (u - constant(dtype, 0.5)))
+    return arithmetic.tan(constant(dtype, np.pi) * (u - constant(dtype, 0.5)))
 
 
 def draw_maxwell(key: Any, shape: Any, dtype: Any) -> Any:
@@ -176,7 +177,7 @@ def _triangular(key: Any, left: Any, mode: Any, right: Any, shape: Any, dtype: A
     u = draw_uniform(key, 0.0, 1.0, shape, dtype)
     rising = left + sqrt(u * (right - left) * (mode - left))
     falling = right - sqrt((constant(dtype, 1) - u) * (right - left) * (right - mode))
-    return compare.select(u < (mode - left) / (right - left), rising, falling)
+    return comparison.select(u < (mode - left) / (right - left), rising, falling)
 
 
 # ---------------------------------------------------------------------------- from normals
@@ -215,7 +216,7 @@ def _wald(key: Any, mean: Any, shape: Any, dtype: Any) -> Any:
     v, z = draw_normal(first, shape, dtype), draw_uniform(second, 0.0, 1.0, shape, dtype)
     y, square = v * v, mean * mean
     x = mean + square * y / 2 - mean / 2 * sqrt(4 * mean * y + square * (y * y))
-    return compare.select(z <= mean / (mean + x), x, square / x)
+    return comparison.select(z <= mean / (mean + x), x, square / x)
 
 
 @public
@@ -310,7 +311,7 @@ def _orthogonal(key: Any, n: int, m: int, shape: Any, dtype: Any) -> Any:
     tall, wide = max(n, m), min(n, m)
     z = convert_element_type(draw_normal(key, (math.prod(shape), tall, wide), dtype), working_dtype(dtype))
     q, r = qr(z, full_matrices=False)
-    q = convert_element_type(q * rows_of(elementwise.sign(diagonal(r)), tall), dtype)  # the Q of a positive diagonal
+    q = convert_element_type(q * rows_of(arithmetic.sign(diagonal(r)), tall), dtype)  # the Q of a positive diagonal
     q = shapes.transpose(q, (0, 2, 1)) if n < m else q
     return shapes.reshape(q, (*shape, n, m))
 
@@ -323,7 +324,7 @@ def _gamma_one(key: Any, alpha: Any, log_space: bool) -> Any:
     dtype = dtype_of(alpha)
     number = functools.partial(constant, dtype)
     large = alpha >= number(1)
-    d = compare.select(large, alpha, alpha + number(1)) - number(1 / 3)
+    d = comparison.select(large, alpha, alpha + number(1)) - number(1 / 3)
     c = number(1 / 3) / sqrt(d)
 
     def rejected(state: Any) -> Any:
@@ -346,9 +347,9 @@ def _gamma_one(key: Any, alpha: Any, log_space: bool) -> Any:
     if log_space:
         boost = neg(draw_exponential(subkey, (), dtype))
         plain = large | (boost == number(0))
-        return log(d) + log(v) + compare.select(plain, shapes.full_like(boost, 0), boost * (number(1) / alpha))
+        return log(d) + log(v) + comparison.select(plain, shapes.full_like(boost, 0), boost * (number(1) / alpha))
     boost = power(number(1) - draw_uniform(subkey, 0.0, 1.0, (), dtype), number(1) / alpha)
-    return d * v * compare.select(large, shapes.full_like(boost, 1), boost)
+    return d * v * comparison.select(large, shapes.full_like(boost, 1), boost)
 
 
 def _gamma_of(log_space: bool) -> Any:
@@ -366,9 +367,9 @@ def _gamma_of(log_space: bool) -> Any:
         key, alpha = primals
         out = sample(key, alpha)
         x = exp(out) if log_space else out
-        x = elementwise.max(x, shapes.full_like(x, finfo(dtype_of(x)).tiny))
-        density = exp((alpha - constant(dtype_of(x), 1)) * log(x) - x - special.lgamma(alpha))
-        slope = neg(special.igamma_grad_a(alpha, x)) / density
+        x = arithmetic.max(x, shapes.full_like(x, finfo(dtype_of(x)).tiny))
+        density = exp((alpha - constant(dtype_of(x), 1)) * log(x) - x - functions.lgamma(alpha))
+        slope = neg(functions.igamma_grad_a(alpha, x)) / density
         return out, tangents[1] * (slope / x if log_space else slope)
 
     return sample
@@ -433,7 +434,7 @@ def beta(
 @functools.partial(jit, static_argnums=(3, 4, 5))
 def _beta(key: Any, a: Any, b: Any, shape: Any, dtype: Any, method: str) -> Any:
     logs = [draw_gamma(k, p, shape, dtype, True, method) for k, p in zip(split2(key), (a, b), strict=True)]
-    top = elementwise.max(*logs)
+    top = arithmetic.max(*logs)
     first, second = (exp(v - top) for v in logs)
     return first / (first + second)
 
@@ -563,6 +564,6 @@ def _ball(key: Any, p: Any, d: int, shape: Any, dtype: Any) -> Any:
     point = draw_generalized_normal(for_point, p, (*shape, d), dtype)
     (full,) = _to(dtype, (*shape, d), p)
     (small,) = _to(dtype, shape, p)
-    total = reduce_sum_p.bind(power(elementwise.abs(point), full), axes=(len(shape),))
+    total = reduce_sum_p.bind(power(arithmetic.abs(point), full), axes=(len(shape),))
     norm = power(total + draw_exponential(for_radius, shape, dtype), constant(dtype, 1) / small)
     return point / shapes.broadcast_to(shapes.expand_dims(norm, (len(shape),)), (*shape, d))

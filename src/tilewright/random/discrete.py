@@ -7,27 +7,28 @@ from typing import Any
 
 import numpy as np
 
-from ..core.arguments import public
-from ..core.convert import as_array
-from ..core.errors import ShapeError
-from ..core.jit import jit
-from ..core.primitives import compare, elementwise, special
-from ..core.primitives import shape as shapes
-from ..core.primitives.control import while_loop
-from ..core.primitives.convert import convert_element_type
-from ..core.primitives.cumulative import cumsum
-from ..core.primitives.reduce import reduce_or_p
-from ..core.primitives.scan import scan
-from ..core.primitives.shape import as_shape, broadcast_shapes
-from ..core.promote import to_inexact
-from ..core.runtime import runtime
-from ..core.trace import dtype_of, shape_of
+from ..core.ir.promotion import to_inexact
+from ..core.jit.jit import jit
+from ..core.primitives.control_flow.functions import while_loop
+from ..core.primitives.control_flow.scan import scan
+from ..core.primitives.elementwise import arithmetic, comparison
+from ..core.primitives.elementwise.conversion import convert_element_type
+from ..core.primitives.movement import shape as shapes
+from ..core.primitives.movement.shape import as_shape, broadcast_shapes
+from ..core.primitives.reduction.reduce import reduce_or_p
+from ..core.primitives.special import functions
+from ..core.primitives.special.cumulative import cumsum
+from ..core.support.call_errors import public
+from ..core.support.errors import ShapeError
+from ..core.support.runtime import runtime
+from ..core.tracing.array_conversion import as_array
+from ..core.tracing.trace import dtype_of, shape_of
 from .approximate import draw_poisson_near
 from .basic import constant, draw_uniform
 from .generators import generator
 from .key import METHODS, Shape, chosen, float_dtype, int_dtype, one_key, sample_shape, split2
 
-select, log, floor = compare.select, elementwise.log, elementwise.floor
+select, log, floor = comparison.select, arithmetic.log, arithmetic.floor
 
 
 def _any(x: Any) -> Any:
@@ -58,7 +59,7 @@ def geometric(key: Any, p: Any, shape: Shape | None = None, dtype: Any = None, *
 @functools.partial(jit, static_argnums=(2, 3))
 def _geometric(key: Any, p: Any, shape: Any, dtype: Any) -> Any:
     real = to_inexact(dtype_of(p))
-    failure = shapes.broadcast_to(elementwise.log1p(elementwise.neg(convert_element_type(p, real))), shape)
+    failure = shapes.broadcast_to(arithmetic.log1p(arithmetic.neg(convert_element_type(p, real))), shape)
     u = draw_uniform(key, 0.0, 1.0, shape, real)
     u = select(u == _like(u, 0), _like(u, 1), u)
     return convert_element_type(floor(log(u) / failure) + constant(real, 1), dtype)
@@ -104,7 +105,7 @@ def _counter(most: int) -> Any:
 
 def _poisson_by_products(key: Any, lam: Any, dtype: Any, most: int) -> Any:
     """Uniforms multiplied until the product falls below exp(-lam)."""
-    bound, shape = elementwise.neg(lam), shape_of(lam)
+    bound, shape = arithmetic.neg(lam), shape_of(lam)
 
     def unfinished(state: Any) -> Any:
         return _any(state[3] > bound) & (state[0] < _counter(most))
@@ -122,25 +123,25 @@ def _poisson_by_products(key: Any, lam: Any, dtype: Any, most: int) -> Any:
 def _poisson_by_rejection(key: Any, lam: Any, dtype: Any, most: int) -> Any:
     shape, real = shape_of(lam), dtype_of(lam)
     log_lam = log(lam)
-    b = 0.931 + 2.53 * elementwise.sqrt(lam)
+    b = 0.931 + 2.53 * arithmetic.sqrt(lam)
     a = -0.059 + 0.02483 * b
     inverse_alpha = 1.1239 + 1.1328 / (b - 3.4)
     v_r = 0.9277 - 3.6224 / (b - 2)
 
     def unfinished(state: Any) -> Any:
-        return _any(compare.not_p.bind(state[2])) & (state[0] < _counter(most))
+        return _any(comparison.not_p.bind(state[2])) & (state[0] < _counter(most))
 
     def step(state: Any) -> Any:
         i, out, accepted, key = state
         key, for_u, for_v = split2(key, 3)
         u = draw_uniform(for_u, 0.0, 1.0, shape, real) - 0.5
         v = draw_uniform(for_v, 0.0, 1.0, shape, real)
-        room = 0.5 - elementwise.abs(u)
+        room = 0.5 - arithmetic.abs(u)
         k = floor((2 * a / room + b) * u + lam + 0.43)
         s = log(v * inverse_alpha / (a / (room * room) + b))
         reject = (k < 0) | ((room < 0.013) & (v > room))
-        exact = s <= -lam + k * log_lam - special.lgamma(k + 1)
-        accept = ((room >= 0.07) & (v <= v_r)) | (compare.not_p.bind(reject) & exact)
+        exact = s <= -lam + k * log_lam - functions.lgamma(k + 1)
+        accept = ((room >= 0.07) & (v <= v_r)) | (comparison.not_p.bind(reject) & exact)
         return i + np.int32(1), select(accept, k, out), accepted | accept, key
 
     init = (np.int32(0), _like(lam, -1), shapes.full(shape, False, np.dtype(bool)), key)
@@ -168,12 +169,12 @@ def binomial(key: Any, n: Any, p: Any, shape: Shape | None = None, dtype: Any = 
 def _binomial(key: Any, count: Any, prob: Any, shape: Any, dtype: Any) -> Any:
     real = to_inexact(dtype_of(prob))
     count, prob = (shapes.broadcast_to(convert_element_type(v, real), shape) for v in (count, prob))
-    flipped = compare.not_p.bind(prob < 0.5)
+    flipped = comparison.not_p.bind(prob < 0.5)
     q = select(flipped, 1.0 - prob, prob)
     bad_count, nan = (count != count) | (count < 0.0), q != q
-    infinite = elementwise.abs(count) == _like(count, np.inf)
+    infinite = arithmetic.abs(count) == _like(count, np.inf)
     bad = nan | (q < 0.0)
-    q = select(bad, _like(q, 0.01), elementwise.abs(q))  # -0 is 0
+    q = select(bad, _like(q, 0.01), arithmetic.abs(q))  # -0 is 0
     count = select(bad_count | infinite, _like(count, 0), count)
     few = count * q <= 10.0
     count = floor(count)
@@ -185,15 +186,15 @@ def _binomial(key: Any, count: Any, prob: Any, shape: Any, dtype: Any) -> Any:
     out = convert_element_type(select(few, inverted, rejection), dtype)
     invalid = bad | bad_count
     out = select(invalid, _like(out, np.nan), out)
-    out = select(infinite & compare.not_p.bind(invalid), _like(out, np.inf), out)
-    keep = compare.not_p.bind(flipped) | bad_count | nan | infinite
+    out = select(infinite & comparison.not_p.bind(invalid), _like(out, np.inf), out)
+    keep = comparison.not_p.bind(flipped) | bad_count | nan | infinite
     return select(keep, out, convert_element_type(count, dtype) - out)
 
 
 def _binomial_by_geometric(key: Any, count: Any, prob: Any, most: Any) -> Any:
     """How many geometric values add up to at most `count`."""
     shape, real = shape_of(prob), dtype_of(prob)
-    log_failure = elementwise.log1p(elementwise.neg(prob))
+    log_failure = arithmetic.log1p(arithmetic.neg(prob))
 
     def unfinished(state: Any) -> Any:
         return _any(state[2] <= count) & (state[0] < most)
@@ -202,7 +203,7 @@ def _binomial_by_geometric(key: Any, count: Any, prob: Any, most: Any) -> Any:
         i, number, total, key = state
         subkey, key = split2(key)
         number = select(total <= count, number + 1, number)
-        trials = elementwise.ceil(log(draw_uniform(subkey, 0.0, 1.0, shape, real)) / log_failure)
+        trials = arithmetic.ceil(log(draw_uniform(subkey, 0.0, 1.0, shape, real)) / log_failure)
         return i + np.int32(1), number, total + trials, key
 
     zero = _like(prob, 0)
@@ -218,7 +219,7 @@ _STIRLING = (
 def _stirling_tail(k: Any) -> Any:
     """log(k!) less Stirling's approximation of it: a table to 9, then the series."""
     real = dtype_of(k)
-    within = floor(elementwise.min(elementwise.max(k, _like(k, 0)), _like(k, 9)))
+    within = floor(arithmetic.min(arithmetic.max(k, _like(k, 0)), _like(k, 9)))
     square = (within + 1) * (within + 1)
     series = (1 / 12 - (1 / 360 - 1 / 1260 / square) / square) / (within + 1)
     large = (k + 1) * (k + 1)
@@ -230,7 +231,7 @@ def _stirling_tail(k: Any) -> Any:
 
 def _binomial_by_rejection(key: Any, count: Any, prob: Any, most: Any) -> Any:
     shape, real = shape_of(prob), dtype_of(prob)
-    deviation = elementwise.sqrt(count * prob * (1 - prob))
+    deviation = arithmetic.sqrt(count * prob * (1 - prob))
     b = 1.15 + 2.53 * deviation
     a = -0.0873 + 0.0248 * b + 0.01 * prob
     c = count * prob + 0.5
@@ -240,7 +241,7 @@ def _binomial_by_rejection(key: Any, count: Any, prob: Any, most: Any) -> Any:
     m = floor((count + 1) * prob)
 
     def unfinished(state: Any) -> Any:
-        return _any(compare.not_p.bind(state[2])) & (state[0] < most)
+        return _any(comparison.not_p.bind(state[2])) & (state[0] < most)
 
     def step(state: Any) -> Any:
         i, out, accepted, key = state
@@ -248,7 +249,7 @@ def _binomial_by_rejection(key: Any, count: Any, prob: Any, most: Any) -> Any:
         u = draw_uniform(for_u, 0.0, 1.0, shape, real)
         v = draw_uniform(for_v, 0.0, 1.0, shape, real)
         u = u - 0.5
-        room = 0.5 - elementwise.abs(u)
+        room = 0.5 - arithmetic.abs(u)
         k = floor((2 * a / room + b) * u + c)
         reject = (k < 0) | (k > count)
         bound = (
@@ -258,7 +259,7 @@ def _binomial_by_rejection(key: Any, count: Any, prob: Any, most: Any) -> Any:
             + _stirling_tail(m) + _stirling_tail(count - m) - _stirling_tail(k) - _stirling_tail(count - k)
         )  # fmt: skip
         exact = log(v * alpha / (a / (room * room) + b)) <= bound
-        accept = ((room >= 0.07) & (v <= v_r)) | (compare.not_p.bind(reject) & exact)
+        accept = ((room >= 0.07) & (v <= v_r)) | (comparison.not_p.bind(reject) & exact)
         return i + np.int32(1), select(accept, k, out), accepted | accept, key
 
     init = (np.int32(0), _like(prob, -1), shapes.full(shape, False, np.dtype(bool)), key)
@@ -303,7 +304,7 @@ def _multinomial(key: Any, n: Any, p: Any, batch: Shape, dtype: Any, unroll: Any
 
     def step(rest: Any, row: Any) -> Any:
         ratio, subkey = row
-        count = binomial(subkey, rest, elementwise.min(ratio, _like(ratio, 1)), batch, dtype)
+        count = binomial(subkey, rest, arithmetic.min(ratio, _like(ratio, 1)), batch, dtype)
         return rest - count, count
 
     _, counts = scan(step, trials, (columns, generator(key).split(key, (outcomes,))), unroll=unroll)

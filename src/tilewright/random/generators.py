@@ -14,11 +14,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..core.config import current
-from ..core.errors import ArgumentError
-from ..core.primitives.compare import xor_p
-from ..core.primitives.philox import RandomAlgorithm, bits_of, hashed
-from ..core.primitives.random import (
+from ..core.ir.types import PHILOX, RBG, THREEFRY, UNSAFE_RBG, KeyDtype
+from ..core.primitives.elementwise.comparison import xor_p
+from ..core.primitives.keys.threefry import (
     random_bits_p,
     random_clone_p,
     random_fold_in_p,
@@ -27,9 +25,18 @@ from ..core.primitives.random import (
     random_unwrap_p,
     random_wrap_p,
 )
-from ..core.primitives.shape import broadcast_shapes, broadcast_to, concatenate, expand_dims, reshape, slice_in_dim
-from ..core.trace import shape_of, typeof
-from ..core.types import PHILOX, RBG, THREEFRY, UNSAFE_RBG, KeyDtype
+from ..core.primitives.movement.shape import (
+    broadcast_shapes,
+    broadcast_to,
+    concatenate,
+    expand_dims,
+    reshape,
+    slice_in_dim,
+)
+from ..core.primitives.rng.philox import RandomAlgorithm, bits_of, hashed
+from ..core.support.config import current
+from ..core.support.errors import ArgumentError
+from ..core.tracing.trace import shape_of, typeof
 
 BY_PHILOX = RandomAlgorithm.RNG_PHILOX
 

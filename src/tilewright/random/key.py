@@ -13,15 +13,15 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-from ..core.arguments import public
-from ..core.config import current
-from ..core.convert import as_array
-from ..core.errors import ArgumentError, ArgumentTypeError, DtypeError, IntegerOverflowError, ShapeError
-from ..core.primitives.convert import convert_element_type
-from ..core.primitives.random import random_clone_p, random_unwrap_p, random_wrap_p
-from ..core.primitives.shape import as_shape, broadcast_shapes, index_in_dim
-from ..core.trace import shape_of, typeof
-from ..core.types import UINT32, as_dtype, as_size, canonical_dtype, is_float, is_integer, is_key, kind
+from ..core.ir.types import UINT32, as_dtype, as_size, canonical_dtype, is_float, is_integer, is_key, kind
+from ..core.primitives.elementwise.conversion import convert_element_type
+from ..core.primitives.keys.threefry import random_clone_p, random_unwrap_p, random_wrap_p
+from ..core.primitives.movement.shape import as_shape, broadcast_shapes, index_in_dim
+from ..core.support.call_errors import public
+from ..core.support.config import current
+from ..core.support.errors import ArgumentError, ArgumentTypeError, DtypeError, IntegerOverflowError, ShapeError
+from ..core.tracing.array_conversion import as_array
+from ..core.tracing.trace import shape_of, typeof
 from .generators import generator, generator_name, generator_of, seeded
 
 Shape = Sequence[int]

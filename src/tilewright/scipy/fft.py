@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from .. import lax
-from ..core.errors import ArgumentError
-from ..core.integers import integers
+from ..core.ir.static_ints import integers
+from ..core.support.errors import ArgumentError
 from ..numpy.elementwise import imag, real
 from ..numpy.fft import fft, irfft, rfft
 from ..numpy.shape import moveaxis

@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 
 from .. import numpy as tnp
-from ..core.arguments import public
-from ..core.errors import ArgumentError, DtypeError, ShapeError, UnsupportedError
-from ..core.primitives.structured import known
+from ..core.primitives.control_flow.subprograms import known
+from ..core.support.call_errors import public
+from ..core.support.errors import ArgumentError, DtypeError, ShapeError, UnsupportedError
 from ..numpy.util import Array, ArrayLike, dtype_of, promote_dtypes_inexact, shape_of
 
 _METHODS = ("linear", "nearest")

@@ -11,9 +11,9 @@ import numpy as np
 
 from .. import lax
 from .. import numpy as tnp
-from ..core.arguments import public
-from ..core.config import config
-from ..core.errors import ArgumentError, UnsupportedError
+from ..core.support.call_errors import public
+from ..core.support.config import config
+from ..core.support.errors import ArgumentError, UnsupportedError
 from ..numpy.util import Array, ArrayLike, composite, dtype_of, is_inexact, promote_dtypes_inexact, shape_of, value
 
 

@@ -9,8 +9,8 @@ scaled.tune(x)        # measure, and keep the result
 
 from typing import TYPE_CHECKING
 
-from ..core.later import later as _later
-from ..core.later import members as _members
+from ..core.support.lazy_imports import later as _later
+from ..core.support.lazy_imports import members as _members
 
 if TYPE_CHECKING:
     from .autotuned import Autotuned, autotune

@@ -10,11 +10,11 @@ from collections.abc import Callable, Mapping
 from contextvars import ContextVar
 from typing import Any
 
-from ..core import tree
-from ..core.errors import ArgumentError, ArgumentTypeError, NotTunedError
-from ..core.jit import jit
-from ..core.trace import is_evaluating, typeof
-from ..core.version import JAXLIB, __version__
+from ..core.jit.jit import jit
+from ..core.support import pytree
+from ..core.support.errors import ArgumentError, ArgumentTypeError, NotTunedError
+from ..core.support.version import JAXLIB, __version__
+from ..core.tracing.trace import is_evaluating, typeof
 from . import measure
 from .report import Report
 from .space import Configuration, Space, check_kind, configurations, names_of
@@ -54,7 +54,7 @@ class Autotuned:
 
     def problem(self, *args: Any, **kwargs: Any) -> Problem:
         """What the arguments are to the tuner: device, function, versions, dtypes and shapes."""
-        leaves = tree.leaves((args, kwargs))
+        leaves = pytree.leaves((args, kwargs))
         words = [x for x in leaves if isinstance(x, str)]  # what the function is to do: no arrays
         shapes, dtypes = measure.shapes_and_dtypes([typeof(x) for x in leaves if not isinstance(x, str)])
         extra = "".join([*words, "" if self.key is None else repr(self.key(*args, **kwargs))])

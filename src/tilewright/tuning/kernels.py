@@ -19,21 +19,21 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from .. import cutlass_backend
-from ..core.errors import ArgumentError, UnsupportedError, VersionError
-from ..core.ir import Program
-from ..core.rewrite import rewritten
-from ..core.version import JAXLIB, __version__
+from ..compiler.backend_selection import CUTLASS, ROUTE, ROUTES, declined
+from ..core.ir.passes import rewritten
+from ..core.ir.program import Program
+from ..core.support.errors import ArgumentError, UnsupportedError, VersionError
+from ..core.support.version import JAXLIB, __version__
 from ..kernels.fuse import plan
 from ..kernels.fuse.fusion import FusedKernel, Fusion, machine_of
 from ..kernels.generate.loops import Tiles
 from ..kernels.generate.tiles import options
 from ..lang import cutlass, mosaic_gpu, triton
-from ..lang.kernel import Kernel
-from ..lang.params import Params, params_of, stated
-from ..lang.primitive import kernel_call_p
-from ..lang.target import Target, target_of
-from ..routes import CUTLASS, ROUTE, ROUTES, declined
-from ..xla_backend.settings import Settings
+from ..lang.call.primitive import kernel_call_p
+from ..lang.kernel.kernel import Kernel
+from ..lang.targets.compiler_params import Params, params_of, stated
+from ..lang.targets.target import Target, target_of
+from ..xla_backend.options.compile_options import Settings
 from .measure import device_name, shapes_and_dtypes
 from .space import Configuration
 from .store import Problem, Store

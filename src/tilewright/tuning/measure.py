@@ -11,11 +11,11 @@ from typing import Any
 
 import numpy as np
 
-from ..core import tree
-from ..core.caches import once
-from ..core.errors import ArgumentError, TilewrightError
-from ..core.types import is_inexact
-from ..runtime import devices
+from ..core.ir.types import is_inexact
+from ..core.support import pytree
+from ..core.support.errors import ArgumentError, TilewrightError
+from ..core.support.memo import once
+from ..devices import devices
 
 # How far results may differ from the reference, relative to its largest element.
 LEAST = 2e-3  # seconds that a timing takes
@@ -32,7 +32,7 @@ TOLERANCE = {
 
 def wrong(found: Any, reference: Any, tolerance: float | None) -> str | None:
     """What is wrong with a result, compared with the reference; None if nothing is."""
-    for f, r in zip(tree.leaves(found), tree.leaves(reference), strict=True):
+    for f, r in zip(pytree.leaves(found), pytree.leaves(reference), strict=True):
         f, r = np.asarray(f), np.asarray(r)
         if f.shape != r.shape or f.dtype != r.dtype:
             return f"it gives {f.dtype}{list(f.shape)}, the reference {r.dtype}{list(r.shape)}"
@@ -102,7 +102,7 @@ def closed(
 
     What is no array (a flag, a size) is a part of that function.
     """
-    leaves, structure = tree.flatten((tuple(args), dict(kwargs)))
+    leaves, structure = pytree.flatten((tuple(args), dict(kwargs)))
     places = [i for i, x in enumerate(leaves) if hasattr(x, "shape")]
 
     def of(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -126,7 +126,7 @@ def said(error: BaseException) -> str:
 
 def wait(out: Any) -> None:
     """Wait until all arrays are computed."""
-    for x in tree.leaves(out):
+    for x in pytree.leaves(out):
         x.block_until_ready()
 
 

@@ -10,19 +10,19 @@ from typing import Any
 
 import numpy as np
 
-from ..compile import PIPELINE, Request, settings_ahead, settings_for
-from ..core import tree
-from ..core.api import vjp
-from ..core.errors import ArgumentError
-from ..core.jit import jit
-from ..core.jvp import DualTracer
-from ..core.trace import is_evaluating, typeof
-from ..core.types import is_inexact
-from ..lang.primitive import kernel_call_p
-from ..lang.target import target_of
-from ..passes import walk
-from ..runtime import clear_caches
-from ..xla_backend.client import default_device
+from ..compiler.pass_manager import walk
+from ..compiler.pipeline import PIPELINE, Request, settings_ahead, settings_for
+from ..core.api.transformations import vjp
+from ..core.ir.types import is_inexact
+from ..core.jit.jit import jit
+from ..core.support import pytree
+from ..core.support.errors import ArgumentError
+from ..core.tracing.trace import is_evaluating, typeof
+from ..core.transforms.jvp import DualTracer
+from ..devices import clear_caches
+from ..lang.call.primitive import kernel_call_p
+from ..lang.targets.target import target_of
+from ..xla_backend.devices.client import default_device
 from . import kernels, measure
 from .autotuned import Autotuned, watching
 from .decide import P, gain_of
@@ -69,7 +69,7 @@ def sites(f: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]) ->
     found: dict[Any, Site] = {}
 
     def note(function: Autotuned, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        leaves, structure = tree.flatten((args, kwargs))
+        leaves, structure = pytree.flatten((args, kwargs))
         types = [_type(x) for x in leaves]
         site = Site(function, structure.unflatten(types), any(isinstance(x, DualTracer) for x in leaves))
         found.setdefault((function, structure, tuple(map(repr, types)), site.differentiated), site)
@@ -108,7 +108,7 @@ def _forward_and_back(f: Callable[..., Any]) -> Callable[..., Any]:
             return f(*[given.get(i, x) for i, x in enumerate(arrays)])
 
         out, pull = vjp(of, *(arrays[i] for i in places))
-        return out, pull(tree.map(lambda x: x * 0 + 1, out))
+        return out, pull(pytree.map(lambda x: x * 0 + 1, out))
 
     return both
 
@@ -141,7 +141,7 @@ class Work:
 def _call_work(site: Site, options: dict[str, Any]) -> Work:
     """An autotuned call."""
     draw = np.random.default_rng(0)
-    args, kwargs = tree.map(lambda t: example(t, draw), site.arguments)
+    args, kwargs = pytree.map(lambda t: example(t, draw), site.arguments)
     arrays, of = measure.closed(args, kwargs)
     function, around = of(site.function), _forward_and_back if site.differentiated else None
     share = measure.seconds_of(_call(around(function) if around else function, arrays), float("inf"), 3)[0]

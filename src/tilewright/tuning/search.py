@@ -14,13 +14,13 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
-from ..core.errors import TilewrightError
-from ..core.jit import jit
+from ..core.jit.jit import jit
+from ..core.support.errors import TilewrightError
 from ..kernels.cost import bytes_moved
-from ..lang.kernel import UNBOUNDED
-from ..lang.roofline import roofline
-from ..lang.target import target_of
-from ..lang.visit import block_bytes, kernels_of
+from ..lang.cost.roofline import roofline
+from ..lang.kernel.kernel import UNBOUNDED
+from ..lang.kernel.traverse import block_bytes, kernels_of
+from ..lang.targets.target import target_of
 from .decide import P, gain_of
 from .model import Search
 from .report import Report, Trial

@@ -6,10 +6,10 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from ..core import tree
-from ..core.errors import TuningError
-from ..core.jit import jit
-from ..runtime import devices
+from ..core.jit.jit import jit
+from ..core.support import pytree
+from ..core.support.errors import TuningError
+from ..devices import devices
 from .report import Report, Trial
 from .search import Tuning
 from .space import Configuration
@@ -40,7 +40,7 @@ def searched(
     on_cpu = devices()[0].platform == "cpu"
     trials: Here | Isolated
     if isolable(leaves) and on_cpu if isolate is None else isolate:
-        trials = Isolated(leaves, tree.leaves(wanted), tolerance, timeout)
+        trials = Isolated(leaves, pytree.leaves(wanted), tolerance, timeout)
     else:
         trials = Here(arrays, wanted, tolerance)
     search = Tuning(name, space, function, arrays, default=default, trials=trials, known=known, memory=memory,

@@ -9,7 +9,7 @@ import random
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from ..core.errors import ArgumentError, ArgumentTypeError
+from ..core.support.errors import ArgumentError, ArgumentTypeError
 
 Configuration = dict[str, Any]
 Space = Mapping[str, Any] | Sequence[Configuration] | Callable[..., Any]

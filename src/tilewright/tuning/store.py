@@ -26,8 +26,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from ..core.config import current
-from ..core.runtime import runtime
+from ..core.support.config import current
+from ..core.support.runtime import runtime
 from .space import Configuration
 
 VERSION = 1  # of the schema, raised when older code could not read what newer code writes

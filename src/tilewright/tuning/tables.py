@@ -15,8 +15,8 @@ from contextvars import ContextVar
 from pathlib import Path
 from typing import Any
 
-from ..core.caches import once
-from ..core.errors import TuningError
+from ..core.support.errors import TuningError
+from ..core.support.memo import once
 from .space import Configuration
 from .store import Problem, Store
 

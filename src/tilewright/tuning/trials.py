@@ -19,11 +19,11 @@ from typing import Any
 
 import numpy as np
 
-from ..core.errors import TilewrightError
-from ..core.jit import jit
-from ..core.runtime import runtime
-from ..core.types import ArrayType
-from ..xla_backend.fingerprint import fingerprint
+from ..core.ir.types import ArrayType
+from ..core.jit.jit import jit
+from ..core.support.errors import TilewrightError
+from ..core.support.runtime import runtime
+from ..xla_backend.analysis.fingerprint import fingerprint
 from . import measure
 from .worker import receive, send
 

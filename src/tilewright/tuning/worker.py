@@ -16,10 +16,10 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
-from ..core.runtime import runtime
-from ..xla_backend.fingerprint import fingerprint
-from ..xla_backend.module import Module
-from ..xla_backend.transfer import host_buffer
+from ..core.support.runtime import runtime
+from ..xla_backend.analysis.fingerprint import fingerprint
+from ..xla_backend.arrays.transfer import host_buffer
+from ..xla_backend.pipeline.stablehlo_module import Module
 from . import measure
 
 HEAD = struct.Struct("<Q")

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 import tilewright as tw
 from tilewright import numpy as tnp
 from tilewright import random
-from tilewright.core.errors import (
+from tilewright.core.support.errors import (
     ArgumentError,
     ArgumentTypeError,
     ConfigError,

@@ -9,10 +9,10 @@ import numpy as np
 
 import tilewright as tw
 from tests.support.random_kernels import Draw, check
-from tilewright.lang.interpret import interpret
-from tilewright.lang.modes import InterpretParams
-from tilewright.lang.partition import splits
-from tilewright.lang.primitive import kernel_call_p
+from tilewright.lang.call.primitive import kernel_call_p
+from tilewright.lang.interpret.interpreter import interpret
+from tilewright.lang.ops.interpret_params import InterpretParams
+from tilewright.lang.partition.sharding_rule import splits
 from tilewright.sharding import NamedSharding, P
 
 COUNT = int(os.environ.get("TILEWRIGHT_RANDOM_KERNELS", "4"))

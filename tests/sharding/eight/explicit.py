@@ -7,7 +7,7 @@ import tilewright as tw
 from tests.support.by_numpy import by_numpy
 from tilewright import lax, nn, random
 from tilewright import numpy as tnp
-from tilewright.core.errors import ArgumentError, ControlFlowTypeError, MeshError, ShardingTypeError
+from tilewright.core.support.errors import ArgumentError, ControlFlowTypeError, MeshError, ShardingTypeError
 from tilewright.sharding import (
     AxisType,
     NamedSharding,

@@ -6,7 +6,7 @@ import pytest
 import tilewright as tw
 from tilewright import export, lax, random
 from tilewright import numpy as tnp
-from tilewright.core.errors import ExportError, MeshError, UnsupportedError
+from tilewright.core.support.errors import ExportError, MeshError, UnsupportedError
 from tilewright.sharding import AxisType, Mesh, NamedSharding, P, use_mesh
 
 MESH = tw.make_mesh((4, 2), ("x", "y"))

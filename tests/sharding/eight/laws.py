@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 import tilewright as tw
 from tests.support.laws import CASES, as_list, batchable, differentiable, normal, operands
 from tilewright import numpy as tnp
-from tilewright.core.types import is_inexact, is_key
+from tilewright.core.ir.types import is_inexact, is_key
 from tilewright.sharding import NamedSharding, P
 
 DRAWN = int(os.environ.get("TILEWRIGHT_SHARDINGS", "1"))

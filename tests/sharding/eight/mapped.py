@@ -9,7 +9,7 @@ from tests.support.collectives import CASES
 from tests.support.equivalence import draws
 from tilewright import lax
 from tilewright import numpy as tnp
-from tilewright.core.errors import (
+from tilewright.core.support.errors import (
     ArgumentError,
     ArgumentTypeError,
     AxisError,
@@ -20,7 +20,7 @@ from tilewright.core.errors import (
     UnboundAxisError,
     UnsupportedError,
 )
-from tilewright.core.evaluate import evaluate
+from tilewright.core.tracing.numpy_interpreter import evaluate
 from tilewright.sharding import AxisType, Mesh, NamedSharding, P, use_mesh
 
 MESH = tw.make_mesh((4, 2), ("x", "y"))

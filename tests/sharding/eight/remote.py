@@ -11,7 +11,7 @@ from tests.support.rings import exchange, gather, sums
 from tilewright import lang as tl
 from tilewright import lax
 from tilewright import numpy as tnp
-from tilewright.core.errors import ExecutionError
+from tilewright.core.support.errors import ExecutionError
 from tilewright.kernels import collective
 from tilewright.kernels.collective.attention import ring_attention_reference
 from tilewright.kernels.collective.product import all_gather_matmul_reference, matmul_reduce_scatter_reference

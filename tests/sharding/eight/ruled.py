@@ -13,7 +13,7 @@ from tests.support.equivalence import draws
 from tilewright import lang as tl
 from tilewright import lax
 from tilewright import numpy as tnp
-from tilewright.core.errors import ArgumentError, MeshError, ShapeError
+from tilewright.core.support.errors import ArgumentError, MeshError, ShapeError
 from tilewright.sharding import NamedSharding, P
 
 MESH = tw.make_mesh((4, 2), ("x", "y"))

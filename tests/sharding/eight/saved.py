@@ -6,7 +6,7 @@ import pytest
 import tilewright as tw
 from tilewright import checkpoints, random
 from tilewright.checkpoints.reader import Reader
-from tilewright.core.errors import DamagedCheckpointError
+from tilewright.core.support.errors import DamagedCheckpointError
 from tilewright.sharding import Mesh, NamedSharding, P
 
 OLD = tw.make_mesh((4, 2), ("x", "y"))

@@ -6,7 +6,7 @@ import pytest
 import tilewright as tw
 from tilewright import checkpoints, export, lax, nn
 from tilewright import numpy as tnp
-from tilewright.core.errors import (
+from tilewright.core.support.errors import (
     ArgumentError,
     ArgumentTypeError,
     MeshAxisError,

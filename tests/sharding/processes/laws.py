@@ -11,7 +11,7 @@ import numpy as np
 import tilewright as tw
 from tilewright import checkpoints, lax, random
 from tilewright import numpy as tnp
-from tilewright.core.errors import (
+from tilewright.core.support.errors import (
     AddressableError,
     ArgumentError,
     ConfigError,

@@ -12,10 +12,10 @@ import tilewright as tw
 from tests.support.authors.kit import Case
 from tests.support.by_numpy import by_numpy
 from tests.support.corpus.runs import close
-from tests.support.walker import check_mosaic, check_triton, kernels_of
+from tests.support.gpu.walker import check_mosaic, check_triton, kernels_of
 from tilewright import lang as tl
 from tilewright import numpy as tnp
-from tilewright.core import tree
+from tilewright.core.support import pytree
 
 
 def compiled(case: Case) -> None:
@@ -32,10 +32,10 @@ def interpreted(case: Case) -> None:
 def loss(call: Callable[..., Any], outs: Any) -> Callable[..., Any]:
     """A scalar of the float results, each weighted."""
     rng = np.random.default_rng(1)
-    weights = [rng.standard_normal(np.shape(o)).astype(np.float32) for o in tree.leaves(outs)]
+    weights = [rng.standard_normal(np.shape(o)).astype(np.float32) for o in pytree.leaves(outs)]
 
     def total(*arrays: Any) -> Any:
-        found = zip(weights, tree.leaves(call(*arrays)), strict=True)
+        found = zip(weights, pytree.leaves(call(*arrays)), strict=True)
         return sum(tnp.sum(w * o) for w, o in found if o.dtype == np.float32)
 
     return total
@@ -79,7 +79,7 @@ def at_once(case: Case, function: Callable[..., Any]) -> tuple[list[list[Any]], 
 def batched(case: Case) -> None:
     each, got = at_once(case, case.call)
     for i, arrays in enumerate(each):
-        close([g[i] for g in tree.leaves(got)], case.plain(np, *arrays), case.tolerance)
+        close([g[i] for g in pytree.leaves(got)], case.plain(np, *arrays), case.tolerance)
 
 
 def batched_gradient(case: Case) -> None:

@@ -1,10 +1,10 @@
-"""One table of cases per family of primitives; `tests/core/test_laws.py` checks every law on every case."""
+"""One table of cases per family of primitives; `tests/core/primitives/test_laws.py` checks every law on every case."""
 
 from dataclasses import dataclass, field
 from typing import Any
 
-from tilewright.core.primitive import Primitive
-from tilewright.core.types import ArrayType
+from tilewright.core.ir.primitive import Primitive
+from tilewright.core.ir.types import ArrayType
 
 
 @dataclass(frozen=True)

@@ -3,8 +3,8 @@
 from typing import Any
 
 from tests.support.cases import Case
-from tilewright.core.primitives.contract import Precision, dot_general_p
-from tilewright.core.types import ArrayType, as_dtype
+from tilewright.core.ir.types import ArrayType, as_dtype
+from tilewright.core.primitives.contraction.dot_general import Precision, dot_general_p
 
 
 def _case(left: tuple, right: tuple, contract: Any, batch: Any = ((), ()), dtypes: Any = ("float32", "float32"),

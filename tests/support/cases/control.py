@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from tilewright.core.primitives.checkpoint import name_p, optimization_barrier_p
-from tilewright.core.types import ArrayType
+from tilewright.core.ir.types import ArrayType
+from tilewright.core.primitives.custom.checkpoint import name_p, optimization_barrier_p
 
 from . import Case
 
@@ -19,19 +19,19 @@ _AXES = "has a meaning only under vmap; compared with NumPy on the whole batch"
 _HOST = "calls the host"
 
 ELSEWHERE = {
-    "cond": f"tests/core/test_control.py: {_PROGRAMS}",
-    "while": f"tests/core/test_control.py: {_PROGRAMS}",
-    "scan": f"tests/core/test_control.py: {_PROGRAMS}",
-    "custom_jvp_call": f"tests/core/test_custom.py: {_PROGRAMS}",
-    "custom_vjp_call": f"tests/core/test_custom.py: {_PROGRAMS}",
-    "custom_lin": f"tests/core/test_custom.py: {_PROGRAMS}",
-    "linear_call": f"tests/core/test_custom.py: {_PROGRAMS}",
-    "checkpoint": f"tests/core/test_checkpoint.py: {_PROGRAMS}",
-    "pure_callback": f"tests/core/test_callback.py: {_HOST}",
-    "io_callback": f"tests/core/test_callback.py: {_HOST}",
-    "debug_callback": f"tests/core/test_callback.py: {_HOST}",
+    "cond": f"tests/core/primitives/test_control_flow.py: {_PROGRAMS}",
+    "while": f"tests/core/primitives/test_control_flow.py: {_PROGRAMS}",
+    "scan": f"tests/core/primitives/test_control_flow.py: {_PROGRAMS}",
+    "custom_jvp_call": f"tests/core/primitives/test_custom_derivatives.py: {_PROGRAMS}",
+    "custom_vjp_call": f"tests/core/primitives/test_custom_derivatives.py: {_PROGRAMS}",
+    "custom_lin": f"tests/core/primitives/test_custom_derivatives.py: {_PROGRAMS}",
+    "linear_call": f"tests/core/primitives/test_custom_derivatives.py: {_PROGRAMS}",
+    "checkpoint": f"tests/core/primitives/test_checkpoint.py: {_PROGRAMS}",
+    "pure_callback": f"tests/core/primitives/test_host_callback.py: {_HOST}",
+    "io_callback": f"tests/core/primitives/test_host_callback.py: {_HOST}",
+    "debug_callback": f"tests/core/primitives/test_host_callback.py: {_HOST}",
     **{
-        name: f"tests/core/test_collective.py: {_AXES}"
+        name: f"tests/core/primitives/test_collective.py: {_AXES}"
         for name in (
             "psum",
             "pmax",

@@ -3,8 +3,12 @@
 from typing import Any
 
 from tests.support.cases import Case
-from tilewright.core.primitives.conv import ConvDimensionNumbers, conv_dimension_numbers, conv_general_dilated_p
-from tilewright.core.types import ArrayType, as_dtype
+from tilewright.core.ir.types import ArrayType, as_dtype
+from tilewright.core.primitives.contraction.conv import (
+    ConvDimensionNumbers,
+    conv_dimension_numbers,
+    conv_general_dilated_p,
+)
 
 
 def case(lhs: tuple, rhs: tuple, note: str, names: Any = None, dtype: Any = "float32", **options: Any) -> Case:

@@ -1,8 +1,8 @@
 """Cases of cumulative operations."""
 
 from tests.support.cases import Case
-from tilewright.core.primitives import cumulative as c
-from tilewright.core.types import ArrayType, as_dtype
+from tilewright.core.ir.types import ArrayType, as_dtype
+from tilewright.core.primitives.special import cumulative as c
 
 _KINDS = {
     c.cumsum_p: "float32 bfloat16 complex64 int32 uint8",

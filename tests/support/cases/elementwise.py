@@ -3,11 +3,11 @@
 from typing import Any
 
 from tests.support.cases import Case
-from tilewright.core.primitives import compare as c
-from tilewright.core.primitives import convert as v
-from tilewright.core.primitives import elementwise as e
-from tilewright.core.primitives import special as s
-from tilewright.core.types import ArrayType, as_dtype
+from tilewright.core.ir.types import ArrayType, as_dtype
+from tilewright.core.primitives.elementwise import arithmetic as e
+from tilewright.core.primitives.elementwise import comparison as c
+from tilewright.core.primitives.elementwise import conversion as v
+from tilewright.core.primitives.special import functions as s
 
 SHAPE = (2, 3)
 

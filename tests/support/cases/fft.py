@@ -1,6 +1,6 @@
 """Cases of Fourier transforms: even and odd lengths, one point, several axes, batches, none at all."""
 
-from tilewright.core.primitives.fft import FftType, fft_p
+from tilewright.core.primitives.contraction.fft import FftType, fft_p
 
 from . import Case
 from .shape import t

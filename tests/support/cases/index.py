@@ -4,7 +4,14 @@ from typing import Any
 
 import numpy as np
 
-from tilewright.core.primitives.indexed import (
+from tilewright.core.ir.types import ArrayType, bfloat16
+from tilewright.core.primitives.movement.dynamic_slice import dynamic_slice_p, dynamic_update_slice_p
+from tilewright.core.primitives.movement.gather_dimension_numbers import (
+    GatherDimensionNumbers,
+    GatherScatterMode,
+    ScatterDimensionNumbers,
+)
+from tilewright.core.primitives.movement.gather_scatter import (
     gather_p,
     scatter_add_p,
     scatter_apply_p,
@@ -14,9 +21,6 @@ from tilewright.core.primitives.indexed import (
     scatter_p,
     scatter_sub_p,
 )
-from tilewright.core.primitives.positions import GatherDimensionNumbers, GatherScatterMode, ScatterDimensionNumbers
-from tilewright.core.primitives.slicing import dynamic_slice_p, dynamic_update_slice_p
-from tilewright.core.types import ArrayType, bfloat16
 
 from . import Case
 from .shape import t
@@ -49,8 +53,8 @@ def scatter(primitive, x, indices, updates, numbers, mode=FILL, *, unique=False,
 
 
 def apply_case():
-    from tilewright.core.primitives.elementwise import mul_p
-    from tilewright.core.trace import trace_program
+    from tilewright.core.primitives.elementwise.arithmetic import mul_p
+    from tilewright.core.tracing.trace import trace_program
 
     double = trace_program(lambda v: [mul_p.bind(v, v)], [t()], "square")
     case = scatter(scatter_apply_p, t(4, 3), i32(3, 1), t(3, 3), ROWS, operands=None)

@@ -5,7 +5,6 @@ Vectors of complex matrices turn freely, so that their derivatives are in tests/
 
 import numpy as np
 
-from tilewright.core.evaluate import apply
 from tilewright.core.primitives.linalg.cholesky import cholesky_p, cholesky_update_p, symmetric_product_p
 from tilewright.core.primitives.linalg.eig import eig_p, hessenberg_p, schur_p, tridiagonal_p
 from tilewright.core.primitives.linalg.eigh import eigh_p
@@ -14,6 +13,7 @@ from tilewright.core.primitives.linalg.qr import geqp3_p, geqrf_p, householder_p
 from tilewright.core.primitives.linalg.svd import SvdAlgorithm, svd_p
 from tilewright.core.primitives.linalg.triangular import triangular_solve_p
 from tilewright.core.primitives.linalg.tridiagonal import tridiagonal_solve_p
+from tilewright.core.tracing.numpy_interpreter import apply
 
 from . import Case
 from .shape import t

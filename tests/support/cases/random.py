@@ -1,8 +1,8 @@
 """Cases of the random primitives that are over plain arrays; `tests/frontend/test_random.py` has those over keys."""
 
 from tests.support.cases import Case
-from tilewright.core.primitives.random import PRIMITIVES, threefry2x32_p
-from tilewright.core.types import UINT32, ArrayType
+from tilewright.core.ir.types import UINT32, ArrayType
+from tilewright.core.primitives.keys.threefry import PRIMITIVES, threefry2x32_p
 
 ELSEWHERE = {p.name: "over keys: tests/frontend/test_random.py" for p in PRIMITIVES if p is not threefry2x32_p}
 

@@ -3,10 +3,10 @@
 from typing import Any
 
 from tests.support.cases import Case
-from tilewright.core.primitives import reduce as r
-from tilewright.core.primitives.elementwise import add_p, mul_p
-from tilewright.core.trace import trace_program
-from tilewright.core.types import ArrayType, as_dtype
+from tilewright.core.ir.types import ArrayType, as_dtype
+from tilewright.core.primitives.elementwise.arithmetic import add_p, mul_p
+from tilewright.core.primitives.reduction import reduce as r
+from tilewright.core.tracing.trace import trace_program
 
 _AXES = [((3, 4), (0,)), ((3, 4), (1,)), ((2, 3, 4), (0, 2)), ((3, 4), (0, 1))]
 
@@ -45,7 +45,7 @@ CASES = [
     ],
     Case(r.reduce_sum_p, (_type((0, 3)),), {"axes": (0,)}, note="empty"),
     Case(r.reduce_prod_p, (_type((0, 3)),), {"axes": (0,)}, note="empty"),
-    # Derivatives of these two are in tests/core/test_reduce.py: their computation is typed.
+    # Derivatives of these two are in tests/core/primitives/test_reduce.py: their computation is typed.
     Case(r.reduce_p, (_type((3, 4)), _type(())), {"computation": _PLAIN, "dimensions": (1,)}, grad=(False, False)),
     Case(r.reduce_p, (*(_type((2, 5)),) * 2, *(_type(()),) * 2), {"computation": _PAIR, "dimensions": (1,)},
          grad=(False,) * 4, note="pair"),

@@ -4,7 +4,8 @@ from typing import Any
 
 import numpy as np
 
-from tilewright.core.primitives.shape import (
+from tilewright.core.ir.types import ArrayType, bfloat16
+from tilewright.core.primitives.movement.shape import (
     broadcast_in_dim_p,
     concatenate_p,
     copy_p,
@@ -17,7 +18,6 @@ from tilewright.core.primitives.shape import (
     squeeze_p,
     transpose_p,
 )
-from tilewright.core.types import ArrayType, bfloat16
 
 from . import Case
 

@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from tilewright.core.primitives.sort import sort_p, top_k_p
-from tilewright.core.types import bfloat16
+from tilewright.core.ir.types import bfloat16
+from tilewright.core.primitives.movement.sort import sort_p, top_k_p
 
 from . import Case
 from .shape import t

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from tilewright.core.primitives.sparse import coo_matmul_p
+from tilewright.core.primitives.contraction.coo_matmul import coo_matmul_p
 
 from . import Case
 from .shape import t

@@ -5,9 +5,10 @@ from typing import Any
 import numpy as np
 
 from tests.support.cases import Case
-from tilewright.core.primitives.compare import ge_p, le_p
-from tilewright.core.primitives.elementwise import add, mul
-from tilewright.core.primitives.window import (
+from tilewright.core.ir.types import ArrayType, as_dtype
+from tilewright.core.primitives.elementwise.arithmetic import add, mul
+from tilewright.core.primitives.elementwise.comparison import ge_p, le_p
+from tilewright.core.primitives.reduction.reduce_window import (
     reduce_window_max_p,
     reduce_window_min_p,
     reduce_window_p,
@@ -15,8 +16,7 @@ from tilewright.core.primitives.window import (
     select_and_gather_add_p,
     select_and_scatter_add_p,
 )
-from tilewright.core.trace import trace_program
-from tilewright.core.types import ArrayType, as_dtype
+from tilewright.core.tracing.trace import trace_program
 
 
 def _type(shape: tuple, dtype: Any = "float32") -> ArrayType:
@@ -63,7 +63,7 @@ CASES = [
          grad=(True, False), note="min"),
     Case(select_and_scatter_add_p, (_type((2, 6)), _type((4, 5))), _NO_DILATION | {"select_prim": ge_p},
          grad=(True, False), note="max"),
-    # The jvp of this one: tests/core/test_window.py.
+    # The jvp of this one: tests/core/primitives/test_reduce_window.py.
     Case(reduce_window_p, (_type((4, 3)), _type(())), _params((2, 2), padding=((0, 1), (0, 0)))
          | {"computation": _compound("float32")}, grad=(False, False), note="generic",
          operands=(np.linspace(-0.9, 0.8, 12, dtype=np.float32).reshape(4, 3), np.float32(0))),

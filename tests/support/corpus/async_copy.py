@@ -7,7 +7,7 @@ The interpreter moves the bytes only when the copy is waited for, so a missing w
 import tilewright as tw
 from tests.support.corpus.kit import Size, Wrong, floats
 from tilewright import lang as tl
-from tilewright.core.errors import OutOfBoundsError, RaceError, SemaphoreError
+from tilewright.core.support.errors import OutOfBoundsError, RaceError, SemaphoreError
 
 
 def piece_sums(x, o, buffers, semaphores, *, wait=True):

@@ -6,7 +6,7 @@ A cell's block is known before the cell runs, and can be on its way while the ce
 import tilewright as tw
 from tests.support.corpus.kit import Size, Wrong, floats
 from tilewright import lang as tl
-from tilewright.core.errors import OutOfBoundsError, RaceError
+from tilewright.core.support.errors import OutOfBoundsError, RaceError
 
 
 def embedding(ids, row, o):

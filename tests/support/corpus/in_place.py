@@ -6,7 +6,7 @@ Blocks that no cell visits keep what the operand held: with `skip` the first blo
 import tilewright as tw
 from tests.support.corpus.kit import Size, Wrong, floats
 from tilewright import lang as tl
-from tilewright.core.errors import OutOfBoundsError, RaceError
+from tilewright.core.support.errors import OutOfBoundsError, RaceError
 
 RATE, DECAY = 0.1, 0.9
 

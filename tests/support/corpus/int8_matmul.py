@@ -4,7 +4,7 @@ import tilewright as tw
 from tests.support.corpus.kit import Size, Wrong
 from tilewright import lang as tl
 from tilewright import numpy as tnp
-from tilewright.core.errors import OutOfBoundsError, RaceError
+from tilewright.core.support.errors import OutOfBoundsError, RaceError
 
 
 def int8_matmul(x, y, row_scale, column_scale, o, total):

@@ -7,7 +7,7 @@ import tilewright as tw
 from tests.support.corpus.kit import Size, Wrong, floats
 from tilewright import lang as tl
 from tilewright import numpy as tnp
-from tilewright.core.errors import OutOfBoundsError, RaceError
+from tilewright.core.support.errors import OutOfBoundsError, RaceError
 
 
 def matmul(x, y, o):

@@ -9,7 +9,7 @@ import pytest
 
 from tests.support.corpus.kit import Size
 from tilewright import numpy as tnp
-from tilewright.core import tree
+from tilewright.core.support import pytree
 
 NAMES = (
     "saxpy", "transpose", "softmax", "layer_norm", "matmul_loop", "matmul_grid", "batched_matmul", "fused_matmul",
@@ -42,7 +42,7 @@ def operands(kernel: ModuleType, size: Size) -> tuple[Any, ...]:
 
 
 def close(got: Any, expected: Any, tolerance: float = 1e-5) -> None:
-    got, expected = tree.leaves(got), tree.leaves(expected)
+    got, expected = pytree.leaves(got), pytree.leaves(expected)
     assert len(got) == len(expected)
     for g, e in zip(got, expected):
         g, e = np.asarray(g), np.asarray(e)
@@ -61,7 +61,7 @@ class Split:
         self.xs = tuple(self.all[i] for i in self.places)
         rng = np.random.default_rng(len(kernel.__name__))
         self.vs = tuple(rng.standard_normal(x.shape).astype(x.dtype) for x in self.xs)
-        outs = tree.leaves(self.reference(np, *self.xs))
+        outs = pytree.leaves(self.reference(np, *self.xs))
         self.weights = [rng.standard_normal(np.shape(o)).astype(np.float32) for o in outs]
 
     def full(self, xs: Any) -> list[Any]:
@@ -75,7 +75,7 @@ class Split:
         return self.kernel.reference(np, *self.full(xs), **self.mode)
 
     def weighted(self, outs: Any) -> Any:
-        return sum((w * o).sum() for w, o in zip(self.weights, tree.leaves(outs)))
+        return sum((w * o).sum() for w, o in zip(self.weights, pytree.leaves(outs)))
 
     def loss(self, *xs: Any) -> Any:
         return self.weighted(self.call(*xs))

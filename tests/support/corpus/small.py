@@ -10,7 +10,7 @@ import numpy as np
 from tilewright import lang as tl
 from tilewright import lax
 from tilewright import numpy as tnp
-from tilewright.core.types import ArrayType
+from tilewright.core.ir.types import ArrayType
 
 F32 = np.dtype(np.float32)
 

@@ -6,8 +6,8 @@ import inspect
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from ...core import tree
-from ...core.trace import as_type
+from ...core.support import pytree
+from ...core.tracing.trace import as_type
 from ..linear_util import WrappedFun, transformation, transformation_with_aux
 from ..missing import not_adapted
 from .extend.core import DebugInfo
@@ -20,14 +20,14 @@ def flatten_fun(in_tree: Any, *flat: Any) -> Iterator[Any]:
     """Wrap a function of (args, kwargs) as one of flat arguments and results; the auxiliary is the results' tree."""
     args, kwargs = in_tree.unflatten(flat)
     out = yield args, kwargs
-    yield tree.flatten(out)
+    yield pytree.flatten(out)
 
 
 @transformation_with_aux
 def flatten_fun_nokwargs(in_tree: Any, *flat: Any) -> Iterator[Any]:
     """Wrap a function of args as one of flat arguments and results; the auxiliary is the results' tree."""
     out = yield in_tree.unflatten(flat), {}
-    yield tree.flatten(out)
+    yield pytree.flatten(out)
 
 
 def argnums_partial(fun: WrappedFun, dyn_argnums: Any, args: Sequence[Any], **_: Any) -> tuple[Any, tuple[Any, ...]]:
@@ -66,9 +66,9 @@ def fun_signature(fun: Callable[..., Any]) -> inspect.Signature | None:
 
 def flatten_axes(name: str, treedef: Any, axis_tree: Any, *, kws: bool = False, tupled_args: bool = False) -> list[Any]:
     """The axis of each leaf of a structure, given for its parts."""
-    dummy = tree.unflatten(treedef, [object()] * treedef.num_leaves)
+    dummy = pytree.unflatten(treedef, [object()] * treedef.num_leaves)
     axes: list[Any] = []
-    tree.map(lambda axis, part: axes.extend([axis] * len(tree.leaves(part))), axis_tree, dummy,
+    pytree.map(lambda axis, part: axes.extend([axis] * len(pytree.leaves(part))), axis_tree, dummy,
              is_leaf=lambda x: x is None)  # fmt: skip
     return axes
 

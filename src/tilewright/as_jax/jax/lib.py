@@ -1,6 +1,6 @@
 """`jax.lib`: the version of jaxlib."""
 
-from ...core.version import JAXLIB as __version__
+from ...core.support.version import JAXLIB as __version__
 from ..missing import not_adapted
 
 __all__ = ["__version__"]

@@ -1,6 +1,7 @@
 """`jax.monitoring`: events that programs report, and listeners that are told of them.
 
-Listeners hear what the program and its libraries record here; events of this package are in `core/events.py`.
+Listeners hear what the program and its libraries record here; events of this package are in
+`core/support/compile_events.py`.
 """
 
 from __future__ import annotations
@@ -8,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from ...core.runtime import runtime
+from ...core.support.runtime import runtime
 from ..missing import not_adapted
 
 Listener = Callable[..., None]

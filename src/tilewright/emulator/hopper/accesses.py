@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ...core.errors import EmulationError
+from ...core.support.errors import EmulationError
 from .cluster import BASE
 from .group import Group
 from .values import COMBINED, HALF, LANES, WARP, number

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ...core.errors import EmulationError, RaceError
+from ...core.support.errors import EmulationError, RaceError
 from .barriers import Barrier, Meeting
 from .shared import AGENTS, Shared
 from .tensor_memory import TensorMemory

@@ -9,7 +9,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-from ...core.errors import EmulationError
+from ...core.support.errors import EmulationError
 from .barriers import Barrier
 from .cluster import Block
 from .group import Group

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from ...core.errors import EmulationError
+from ...core.support.errors import EmulationError
 from . import accesses, conversions, copies, products, tensor, waits
 from .group import Group, Walk
 from .values import LANES, plain

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ...core.errors import OutOfBoundsError
+from ...core.support.errors import OutOfBoundsError
 
 SHIFT = 44
 

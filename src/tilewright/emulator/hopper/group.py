@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ...core.errors import EmulationError, SemaphoreError
+from ...core.support.errors import EmulationError, SemaphoreError
 from .cluster import Block
 from .global_memory import GlobalMemory
 from .shared import PRODUCTS, STORES

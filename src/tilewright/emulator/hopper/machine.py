@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from jaxlib.mlir import ir
 
-from ...core.errors import DeadlockError, EmulationError, SemaphoreError
+from ...core.support.errors import DeadlockError, EmulationError, SemaphoreError
 from ..core import reading
 from .cluster import Cluster
 from .flow import run

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ...core.errors import EmulationError
+from ...core.support.errors import EmulationError
 from .group import Group
 from .swizzles import matrix_places
 from .values import HALF, LANES, MULTIPLIED, Register, Sum, fragment_places, number, plain, product

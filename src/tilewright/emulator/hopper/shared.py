@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from ...core.errors import EmulationError, RaceError
+from ...core.support.errors import EmulationError, RaceError
 
 GRAIN = 4
 AGENTS = 96  # of a block: 16 warps, 4 warpgroups' products, 4 warpgroups' stores, the rest: barriers

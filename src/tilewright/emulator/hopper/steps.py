@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from jaxlib.mlir import ir
 
-from ...core.errors import EmulationError
+from ...core.support.errors import EmulationError
 from .. import arith
 from ..core import Op
 from . import flow, waits

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from ...core.errors import EmulationError
+from ...core.support.errors import EmulationError
 
 
 def swizzled(at: Any) -> Any:

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from ...core.errors import EmulationError, RaceError
+from ...core.support.errors import EmulationError, RaceError
 from .accesses import store_shared
 from .swizzles import matrix_places
 from .values import KINDS, LANES, WARP, Loaded, number, product

@@ -9,7 +9,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-from ...core.errors import EmulationError
+from ...core.support.errors import EmulationError
 
 LANES, WARP = 128, 32
 HALF = {"f16": np.float16, "bf16": ml_dtypes.bfloat16}

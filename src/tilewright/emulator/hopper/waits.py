@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ...core.errors import EmulationError
+from ...core.support.errors import EmulationError
 from .barriers import Barrier, Meeting
 from .cluster import FAR
 from .group import Group, Walk

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 
-from ...core.config import config
-from ...core.runtime import runtime
+from ...core.support.config import config
+from ...core.support.runtime import runtime
 
 
 def set_cache_dir(path: str | os.PathLike[str]) -> None:

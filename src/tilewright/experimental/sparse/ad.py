@@ -8,10 +8,11 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from ... import numpy as jnp
-from ...core import api, tree
-from ...core.arguments import public
-from ...core.errors import ArgumentError, UnsupportedError
-from ...core.trace import shape_of
+from ...core.api import transformations
+from ...core.support import pytree
+from ...core.support.call_errors import public
+from ...core.support.errors import ArgumentError, UnsupportedError
+from ...core.tracing.trace import shape_of
 from .bcoo import BCOO
 from .transform import is_sparse
 
@@ -25,7 +26,7 @@ def _derivative(transform: Callable[..., Any], fun: Callable[..., Any], argnums:
         if any(not -len(args) <= i < len(args) for i in chosen):
             raise ArgumentError(f"argnums={argnums} of a function of {len(args)} arguments", "name arguments it has")
         places = [i % len(args) for i in chosen]
-        given, structure = tree.flatten([args[i] for i in places], is_sparse)
+        given, structure = pytree.flatten([args[i] for i in places], is_sparse)
 
         def of_data(data: list[Any]) -> Any:
             leaves = [_at(x, d) if is_sparse(x) else d for x, d in zip(given, data, strict=True)]
@@ -70,7 +71,7 @@ def value_and_grad(
     >>> sparse.value_and_grad(lambda m: m @ jnp.ones(2))(sparse.BCOO.fromdense(jnp.arange(2.0)))
     (Array(1., dtype=float32), BCOO(float32[2], nse=1))
     """
-    derivative = _derivative(api.value_and_grad, fun, argnums, has_aux, kwargs)
+    derivative = _derivative(transformations.value_and_grad, fun, argnums, has_aux, kwargs)
 
     @functools.wraps(fun)
     def value_and_gradient(*args: Any, **kwargs: Any) -> Any:
@@ -91,7 +92,7 @@ def grad(
     >>> sparse.grad(lambda m, v: m @ v)(sparse.BCOO.fromdense(jnp.arange(2.0)), jnp.array([3.0, 4.0])).data
     Array([4.], dtype=float32)
     """
-    return _without_value(_derivative(api.grad, fun, argnums, has_aux, kwargs), fun, has_aux)
+    return _without_value(_derivative(transformations.grad, fun, argnums, has_aux, kwargs), fun, has_aux)
 
 
 def _without_value(derivative: Callable[..., Any], fun: Callable[..., Any], has_aux: bool) -> Callable[..., Any]:
@@ -117,7 +118,7 @@ def jacfwd(
     >>> sparse.jacfwd(lambda x: x @ np.float32([1, 10]))(x)
     BCOO(float32[2, 2, 2], nse=2, n_batch=1)
     """
-    return _without_value(_derivative(api.jacfwd, fun, argnums, has_aux, kwargs), fun, has_aux)
+    return _without_value(_derivative(transformations.jacfwd, fun, argnums, has_aux, kwargs), fun, has_aux)
 
 
 @public
@@ -134,7 +135,7 @@ def jacrev(
     >>> sparse.jacrev(lambda x: x @ np.float32([1, 10]))(x)
     BCOO(float32[2, 2, 2], nse=2, n_batch=1)
     """
-    return _without_value(_derivative(api.jacrev, fun, argnums, has_aux, kwargs), fun, has_aux)
+    return _without_value(_derivative(transformations.jacrev, fun, argnums, has_aux, kwargs), fun, has_aux)
 
 
 jacobian = jacrev

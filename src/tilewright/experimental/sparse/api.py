@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 
 from ... import numpy as jnp
-from ...core.arguments import public
-from ...core.errors import ArgumentError, ArgumentTypeError
-from ...core.primitives.checkpoint import name_p
-from ...core.trace import Tracer
-from ...core.types import as_dtype
+from ...core.ir.types import as_dtype
+from ...core.primitives.custom.checkpoint import name_p
+from ...core.support.call_errors import public
+from ...core.support.errors import ArgumentError, ArgumentTypeError
+from ...core.tracing.trace import Tracer
 from .base import TODENSE, Array, JAXSparse
 from .bcoo import BCOO
 from .bcsr import BCSR

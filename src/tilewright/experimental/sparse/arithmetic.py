@@ -11,12 +11,12 @@ import numpy as np
 
 from ... import lax
 from ... import numpy as jnp
-from ...core.api import eval_shape
-from ...core.arguments import public
-from ...core.errors import ArgumentError, ArgumentTypeError, UnsupportedError
-from ...core.primitives.sparse import coo_matmul, sampled
-from ...core.trace import dtype_of, shape_of
-from ...core.types import is_bool
+from ...core.api.transformations import eval_shape
+from ...core.ir.types import is_bool
+from ...core.primitives.contraction.coo_matmul import coo_matmul, sampled
+from ...core.support.call_errors import public
+from ...core.support.errors import ArgumentError, ArgumentTypeError, UnsupportedError
+from ...core.tracing.trace import dtype_of, shape_of
 from .base import Array, batched
 from .bcoo import (
     BCOO,

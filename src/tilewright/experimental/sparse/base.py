@@ -11,11 +11,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ... import numpy as jnp
-from ...core import tree
-from ...core.api import vmap
-from ...core.errors import ArgumentError, ArgumentTypeError, ShapeError, UnsupportedError
-from ...core.trace import Tracer, Value, dtype_of, shape_of
-from ...core.types import canonical_dtype
+from ...core.api.transformations import vmap
+from ...core.ir.types import canonical_dtype
+from ...core.support import pytree
+from ...core.support.errors import ArgumentError, ArgumentTypeError, ShapeError, UnsupportedError
+from ...core.tracing.trace import Tracer, Value, dtype_of, shape_of
 
 Array = Any
 Shape = tuple[int, ...]
@@ -215,7 +215,7 @@ def permutation(axes: Any, ndim: int) -> tuple[int, ...]:
 
 def register[T: type](cls: T) -> T:
     """Make a format a pytree of its buffers."""
-    return tree.register_pytree_node_class(cls)
+    return pytree.register_pytree_node_class(cls)
 
 
 __all__ = [

@@ -15,11 +15,11 @@ import numpy as np
 
 from ... import lax
 from ... import numpy as jnp
-from ...core.arguments import public
-from ...core.errors import ArgumentError, ArgumentTypeError, ConcretizationError, ShapeError, UnsupportedError
-from ...core.integers import as_shape
-from ...core.trace import Value, dtype_of, shape_of
-from ...core.types import is_bool
+from ...core.ir.static_ints import as_shape
+from ...core.ir.types import is_bool
+from ...core.support.call_errors import public
+from ...core.support.errors import ArgumentError, ArgumentTypeError, ConcretizationError, ShapeError, UnsupportedError
+from ...core.tracing.trace import Value, dtype_of, shape_of
 from .base import (
     Array,
     JAXSparse,

@@ -8,10 +8,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ... import numpy as jnp
-from ...core.arguments import public
-from ...core.errors import ArgumentError, ShapeError, UnsupportedError
-from ...core.integers import as_shape
-from ...core.trace import Value, dtype_of, shape_of
+from ...core.ir.static_ints import as_shape
+from ...core.support.call_errors import public
+from ...core.support.errors import ArgumentError, ShapeError, UnsupportedError
+from ...core.tracing.trace import Value, dtype_of, shape_of
 from .arithmetic import bcoo_dot_general
 from .base import Array, JAXSparse, SparseInfo, batch_shape, batched, register, wide_indices
 from .bcoo import BCOO, bcoo_eliminate_zeros, bcoo_extract, bcoo_fromdense, bcoo_sum_duplicates, bcoo_todense, wrapped

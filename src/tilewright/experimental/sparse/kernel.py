@@ -9,9 +9,9 @@ import numpy as np
 
 from ... import lang, lax
 from ... import numpy as jnp
-from ...core.api import ShapeDtypeStruct
-from ...core.arguments import public
-from ...core.errors import DtypeError, ShapeError
+from ...core.api.transformations import ShapeDtypeStruct
+from ...core.support.call_errors import public
+from ...core.support.errors import DtypeError, ShapeError
 from .base import Array, check_integers
 
 

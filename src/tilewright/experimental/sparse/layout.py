@@ -11,12 +11,12 @@ import numpy as np
 
 from ... import lax
 from ... import numpy as jnp
-from ...core.api import vmap
-from ...core.arguments import public
-from ...core.errors import ArgumentError, ArgumentTypeError, AxisError, ShapeError, UnsupportedError, warn
-from ...core.primitives.positions import GatherScatterMode
-from ...core.trace import dtype_of, shape_of
-from ...core.types import canonical_dtype
+from ...core.api.transformations import vmap
+from ...core.ir.types import canonical_dtype
+from ...core.primitives.movement.gather_dimension_numbers import GatherScatterMode
+from ...core.support.call_errors import public
+from ...core.support.errors import ArgumentError, ArgumentTypeError, AxisError, ShapeError, UnsupportedError, warn
+from ...core.tracing.trace import dtype_of, shape_of
 from .base import Array, Shape, SparseEfficiencyError, SparseEfficiencyWarning, batched, check_fits
 from .bcoo import BCOO, bcoo_sum_duplicates, bcoo_transpose, columns, full_buffers, past_end, valid, wrapped
 

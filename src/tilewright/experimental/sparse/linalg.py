@@ -11,13 +11,13 @@ from scipy.sparse.linalg import spsolve as solve_on_host
 
 from ... import lax
 from ... import numpy as jnp
-from ...core.arguments import public
-from ...core.errors import ArgumentError, DtypeError, ShapeError
-from ...core.jit import jit
-from ...core.primitives.callback import pure_callback
-from ...core.primitives.solves import custom_linear_solve
-from ...core.trace import typeof
-from ...core.types import is_inexact
+from ...core.ir.types import is_inexact
+from ...core.jit.jit import jit
+from ...core.primitives.custom.implicit_solves import custom_linear_solve
+from ...core.primitives.external.host_callback import pure_callback
+from ...core.support.call_errors import public
+from ...core.support.errors import ArgumentError, DtypeError, ShapeError
+from ...core.tracing.trace import typeof
 from .base import Array
 from .bcsr import BCSR
 

@@ -11,9 +11,9 @@ import numpy as np
 
 from ... import numpy as jnp
 from ... import random
-from ...core.api import vmap
-from ...core.arguments import public
-from ...core.errors import ArgumentError
+from ...core.api.transformations import vmap
+from ...core.support.call_errors import public
+from ...core.support.errors import ArgumentError
 from .base import Array
 from .bcoo import BCOO
 

@@ -14,31 +14,31 @@ import numpy as np
 
 from ... import lax
 from ... import numpy as jnp
-from ...core import tree
-from ...core.arguments import told
-from ...core.errors import UnsupportedError
-from ...core.ir import Eqn, Program, run
-from ...core.jit import jit
-from ...core.primitive import Primitive
-from ...core.primitives import compare as cmp
-from ...core.primitives import convert as conv
-from ...core.primitives import elementwise as ew
-from ...core.primitives import shape as shp
-from ...core.primitives import special as spc
-from ...core.primitives.checkpoint import checkpoint_p, name_p
-from ...core.primitives.cond import cond_p
-from ...core.primitives.contract import dot_general_p
-from ...core.primitives.conv import conv_general_dilated_p
-from ...core.primitives.custom_calls import custom_jvp_call_p, custom_vjp_call_p
-from ...core.primitives.indexed import gather_p
-from ...core.primitives.jit import jit_p
-from ...core.primitives.loops import while_p
-from ...core.primitives.reduce import reduce_sum_p
-from ...core.primitives.scan import scan_p
-from ...core.primitives.slicing import dynamic_slice_p
-from ...core.primitives.structured import known
-from ...core.trace import Value, bind_eqn, trace_program, typeof
-from ...core.types import ArrayType, is_inexact
+from ...core.ir.primitive import Primitive
+from ...core.ir.program import Eqn, Program, run
+from ...core.ir.types import ArrayType, is_inexact
+from ...core.jit.jit import jit
+from ...core.primitives.contraction.conv import conv_general_dilated_p
+from ...core.primitives.contraction.dot_general import dot_general_p
+from ...core.primitives.control_flow.cond import cond_p
+from ...core.primitives.control_flow.jit_primitive import jit_p
+from ...core.primitives.control_flow.scan import scan_p
+from ...core.primitives.control_flow.subprograms import known
+from ...core.primitives.control_flow.while_loop import while_p
+from ...core.primitives.custom.checkpoint import checkpoint_p, name_p
+from ...core.primitives.custom.custom_derivative_primitives import custom_jvp_call_p, custom_vjp_call_p
+from ...core.primitives.elementwise import arithmetic as ew
+from ...core.primitives.elementwise import comparison as cmp
+from ...core.primitives.elementwise import conversion as conv
+from ...core.primitives.movement import shape as shp
+from ...core.primitives.movement.dynamic_slice import dynamic_slice_p
+from ...core.primitives.movement.gather_scatter import gather_p
+from ...core.primitives.reduction.reduce import reduce_sum_p
+from ...core.primitives.special import functions as spc
+from ...core.support import pytree
+from ...core.support.call_errors import told
+from ...core.support.errors import UnsupportedError
+from ...core.tracing.trace import Value, bind_eqn, trace_program, typeof
 from .arithmetic import (
     at_places,
     bcoo_conv_general_dilated,
@@ -118,12 +118,12 @@ def sparsify(f: Callable[..., Any], use_tracer: bool = False) -> Callable[..., A
 
     @functools.wraps(f)
     def wrapped(*args: Any, **kwargs: Any) -> Any:
-        flat, in_tree = tree.flatten((args, kwargs), is_sparse)
+        flat, in_tree = pytree.flatten((args, kwargs), is_sparse)
         found: list[Any] = []
 
         def run_flat(*values: Any) -> list[Any]:
             given, named = in_tree.unflatten(values)
-            outs, out_tree = tree.flatten(f(*given, **named), is_sparse)
+            outs, out_tree = pytree.flatten(f(*given, **named), is_sparse)
             found[:] = [out_tree]
             return outs
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from ... import lax
-from ...core.errors import ArgumentError
 from ...core.primitives.linalg.common import check_dtype, check_matrix, check_square, is_narrow
 from ...core.primitives.linalg.eigh import eigvalsh as _eigvalsh
 from ...core.primitives.linalg.matrices import adjoint, transposed
 from ...core.primitives.linalg.qr import geqrf_p
+from ...core.support.errors import ArgumentError
 from ..dtypes import finfo
 from ..index import take_along_axis
 from ..select import where

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from ... import lax
-from ...core.errors import ArgumentError, ConcretizationError
-from ...core.trace import Tracer
+from ...core.support.errors import ArgumentError, ConcretizationError
+from ...core.tracing.trace import Tracer
 from .. import reductions
 from ..shape import moveaxis
 from ..util import Array, ArrayLike, axes_of, composite, dtype_of, is_complex, promote_dtypes_inexact, shape_of, value

@@ -6,9 +6,9 @@ import operator
 from collections.abc import Sequence
 from typing import Any
 
-from ...core.arguments import public
-from ...core.errors import ArgumentError, ShapeError
-from ...core.runtime import runtime
+from ...core.support.call_errors import public
+from ...core.support.errors import ArgumentError, ShapeError
+from ...core.support.runtime import runtime
 from .. import contract
 from ..matrices import diagonal as _diagonal
 from ..matrices import eye

@@ -8,13 +8,13 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ... import lax
-from ...core.errors import ArgumentError, ShapeError
-from ...core.primitives.custom import custom_jvp
+from ...core.ir.types import canonical_dtype
+from ...core.primitives.custom.custom_derivatives import custom_jvp
 from ...core.primitives.linalg import lu as _lu
 from ...core.primitives.linalg.common import through_float32
 from ...core.primitives.linalg.matrices import adjoint, diagonal, eye, on_diagonal, picked_diagonal, product, triangle
 from ...core.primitives.linalg.qr import geqrf_p
-from ...core.types import canonical_dtype
+from ...core.support.errors import ArgumentError, ShapeError
 from .. import reductions
 from ..select import where
 from ..util import (

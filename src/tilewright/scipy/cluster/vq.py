@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ... import numpy as tnp
-from ...core.errors import ShapeError
+from ...core.support.errors import ShapeError
 from ...numpy.util import Array, ArrayLike, composite, promote_dtypes_inexact, shape_of, value
 
 

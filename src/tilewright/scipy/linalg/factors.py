@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 
 from ... import lax
-from ...core.errors import ArgumentError, DtypeError, ShapeError, UnsupportedError
-from ...core.primitives.custom import custom_jvp
+from ...core.primitives.custom.custom_derivatives import custom_jvp
 from ...core.primitives.linalg.matrices import adjoint, conjugate, eye, part, product, triangle
 from ...core.primitives.linalg.qr import full_product, geqp3_p, geqrf_p
+from ...core.support.errors import ArgumentError, DtypeError, ShapeError, UnsupportedError
 from ...numpy import linalg as numpy_linalg
 from ...numpy.linalg.factors import operand, square
 from ...numpy.select import where

@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 
 from ... import lax
-from ...core.api import jvp
-from ...core.errors import ArgumentError, ShapeError, UnsupportedError
-from ...core.primitives.custom import custom_jvp
+from ...core.api.transformations import jvp
+from ...core.primitives.custom.custom_derivatives import custom_jvp
 from ...core.primitives.linalg.matrices import adjoint, diagonal, eye, product
+from ...core.support.errors import ArgumentError, ShapeError, UnsupportedError
 from ...numpy import linalg as numpy_linalg
 from ...numpy.linalg.factors import square
 from ...numpy.select import where

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from ... import lax
-from ...core.arguments import public
-from ...core.errors import ArgumentError, ShapeError
+from ...core.support.call_errors import public
+from ...core.support.errors import ArgumentError, ShapeError
 from ...numpy.create import asarray
 from ...numpy.select import where
 from ...numpy.util import (

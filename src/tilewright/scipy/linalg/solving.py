@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 
 from ... import lax
-from ...core.arguments import public
-from ...core.errors import ArgumentError, ShapeError, warn
 from ...core.primitives.linalg import lu as _lu
 from ...core.primitives.linalg.common import through_float32
 from ...core.primitives.linalg.matrices import adjoint, eye, from_triangle, product, transposed, triangle
+from ...core.support.call_errors import public
+from ...core.support.errors import ArgumentError, ShapeError, warn
 from ...numpy import linalg as numpy_linalg
 from ...numpy.linalg.factors import operand, square
 from ...numpy.select import where

@@ -7,9 +7,9 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from ... import lax
-from ...core import tree
-from ...core.arguments import public
-from ...core.errors import ArgumentError, ArgumentTypeError, DtypeError, ShapeError
+from ...core.support import pytree
+from ...core.support.call_errors import public
+from ...core.support.errors import ArgumentError, ArgumentTypeError, DtypeError, ShapeError
 from ...numpy.elementwise import conj, imag, real
 from ...numpy.join import concatenate, split
 from ...numpy.util import (
@@ -78,7 +78,7 @@ def minimize(
     if dtype == work:
         return run(lambda x: fun(x, *args), strong(x0), **options)
     found = run(lambda x: astype(fun(x, *args), work), astype(x0, work), **options)
-    return tree.map(lambda x: astype(x, dtype) if dtype_of(x) == work else x, found)
+    return pytree.map(lambda x: astype(x, dtype) if dtype_of(x) == work else x, found)
 
 
 def _complex(parts: Array) -> Array:

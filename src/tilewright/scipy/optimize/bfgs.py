@@ -9,7 +9,7 @@ import numpy as np
 
 from ... import lax
 from ... import numpy as tnp
-from ...core.api import value_and_grad
+from ...core.api.transformations import value_and_grad
 from ...numpy.util import Array, dtype_of, shape_of
 from .line_search import line_search
 

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from ... import lax
 from ... import numpy as tnp
-from ...core import tree
+from ...core.support import pytree
 from ...numpy.util import Array, dtype_of
 
 ZOOMS = 30  # at most, evaluations within a bracket
@@ -47,7 +47,7 @@ class _State(NamedTuple):
 
 
 def _chosen(which: Array, a: Any, b: Any) -> Any:
-    return tree.map(lambda x, y: tnp.where(which, x, y), a, b)
+    return pytree.map(lambda x, y: tnp.where(which, x, y), a, b)
 
 
 def _between(a: Point, b: Point) -> Array:

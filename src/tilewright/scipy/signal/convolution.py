@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ... import lax
-from ...core.errors import ArgumentError, ShapeError, UnsupportedError
+from ...core.support.errors import ArgumentError, ShapeError, UnsupportedError
 from ...numpy.elementwise import conj
 from ...numpy.fft import fftn, ifftn, irfftn, rfftn
 from ...numpy.util import (

@@ -9,18 +9,18 @@ from typing import Any
 import numpy as np
 
 from ... import lax
-from ...core.arguments import public
-from ...core.caches import once
-from ...core.errors import ArgumentError, ShapeError, warn
+from ...core.support.call_errors import public
+from ...core.support.errors import ArgumentError, ShapeError, warn
+from ...core.support.memo import once
 from ...numpy.create import arange
 from ...numpy.elementwise import conj, imag, real, sqrt, where3
 from ...numpy.fft import fft, fftfreq, ifft, irfft, rfft, rfftfreq
 from ...numpy.index import take
-from ...numpy.pad import pad
-from ...numpy.quantiles import median
+from ...numpy.manipulation.pad import pad
 from ...numpy.reductions import mean
 from ...numpy.reductions import sum as _sum
 from ...numpy.shape import moveaxis
+from ...numpy.statistics.quantiles import median
 from ...numpy.util import (
     Array,
     ArrayLike,

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 from ... import lax
-from ...core.arguments import public
-from ...core.errors import ArgumentError, UnsupportedError
+from ...core.support.call_errors import public
+from ...core.support.errors import ArgumentError, UnsupportedError
 from ...numpy.contract import matmul
 from ...numpy.reductions import mean
 from ...numpy.shape import moveaxis

@@ -14,9 +14,9 @@ import numpy as np
 
 from ... import lax
 from ... import numpy as tnp
-from ...core import tree
-from ...core.arguments import public
-from ...core.errors import ArgumentError, ArgumentTypeError, ShapeError, TreeError
+from ...core.support import pytree
+from ...core.support.call_errors import public
+from ...core.support.errors import ArgumentError, ArgumentTypeError, ShapeError, TreeError
 from ...flatten_util import ravel_pytree
 from ...numpy.util import Array, ArrayLike, dtype_of, promote_dtypes_inexact, shape_of, value
 
@@ -39,7 +39,7 @@ class _System:
     """A x = b over vectors: the operator, the preconditioner, where to start, and when to stop."""
 
     def __init__(self, name: str, A: Any, b: Any, x0: Any, tol: Any, atol: Any, maxiter: Any, M: Any):
-        leaves, structure = tree.flatten(b)
+        leaves, structure = pytree.flatten(b)
         b = structure.unflatten([promote_dtypes_inexact(value(x, name))[0] for x in leaves])
         self.b, self.unravel = ravel_pytree(b)
         self.b = lax.convert_element_type(self.b, dtype_of(self.b))
@@ -51,13 +51,13 @@ class _System:
         self.x0 = lax.full_like(self.b, 0) if x0 is None else self._ravel(x0, b, "x0")
 
     def _ravel(self, x: Any, b: Any, what: str) -> Array:
-        if tree.structure(x) != tree.structure(b):
-            raise TreeError(f"{what} and b have the structures {tree.structure(x)} and {tree.structure(b)}",
+        if pytree.structure(x) != pytree.structure(b):
+            raise TreeError(f"{what} and b have the structures {pytree.structure(x)} and {pytree.structure(b)}",
                             "make them alike")  # fmt: skip
-        shapes = [[shape_of(leaf) for leaf in tree.leaves(t)] for t in (x, b)]
+        shapes = [[shape_of(leaf) for leaf in pytree.leaves(t)] for t in (x, b)]
         if shapes[0] != shapes[1]:
             raise ShapeError(f"{what} has arrays of shapes {shapes[0]}, b of {shapes[1]}", "make them alike")
-        return ravel_pytree(tree.map(value, x))[0].astype(dtype_of(self.b))
+        return ravel_pytree(pytree.map(value, x))[0].astype(dtype_of(self.b))
 
     def _on_vectors(self, function: Operator, what: str, b: Any) -> Operator:
         return lambda x: self._ravel(function(self.unravel(x)), b, what)

@@ -15,7 +15,7 @@ import numpy as np
 
 from ... import numpy as tnp
 from ... import random
-from ...core.errors import ArgumentError, ArgumentTypeError, ShapeError
+from ...core.support.errors import ArgumentError, ArgumentTypeError, ShapeError
 from ...numpy.util import Array, ArrayLike, dtype_of, promote_dtypes_inexact, shape_of
 
 _SMALL = 1e-6  # of a squared angle, below which series are exact

@@ -2,8 +2,8 @@
 
 from typing import TYPE_CHECKING
 
-from ...core.later import later as _later
-from ...core.later import members as _members
+from ...core.support.lazy_imports import later as _later
+from ...core.support.lazy_imports import members as _members
 from .basic import *
 
 if TYPE_CHECKING:

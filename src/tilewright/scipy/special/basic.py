@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 
 from ... import lax
-from ...core.arguments import public
-from ...core.errors import ArgumentError
-from ...core.primitives.custom import custom_jvp
+from ...core.primitives.custom.custom_derivatives import custom_jvp
+from ...core.support.call_errors import public
+from ...core.support.errors import ArgumentError
 from ...numpy.arithmetic import copysign
 from ...numpy.bessel import i0, i1
 from ...numpy.create import arange, asarray

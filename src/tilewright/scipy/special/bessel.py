@@ -6,7 +6,7 @@ import operator
 from typing import Any
 
 from ... import lax
-from ...core.errors import ArgumentError, DtypeError
+from ...core.support.errors import ArgumentError, DtypeError
 from ...numpy.elementwise import where3
 from ...numpy.util import Array, ArrayLike, composite, dtype_of, is_complex, promote_dtypes_inexact, shape_of, value
 

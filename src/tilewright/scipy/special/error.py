@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 
 from ... import lax
-from ...core.caches import cached
-from ...core.errors import DtypeError
-from ...core.primitives.custom import custom_jvp
+from ...core.primitives.custom.custom_derivatives import custom_jvp
+from ...core.support.errors import DtypeError
+from ...core.support.memo import cached
 from ...numpy.elementwise import imag, real, where3
 from ...numpy.util import (
     Array,

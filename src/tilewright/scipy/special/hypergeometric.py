@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from ... import lax
-from ...core.api import jvp
-from ...core.primitives.custom import custom_jvp
+from ...core.api.transformations import jvp
+from ...core.primitives.custom.custom_derivatives import custom_jvp
 from ...numpy.elementwise import where3
 from ...numpy.reductions import any as _any
 from ...numpy.util import (

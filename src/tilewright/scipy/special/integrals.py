@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 
 from ... import lax
-from ...core.primitives.custom import custom_jvp
-from ...core.primitives.special import no_derivative
-from ...core.primitives.special_numpy import BERNOULLI
+from ...core.primitives.custom.custom_derivatives import custom_jvp
+from ...core.primitives.special.functions import no_derivative
+from ...core.primitives.special.reference import BERNOULLI
 from ...numpy.elementwise import imag, real, where3
 from ...numpy.reductions import sum as _sum
 from ...numpy.util import (

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 
 from ... import lax
-from ...core.api import jvp
-from ...core.arguments import public
-from ...core.errors import ArgumentError, DtypeError, ShapeError, UnsupportedError
+from ...core.api.transformations import jvp
+from ...core.support.call_errors import public
+from ...core.support.errors import ArgumentError, DtypeError, ShapeError, UnsupportedError
 from ...numpy.elementwise import where3
 from ...numpy.util import (
     Array,

@@ -7,9 +7,9 @@ from collections.abc import Callable
 from typing import Any
 
 from ... import lax, random
-from ...core.api import vmap
-from ...core.errors import ArgumentError, DtypeError, ShapeError, UnsupportedError
-from ...core.trace import dtype_of
+from ...core.api.transformations import vmap
+from ...core.support.errors import ArgumentError, DtypeError, ShapeError, UnsupportedError
+from ...core.tracing.trace import dtype_of
 from ...nn.normalisation import logsumexp
 from ...numpy.arithmetic import power
 from ...numpy.contract import dot
@@ -20,7 +20,7 @@ from ...numpy.linalg.solving import inv
 from ...numpy.reductions import prod
 from ...numpy.reductions import sum as _sum
 from ...numpy.shape import atleast_1d, atleast_2d, reshape, squeeze
-from ...numpy.statistics import cov as _cov
+from ...numpy.statistics.histograms import cov as _cov
 from ...numpy.util import Array, ArrayLike, composite, is_complex, promote_dtypes_inexact, shape_of, value
 from ...tree_util import register_pytree_node_class
 from .. import linalg, special

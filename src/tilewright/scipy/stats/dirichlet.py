@@ -12,7 +12,7 @@ import math
 from typing import Any
 
 from ... import lax
-from ...core.errors import ShapeError
+from ...core.support.errors import ShapeError
 from ...numpy.dtypes import finfo
 from ...numpy.elementwise import where3
 from ...numpy.join import concatenate

@@ -15,7 +15,7 @@ from types import FunctionType
 from typing import Any
 
 from ... import lax
-from ...core.primitives.custom import custom_jvp
+from ...core.primitives.custom.custom_derivatives import custom_jvp
 from ...numpy.elementwise import where3
 from ...numpy.util import Array, as_weak_as, composite, promote_inexact, strong, weak_of_numbers
 

@@ -11,8 +11,8 @@ import math
 from typing import Any
 
 from ... import lax
-from ...core.api import jvp
-from ...core.primitives.custom import custom_jvp
+from ...core.api.transformations import jvp
+from ...core.primitives.custom.custom_derivatives import custom_jvp
 from ...numpy.elementwise import where3
 from .. import special
 from .family import Family, positive

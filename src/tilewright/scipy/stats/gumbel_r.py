@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 from ... import lax
-from ...core.primitives.custom import custom_jvp
+from ...core.primitives.custom.custom_derivatives import custom_jvp
 from ...numpy.elementwise import where3
 from .. import special
 from .family import INF, Family, log1mexp

@@ -12,7 +12,7 @@ import math
 from typing import Any
 
 from ... import lax
-from ...core.errors import DtypeError
+from ...core.support.errors import DtypeError
 from ...numpy.elementwise import where3
 from ...numpy.reductions import all as _all
 from ...numpy.reductions import prod as _prod

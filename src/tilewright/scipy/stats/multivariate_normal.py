@@ -12,7 +12,7 @@ import math
 from typing import Any
 
 from ... import lax
-from ...core.errors import ShapeError, UnsupportedError
+from ...core.support.errors import ShapeError, UnsupportedError
 from ...numpy.linalg.products import diagonal
 from ...numpy.reductions import sum as _sum
 from ...numpy.util import Array, ArrayLike, broadcast_to_shape, composite, promote_dtypes_inexact, shape_of

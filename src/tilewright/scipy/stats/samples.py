@@ -7,17 +7,17 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ... import lax
-from ...core.errors import ArgumentError, UnsupportedError
+from ...core.support.errors import ArgumentError, UnsupportedError
 from ...numpy.cumulative import cumsum
 from ...numpy.elementwise import sqrt, where3
 from ...numpy.index import take_along_axis
-from ...numpy.nanreductions import nanstd
 from ...numpy.reductions import any as _any
 from ...numpy.reductions import argmax, std
 from ...numpy.reductions import max as _max
 from ...numpy.reductions import sum as _sum
 from ...numpy.shape import moveaxis, ravel
 from ...numpy.sorting import argsort, sort
+from ...numpy.statistics.nanreductions import nanstd
 from ...numpy.util import (
     Array,
     ArrayLike,

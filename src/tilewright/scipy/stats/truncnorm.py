@@ -11,7 +11,7 @@ import math
 from typing import Any
 
 from ... import lax
-from ...core.primitives.custom import custom_jvp
+from ...core.primitives.custom.custom_derivatives import custom_jvp
 from ...numpy.elementwise import where3
 from .. import special
 from .family import Family, log1mexp

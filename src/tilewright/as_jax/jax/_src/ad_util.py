@@ -1,8 +1,8 @@
 """`jax._src.ad_util`, for lineax: the primitive behind `stop_gradient`, and zeros."""
 
-from ....core.linear import add_any_p, add_tangents
-from ....core.primitive import Zero
-from ....core.rules import instantiate
+from ....core.ir.primitive import Zero
+from ....core.transforms.rule_helpers import instantiate
+from ....core.transforms.structural_primitives import add_any_p, add_tangents
 from ...missing import not_adapted
 from ...primitive import Primitive
 

@@ -1,7 +1,7 @@
 """`jax._src.api`, for jax's page on primitives: the transformations."""
 
-from ....core.api import grad, jacfwd, jacrev, jvp, linearize, vjp, vmap
-from ....core.jit import jit
+from ....core.api.transformations import grad, jacfwd, jacrev, jvp, linearize, vjp, vmap
+from ....core.jit.jit import jit
 from ...missing import not_adapted
 
 __all__ = ["grad", "jacfwd", "jacrev", "jit", "jvp", "linearize", "vjp", "vmap"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ....core.errors import UnsupportedError
+from ....core.support.errors import UnsupportedError
 from ...missing import not_adapted
 
 

@@ -1,6 +1,6 @@
 """`jax._src.dispatch`, for equinox: waiting for effects when the process ends."""
 
-from ....xla_backend.dispatch import effects_barrier as wait_for_tokens
+from ....xla_backend.execution.dispatch import effects_barrier as wait_for_tokens
 from ...missing import not_adapted
 from ..interpreters.xla import apply_primitive
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from ....core.runtime import runtime
-from ....xla_backend.processes import group
+from ....core.support.runtime import runtime
+from ....xla_backend.devices.coordination import group
 from ...missing import not_adapted
 
 

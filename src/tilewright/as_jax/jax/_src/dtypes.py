@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from ....core.types import is_inexact
+from ....core.ir.types import is_inexact
 from ....dtypes import (
     TypePromotionError,
     canonicalize_dtype,

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from ....core.errors import exclude as register_exclusion
-from ....core.errors import excluded
+from ....core.support.errors import exclude as register_exclusion
+from ....core.support.errors import excluded
 from ...missing import not_adapted
 
 

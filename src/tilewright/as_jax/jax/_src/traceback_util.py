@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from ....core.errors import exclude as register_exclusion
-from ....core.errors import excluded, is_internal
+from ....core.support.errors import exclude as register_exclusion
+from ....core.support.errors import excluded, is_internal
 from ...missing import not_adapted
 
 

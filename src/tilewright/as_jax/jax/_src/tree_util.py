@@ -6,16 +6,16 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
 
-from ....core import tree
-from ....core.errors import TreeError
-from ....core.tree import flatten_one_level as flatten_one_level
+from ....core.support import pytree
+from ....core.support.errors import TreeError
+from ....core.support.pytree import flatten_one_level as flatten_one_level
 from ...missing import not_adapted
 
 
 class _Nodes:
     """The types that are nodes, as a container to ask."""
 
-    __contains__ = staticmethod(tree.is_tree_node)
+    __contains__ = staticmethod(pytree.is_tree_node)
 
 
 _registry = _Nodes()
@@ -31,19 +31,19 @@ def prefix_errors(prefix_tree: Any, full_tree: Any) -> list[Callable[[str], Tree
 
 
 def _differences(path: tuple[Any, ...], prefix: Any, full: Any) -> Iterator[tuple[tuple[Any, ...], Any, Any]]:
-    if tree.all_leaves([prefix]):
+    if pytree.all_leaves([prefix]):
         return
-    pairs, found = tree.flatten_with_path(prefix, lambda x: x is not prefix)
-    parts, wanted = tree.flatten(full, lambda x: x is not full)
+    pairs, found = pytree.flatten_with_path(prefix, lambda x: x is not prefix)
+    parts, wanted = pytree.flatten(full, lambda x: x is not full)
     if found != wanted:
-        yield path, tree.structure(prefix), tree.structure(full)
+        yield path, pytree.structure(prefix), pytree.structure(full)
         return
     for (key, inner), part in zip(pairs, parts, strict=True):
         yield from _differences((*path, *key), inner, part)
 
 
 def _error(path: tuple[Any, ...], found: Any, wanted: Any, name: str) -> TreeError:
-    return TreeError(f"{name}{tree.keystr(path)} is of the structure {found}, and the full tree is of {wanted} there",
+    return TreeError(f"{name}{pytree.keystr(path)} is of the structure {found}, and the full tree is of {wanted} there",
                      "pass a prefix of the full tree")  # fmt: skip
 
 

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from ....core.opaque import MappingSpec
-from ....core.primitive import Zero
-from ....core.pullback import GradAccum, NullAccum, RefAccum, ValAccum
-from ....core.rules import instantiate as instantiate_zeros
+from ....core.api.vjp_functions import GradAccum, NullAccum, RefAccum, ValAccum
+from ....core.ir.extension_types import MappingSpec
+from ....core.ir.primitive import Zero
+from ....core.transforms.rule_helpers import instantiate as instantiate_zeros
 from ...avals import AbstractValue, ShapedArray
 from ...hiprim import HiPrim
 from ...hiprim_derived import jvp_from_lin, linearize_from_jvp, vjp_from_jvp, vjp_from_lin
 from ...hitype import HiPspec, HiType, aval_method, aval_property, register_hitype
-from ...jax.interpreters.ad import is_undefined_primal
 from ...missing import not_adapted
+from ..interpreters.ad import is_undefined_primal
 
 VJPHiPrimitive = HiPrim
 __all__ = [

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from ....core.errors import ArgumentError
-from ....xla_backend.client import client, default_device, present
+from ....core.support.errors import ArgumentError
+from ....xla_backend.devices.client import client, default_device, present
 from ...missing import not_adapted
 
 

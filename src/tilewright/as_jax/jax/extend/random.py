@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from ....core.primitives.random import threefry2x32_p
-from ....core.primitives.shape import concatenate, reshape, slice_in_dim
-from ....core.trace import shape_of
-from ....core.types import RBG, THREEFRY, UNSAFE_RBG
+from ....core.ir.types import RBG, THREEFRY, UNSAFE_RBG
+from ....core.primitives.keys.threefry import threefry2x32_p
+from ....core.primitives.movement.shape import concatenate, reshape, slice_in_dim
+from ....core.tracing.trace import shape_of
 from ....random.generators import seeded
 from ...missing import not_adapted
 

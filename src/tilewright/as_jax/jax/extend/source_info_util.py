@@ -6,7 +6,7 @@ import contextlib
 from collections.abc import Iterator
 from typing import Any
 
-from ....core.errors import Source, exclude, user_source
+from ....core.support.errors import Source, exclude, user_source
 from ...missing import not_adapted
 
 SourceInfo = Source

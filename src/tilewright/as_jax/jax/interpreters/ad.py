@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from ....core.jvp import DualTracer as JVPTracer
-from ....core.jvp import JVPTrace, jvp_program
-from ....core.linear import add_any_p as add_jaxvals_p
-from ....core.linear import add_tangents
-from ....core.primitive import Linear as UndefinedPrimal
-from ....core.primitive import Zero
-from ....core.rules import instantiate, linear_jvp, zeros
-from ....core.trace import typeof
+from ....core.ir.primitive import Linear as UndefinedPrimal
+from ....core.ir.primitive import Zero
+from ....core.tracing.trace import typeof
+from ....core.transforms.jvp import DualTracer as JVPTracer
+from ....core.transforms.jvp import JVPTrace, jvp_program
+from ....core.transforms.rule_helpers import instantiate, linear_jvp, zeros
+from ....core.transforms.structural_primitives import add_any_p as add_jaxvals_p
+from ....core.transforms.structural_primitives import add_tangents
 from ...missing import not_adapted
 from ...primitive import Registry
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from ....core.linear import align, moveaxis, moved
-from ....core.linear import broadcast_batch as broadcast
-from ....core.primitive import AxisInfo
-from ....core.vmap import BatchTrace, BatchTracer
+from ....core.ir.primitive import AxisInfo
+from ....core.transforms.batching import BatchTrace, BatchTracer
+from ....core.transforms.structural_primitives import align, moveaxis, moved
+from ....core.transforms.structural_primitives import broadcast_batch as broadcast
 from ...batching import axis_primitive_batchers, fancy_primitive_batchers, primitive_batchers
 from ...missing import not_adapted
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from ....core.rewrite import hoist
-from ....core.trace import ProgramTracer, Tracer, trace_program
-from ....core.types import Type
+from ....core.ir.passes import hoist
+from ....core.ir.types import Type
+from ....core.tracing.trace import ProgramTracer, Tracer, trace_program
 from ...jaxprs import dce_jaxpr, view
 from ...linear_util import WrappedFun
 from ...missing import not_adapted

@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from ....core.runtime import runtime
-from ....core.types import canonical_dtype
+from ....core.ir.types import canonical_dtype
+from ....core.support.runtime import runtime
 from ...missing import not_adapted
 
 # What tensorflow_probability adds a subclass of NumPy's arrays to; these are taken as they are.

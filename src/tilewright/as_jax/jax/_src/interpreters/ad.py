@@ -1,6 +1,6 @@
 """`jax._src.interpreters.ad`: the error where a derivative is asked for that a `custom_vjp` rule does not give."""
 
-from .....core.errors import DifferentiationError as CustomVJPException
+from .....core.support.errors import DifferentiationError as CustomVJPException
 from ....missing import not_adapted
 
 __all__ = ["CustomVJPException"]

@@ -1,6 +1,6 @@
 """`jax._src.state.types`, for flax.nnx: the type of a Ref."""
 
-from .....core.types import RefType as AbstractRef
+from .....core.ir.types import RefType as AbstractRef
 from ....missing import not_adapted
 
 __all__ = ["AbstractRef"]

@@ -14,9 +14,9 @@ from typing import Any
 
 import numpy as np
 
-from .....core.errors import CheckpointWriteError, VersionError
+from .....core.support.errors import CheckpointWriteError, VersionError
+from .....devices import process_index
 from .....experimental.multihost_utils import sync_global_devices
-from .....runtime import process_index
 from .....sharding import make_array_from_callback
 from ....missing import not_adapted
 

@@ -6,13 +6,13 @@ from typing import Any
 
 import numpy as np
 
-from .....core.check import check_program
-from .....core.errors import ProgramError as JaxprTypeError
-from .....core.ir import NO_EFFECTS as no_effects
-from .....core.ir import Effect, Effects, Eqn, Literal, Var
-from .....core.trace import typeof
-from .....core.types import ArrayType, TokenType, as_dtype
-from .....core.value import Scalar, Value
+from .....core.ir.program import NO_EFFECTS as no_effects
+from .....core.ir.program import Effect, Effects, Eqn, Literal, Var
+from .....core.ir.typeof import Scalar, Value
+from .....core.ir.types import ArrayType, as_dtype
+from .....core.ir.verifier import check_program
+from .....core.support.errors import ProgramError as JaxprTypeError
+from .....core.tracing.trace import typeof
 from ....avals import mapped_aval, unmapped_aval
 from ....jaxprs import ClosedJaxpr, Jaxpr, jaxpr_as_fun, jaxprs_in_params, new_jaxpr_eqn, subjaxprs
 from ....missing import not_adapted
@@ -29,11 +29,17 @@ from ....traces import (
 )
 
 JaxprEqn = Eqn
-AbstractToken = Token = TokenType
 array_types = {*Scalar, np.ndarray, Value}
 unsafe_am_i_under_a_jit_DO_NOT_USE = under_jit
 unsafe_am_i_under_a_vmap_DO_NOT_USE = under_vmap
 unsafe_get_axis_names_DO_NOT_USE = axis_names
+
+
+class AbstractToken:
+    """The type of a token, which no value of a Program has: effects order equations."""
+
+
+Token = AbstractToken
 
 
 class DropVar(Var):

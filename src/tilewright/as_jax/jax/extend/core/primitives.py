@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from .....core.primitive import Primitive
+from .....core.ir.primitive import Primitive
 from .....core.primitives.catalogue import ALL
 from ....missing import not_adapted
 

@@ -1,0 +1,446 @@
+"""The operators of arrays, tracers and Refs: NumPy's meaning, JAX's promotion.
+
+Importing this module gives `Value` its operators. `promote_args` is the one place where operands of
+different dtypes and shapes are brought together; the functions of `tilewright.numpy` use it too.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from ..ir.extension_types import is_opaque
+from ..ir.promotion import promote_types, to_inexact
+from ..ir.types import ArrayType, canonical_dtype, is_bool, is_complex, is_inexact, is_integer, is_unsigned
+from ..primitives.contraction.dot_general import matmul as product
+from ..primitives.elementwise.arithmetic import (
+    RoundingMethod,
+    abs_p,
+    add_p,
+    div_p,
+    integer_pow,
+    mul_p,
+    neg_p,
+    pow_p,
+    rem_p,
+    round_p,
+    sign_p,
+    sub_p,
+)
+from ..primitives.elementwise.comparison import (
+    and_p,
+    eq_p,
+    ge_p,
+    gt_p,
+    le_p,
+    lt_p,
+    ne_p,
+    not_p,
+    or_p,
+    select_n_p,
+    shift_left_p,
+    shift_right_arithmetic_p,
+    shift_right_logical_p,
+    xor_p,
+)
+from ..primitives.elementwise.conversion import cast, convert_element_type, imag_p, real_p, stop_gradient_p
+from ..primitives.elementwise.conversion import complex as make_complex
+from ..primitives.movement.shape import broadcast_shapes, broadcast_to, full_like, transpose_p
+from ..support.config import current
+from ..support.errors import ArgumentTypeError, ImmutableArrayError, ShapeError, warn
+from ..support.runtime import runtime
+from ..tracing.array_conversion import as_array
+from ..tracing.trace import Scalar, Tracer, Value, typeof
+from ..transforms.rule_helpers import like
+from .gather_scatter_indexing import IndexUpdate, getitem
+
+# ---------------------------------------------------------------------------- promotion
+
+
+def _broadcast(values: list[Any], types: list[ArrayType]) -> list[Any]:
+    """Values of one shape; rank-0 ones stay as they are, since elementwise primitives take them beside arrays."""
+    shapes = {t.shape for t in types if t.shape}
+    if len(shapes) <= 1:
+        return values
+    check_ranks(types)
+    shape = broadcast_shapes(*shapes)
+    pairs = zip(values, types, strict=True)
+    return [v if not t.shape or t.shape == shape else broadcast_to(v, shape) for v, t in pairs]
+
+
+def check_ranks(types: Sequence[Any]) -> None:
+    """Raise `ShapeError`, or warn, where arrays of several ranks meet and `numpy_rank_promotion` says so."""
+    ranks = {len(t.shape) for t in types if t.shape}
+    mode = current().numpy_rank_promotion
+    if len(ranks) > 1 and mode != "allow":
+        what = f"operands of ranks {sorted(ranks)} ({', '.join(t.show() for t in types)}) need rank promotion"
+        if mode == "raise":
+            raise ShapeError(f"{what}, and numpy_rank_promotion is 'raise'", "reshape them to one rank")
+        warn(what)
+
+
+def _cast(values: tuple[Any, ...], dtype: Any, weak: bool) -> list[Any]:
+    if dtype.kind == "V":  # a dtype that NumPy does not know: its own operators make wider floats of it
+        values = tuple(as_array(x) if isinstance(x, (np.ndarray, np.generic)) else x for x in values)
+    return [cast(x, dtype, weak) for x in values]
+
+
+def promote_args(*xs: Any) -> list[Any]:
+    """Values of one dtype and one shape, by JAX's promotion and NumPy's broadcasting.
+
+    Scalars (Python's, and arrays of rank 0) stay of rank 0: every elementwise primitive takes them beside
+    arrays. Raises `DtypeError` where there is no common dtype and `ShapeError` where there is no shape.
+    """
+    types: list[Any] = [typeof(x) for x in xs]
+    dtype, weak = promote_types(types)
+    return _broadcast(_cast(xs, dtype, weak), types)
+
+
+def promote_args_inexact(*xs: Any) -> list[Any]:
+    """`promote_args`, integers and booleans becoming floats."""
+    types: list[Any] = [typeof(x) for x in xs]
+    dtype, weak = promote_types(types)
+    if not is_inexact(dtype):
+        dtype = to_inexact(dtype)
+    return _broadcast(_cast(xs, dtype, weak), types)
+
+
+# ---------------------------------------------------------------------------- NumPy's arithmetic
+
+Function = Callable[..., Any]
+
+
+def _dtype(x: Any) -> Any:
+    return typeof(x).dtype
+
+
+def _promoting(bind: Function) -> Function:
+    """A function of two operands of one type as one of any two operands."""
+
+    def promoted(x: Any, y: Any) -> Any:
+        if typeof(x) is typeof(y):
+            return bind(x, y)
+        return bind(*promote_args(x, y))
+
+    return promoted
+
+
+def _or_boolean(primitive: Any, boolean: Any) -> Function:
+    return _promoting(lambda x, y: (boolean if is_bool(_dtype(x)) else primitive).bind(x, y))
+
+
+add = _or_boolean(add_p, or_p)
+multiply = _or_boolean(mul_p, and_p)
+subtract = _promoting(sub_p.bind)
+equal = _promoting(eq_p.bind)
+not_equal = _promoting(ne_p.bind)
+less = _promoting(lt_p.bind)
+less_equal = _promoting(le_p.bind)
+greater = _promoting(gt_p.bind)
+greater_equal = _promoting(ge_p.bind)
+bitwise_and = _promoting(and_p.bind)
+bitwise_or = _promoting(or_p.bind)
+bitwise_xor = _promoting(xor_p.bind)
+
+
+def true_divide(x: Any, y: Any) -> Any:
+    """x / y as NumPy divides: integers give floats."""
+    return div_p.bind(*promote_args_inexact(x, y))
+
+
+def _zero_like(x: Any) -> Any:
+    return like(x, 0)
+
+
+def _one_like(x: Any) -> Any:
+    return like(x, 1)
+
+
+def _float_divmod(x: Any, y: Any) -> tuple[Any, Any]:
+    """Floored quotient and remainder of floats, as Python's `divmod`; by zero the quotient is x / 0.
+
+    A quotient that is zero has the sign of x / y, a remainder that is zero that of y, as NumPy's.
+    """
+    mod = rem_p.bind(x, y)
+    by_zero = eq_p.bind(y, _zero_like(y))
+    quotient = div_p.bind(select_n_p.bind(by_zero, sub_p.bind(x, mod), x), y)
+    wrong = and_p.bind(ne_p.bind(mod, _zero_like(mod)), ne_p.bind(sign_p.bind(y), sign_p.bind(mod)))
+    mod = select_n_p.bind(wrong, mod, add_p.bind(mod, y))
+    quotient = select_n_p.bind(wrong, quotient, sub_p.bind(quotient, _one_like(quotient)))
+    quotient = round_p.bind(quotient, rounding_method=RoundingMethod.AWAY_FROM_ZERO)
+    signed = stop_gradient_p.bind(mul_p.bind(div_p.bind(x, y), _zero_like(y)))
+    return select_n_p.bind(eq_p.bind(quotient, _zero_like(y)), quotient, signed), _sign_of_zero(mod, y)
+
+
+def _sign_of_zero(mod: Any, y: Any) -> Any:
+    """A remainder, with the sign of the divisor where it is zero; its derivative is that of the remainder."""
+    zero = select_n_p.bind(lt_p.bind(y, _zero_like(y)), _zero_like(y), like(y, -0.0))
+    signed = sub_p.bind(zero, sub_p.bind(stop_gradient_p.bind(mod), mod))
+    return select_n_p.bind(eq_p.bind(mod, _zero_like(mod)), mod, signed)
+
+
+def _without_booleans(x: Any, y: Any) -> tuple[Any, Any]:
+    """Operands of one dtype, booleans as integers."""
+    if is_bool(_dtype(x)):
+        return cast(x, canonical_dtype(np.int64)), cast(y, canonical_dtype(np.int64))
+    return x, y
+
+
+def _floor_divide(x: Any, y: Any) -> Any:
+    x, y = _without_booleans(x, y)
+    dtype = _dtype(x)
+    if is_unsigned(dtype):
+        return div_p.bind(x, y)
+    if is_complex(dtype):
+        raise ArgumentTypeError("floor division of complex numbers", "complex numbers have no floor")
+    if not is_integer(dtype):
+        return _float_divmod(x, y)[0]
+    quotient = div_p.bind(x, y)
+    inexact = ne_p.bind(rem_p.bind(x, y), _zero_like(x))
+    down = and_p.bind(ne_p.bind(sign_p.bind(x), sign_p.bind(y)), inexact)
+    return select_n_p.bind(down, quotient, sub_p.bind(quotient, _one_like(quotient)))
+
+
+def _remainder(x: Any, y: Any) -> Any:
+    x, y = _without_booleans(x, y)
+    if is_integer(_dtype(x)) and not (type(y) in Scalar and y):
+        y = select_n_p.bind(eq_p.bind(y, _zero_like(y)), y, _one_like(y))  # x % 0 is 0, as in NumPy
+    mod = rem_p.bind(x, y)
+    if is_unsigned(_dtype(x)):
+        return mod
+    nonzero = ne_p.bind(mod, _zero_like(mod))
+    wrong = and_p.bind(ne_p.bind(lt_p.bind(mod, _zero_like(mod)), lt_p.bind(y, _zero_like(y))), nonzero)
+    mod = select_n_p.bind(wrong, mod, add_p.bind(mod, y))
+    return mod if is_integer(_dtype(x)) else _sign_of_zero(mod, y)
+
+
+def _right_shift(x: Any, y: Any) -> Any:
+    x, y = _without_booleans(x, y)
+    return (shift_right_logical_p if is_unsigned(_dtype(x)) else shift_right_arithmetic_p).bind(x, y)
+
+
+left_shift = _promoting(lambda x, y: shift_left_p.bind(*_without_booleans(x, y)))
+right_shift = _promoting(_right_shift)
+floor_divide = _promoting(_floor_divide)
+remainder = _promoting(_remainder)
+
+
+def divmod_(x: Any, y: Any) -> tuple[Any, Any]:
+    """The pair (x // y, x % y)."""
+    if is_inexact(promote_types([typeof(x), typeof(y)])[0]):  # type: ignore[list-item]
+        return _float_divmod(*promote_args(x, y))
+    return floor_divide(x, y), remainder(x, y)
+
+
+def power(x: Any, y: Any) -> Any:
+    """x ** y as NumPy raises; a Python integer y becomes repeated multiplication."""
+    if isinstance(y, (int, np.integer)) and not isinstance(y, bool) and type(x) not in Scalar:
+        y = int(y)
+        if is_bool(_dtype(x)):
+            x = convert_element_type(x, np.int64)
+        return integer_pow(x, y) if y != 0 else full_like(x, 1)
+    tx, ty = typeof(x), typeof(y)
+    if is_integer(ty.dtype) and is_inexact(tx.dtype):
+        return pow_p.bind(*_broadcast([x, y], [tx, ty]))  # type: ignore[list-item]
+    found = pow_p.bind(*_without_booleans(*promote_args(x, y)))
+    return found if is_inexact(_dtype(found)) else convert_element_type(found, _dtype(found))  # strong, as JAX's
+
+
+def matmul(x: Any, y: Any) -> Any:
+    """The matrix product of NumPy's `@`."""
+    return product(x, y)
+
+
+def negative(x: Any) -> Any:
+    return neg_p.bind(x)
+
+
+def positive(x: Any) -> Any:
+    return x
+
+
+def absolute(x: Any) -> Any:
+    """The absolute value; of booleans and unsigned integers, x itself."""
+    dtype = _dtype(x)
+    return x if is_bool(dtype) or is_unsigned(dtype) else abs_p.bind(x)
+
+
+def invert(x: Any) -> Any:
+    return not_p.bind(x)
+
+
+def round_to(x: Any, decimals: int | None = None) -> Any:
+    """x rounded to a number of decimals, halves to even; integers stay as they are for `decimals` >= 0."""
+    digits = operator.index(decimals or 0)
+    dtype = _dtype(x)
+    if not is_inexact(dtype):
+        if digits >= 0 or is_bool(dtype):
+            return x
+        scale = 10**-digits
+        half = add(floor_divide(x, scale), 0)
+        low = multiply(half, scale)
+        twice = multiply(subtract(x, low), 2)
+        up = bitwise_or(greater(twice, scale), bitwise_and(equal(twice, scale), equal(remainder(half, 2), 1)))
+        return select_n_p.bind(up, low, add(low, scale))
+    if is_complex(dtype):
+        return make_complex(round_to(real_p.bind(x), digits), round_to(imag_p.bind(x), digits))
+    even = RoundingMethod.TO_NEAREST_EVEN
+    if digits == 0:
+        return round_p.bind(x, rounding_method=even)
+    scale = like(x, 10.0**digits)
+    return div_p.bind(round_p.bind(mul_p.bind(x, scale), rounding_method=even), scale)
+
+
+def _python_round(x: Any, ndigits: int | None = None) -> Any:
+    """Python's `round`: without `ndigits`, integers."""
+    rounded = round_to(x, ndigits)
+    return convert_element_type(rounded, np.int64) if ndigits is None and not is_complex(_dtype(x)) else rounded
+
+
+# ---------------------------------------------------------------------------- operators
+
+_OPERANDS = (Value, bool, int, float, complex, np.ndarray, np.generic)
+
+
+def declined(name: str, other: Any) -> Any:
+    """What an operator says to an operand that is not its own: Python may ask the other side.
+
+    Except of a list or tuple beside `*` that multiplies in no way of its own: Python would then repeat it, the array
+    taken as a count.
+    """
+    repeats = getattr(type(other), "__rmul__", None) in (list.__rmul__, tuple.__rmul__)
+    if repeats and name in ("__mul__", "__rmul__"):
+        raise ArgumentTypeError(f"an array times a {type(other).__name__}", "convert it with `numpy.asarray` first")
+    return NotImplemented
+
+
+def _binary(function: Function, name: str, swapped: bool = False) -> Function:
+    def method(self: Any, other: Any) -> Any:
+        if not isinstance(other, _OPERANDS):
+            if getattr(other, "__jax_array__", None) is not None:
+                return method(self, other.__jax_array__())
+            if getattr(other, "symbolic", False):
+                other = runtime.dimension(other)
+            # While tracing, an array of jax is a constant; beside an array of ours it is jax's to add up.
+            elif not (isinstance(self, Tracer) and hasattr(other, "aval")):
+                return declined(name, other)
+        return function(other, self) if swapped else function(self, other)
+
+    method.__name__ = method.__qualname__ = name
+    return method
+
+
+BINARY: dict[str, Function] = {
+    "add": add, "sub": subtract, "mul": multiply, "truediv": true_divide, "floordiv": floor_divide, "mod": remainder,
+    "divmod": divmod_, "pow": power, "matmul": matmul, "and": bitwise_and, "or": bitwise_or, "xor": bitwise_xor,
+    "lshift": left_shift, "rshift": right_shift,
+}  # fmt: skip
+COMPARISONS: dict[str, Function] = {
+    "eq": equal, "ne": not_equal, "lt": less, "le": less_equal, "gt": greater, "ge": greater_equal,
+}  # fmt: skip
+UNARY: dict[str, Function] = {"neg": negative, "pos": positive, "abs": absolute, "invert": invert}
+
+
+def _length(self: Any) -> int:
+    if not self.aval.shape:
+        raise ArgumentTypeError(f"len() of a scalar of type {self.aval.show()}", "an array of rank 1 or more has one")
+    return self.aval.shape[0]
+
+
+def _iterate(self: Any) -> Iterator[Any]:
+    if not self.aval.shape:
+        raise ArgumentTypeError(f"iteration over a scalar of type {self.aval.show()}", "an array of rank 1 or more can")
+    return (self[i] for i in range(self.aval.shape[0]))
+
+
+def _getitem(self: Any, index: Any) -> Any:
+    return getitem(self, index)
+
+
+def _setitem(self: Any, index: Any, value: Any) -> None:
+    raise ImmutableArrayError(
+        f"item assignment to an array of type {self.aval.show()}",
+        "write x = x.at[index].set(value): arrays do not change",
+    )
+
+
+def _at(self: Any) -> Any:
+    return IndexUpdate(self)
+
+
+def _transposed(self: Any) -> Any:
+    return transpose_p.bind(self, permutation=tuple(reversed(range(len(self.aval.shape)))))
+
+
+def _matrix_transposed(self: Any) -> Any:
+    rank = len(self.aval.shape)
+    if rank < 2:
+        raise ShapeError(f".mT of an array of type {self.aval.show()}", "it needs rank 2 or more")
+    return transpose_p.bind(self, permutation=(*range(rank - 2), rank - 1, rank - 2))
+
+
+def _real(self: Any) -> Any:
+    return real_p.bind(self) if is_complex(self.aval.dtype) else self
+
+
+def _imag(self: Any) -> Any:
+    return imag_p.bind(self) if is_complex(self.aval.dtype) else full_like(self, 0)
+
+
+PROPERTIES: dict[str, Function] = {
+    "shape": lambda self: self.aval.shape,
+    "dtype": lambda self: self.aval.dtype,
+    "ndim": lambda self: len(self.aval.shape),
+    "size": lambda self: self.aval.size,
+    "weak_type": lambda self: self.aval.weak_type,
+    "itemsize": lambda self: self.aval.dtype.itemsize,
+    "nbytes": lambda self: self.aval.size * self.aval.dtype.itemsize,
+    "T": _transposed,
+    "mT": _matrix_transposed,
+    "real": _real,
+    "imag": _imag,
+    "at": _at,
+}
+
+
+def install_methods(table: dict[str, Function]) -> None:
+    """Give arrays and tracers methods: `table[name](self, ...)`."""
+    for name, method in table.items():
+        setattr(Value, name, method)
+
+
+def _of_client(name: str, method: Function) -> Function:
+    """An operator of tracers: of a value of a client's own type, what that type says (`_add` for `+`)."""
+    own = "_" + name.strip("_")
+
+    def operator(self: Any, *args: Any) -> Any:
+        type_ = self.aval
+        return getattr(type_, own)(self, *args) if is_opaque(type_) and hasattr(type_, own) else method(self, *args)
+
+    operator.__name__ = operator.__qualname__ = name
+    return operator
+
+
+def _install() -> None:
+    table: dict[str, Any] = {
+        "__len__": _length, "__iter__": _iterate, "__getitem__": _getitem, "__setitem__": _setitem,
+        "__round__": _python_round,
+    }  # fmt: skip
+    for name, function in BINARY.items():
+        table[f"__{name}__"] = _binary(function, f"__{name}__")
+        table[f"__r{name}__"] = _binary(function, f"__r{name}__", swapped=True)
+    for name, function in COMPARISONS.items():
+        table[f"__{name}__"] = _binary(function, f"__{name}__")
+    for name, function in UNARY.items():
+        table[f"__{name}__"] = function
+    for name, method in table.items():
+        setattr(Tracer, name, _of_client(name, method))
+    for name, getter in PROPERTIES.items():
+        table[name] = property(getter)
+    install_methods(table)
+
+
+_install()

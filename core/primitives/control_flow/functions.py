@@ -1,0 +1,9 @@
+"""Control flow: branches, loops, and the functions made of them."""
+
+from .cond import cond, cond_p, switch
+from .scan import scan, scan_p
+from .while_loop import fori_loop, while_loop, while_p
+
+PRIMITIVES = (cond_p, while_p, scan_p)
+
+__all__ = ["PRIMITIVES", "cond", "fori_loop", "scan", "switch", "while_loop"]

@@ -1,0 +1,240 @@
+"""Comparisons, selection, and operations on bits."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ...ir.axis_relation import FREE, POINTWISE, pointwise
+from ...ir.elementwise_typing import ANY, BITS, FLOAT, INT, ORDERED, check_kind, common_shape, same_dtype
+from ...ir.primitive import Linear, Primitive, Zero
+from ...ir.types import BOOL, INT32, INT64, ArrayType, is_bool, is_inexact, kind
+from ...support.errors import DtypeError, ShapeError
+from ...support.memo import cached
+from ...tracing.trace import Scalar, typeof
+from ...transforms.rule_helpers import instantiate, like, zeros
+from ...transforms.structural_primitives import add_tangents, spread, unbroadcast
+from .builders import function, nary, operands, unary
+
+# ---------------------------------------------------------------------------- comparisons
+
+
+def _to_bool(dtype: Any) -> Any:
+    return BOOL
+
+
+def _lexicographic(compare: Any, strict: Any) -> Any:
+    """An order of complex numbers from one of reals: by real part, then by imaginary part."""
+
+    def ordered(x: Any, y: Any) -> Any:
+        if x.dtype.kind != "c":
+            return compare(x, y)
+        return np.where(x.real == y.real, compare(x.imag, y.imag), strict(x.real, y.real))
+
+    return ordered
+
+
+eq_p = nary("eq", (*ANY, "float0"), np.equal, result=_to_bool, flat=True)
+ne_p = nary("ne", (*ANY, "float0"), np.not_equal, result=_to_bool, flat=True)
+lt_p = nary("lt", ORDERED, _lexicographic(np.less, np.less), result=_to_bool, flat=True)
+le_p = nary("le", ORDERED, _lexicographic(np.less_equal, np.less), result=_to_bool, flat=True)
+gt_p = nary("gt", ORDERED, _lexicographic(np.greater, np.greater), result=_to_bool, flat=True)
+ge_p = nary("ge", ORDERED, _lexicographic(np.greater_equal, np.greater), result=_to_bool, flat=True)
+is_finite_p = unary("is_finite", FLOAT, np.isfinite, result=_to_bool, flat=True)
+
+
+# ---------------------------------------------------------------------------- selection
+
+
+@cached()
+def _select_typing(which: ArrayType, *cases: ArrayType) -> ArrayType:
+    if len(cases) == 0:
+        raise ShapeError("select_n has no cases", "pass at least one array to select from")
+    if not (is_bool(which.dtype) or which.dtype in (INT32, INT64)):
+        raise DtypeError(f"select_n takes a bool or int32 selector, got {which.show()}", "cast it with `astype`")
+    if is_bool(which.dtype) and len(cases) > 2:
+        raise ShapeError(f"select_n with a bool selector takes at most two cases, got {len(cases)}", "use an int32 one")
+    dtype = same_dtype("select_n", cases)
+    check_kind("select_n", cases[0], ANY)
+    return ArrayType(common_shape("select_n", (which, *cases)), dtype, all(c.weak_type for c in cases))
+
+
+def _select(which: Any, *cases: Any) -> Any:
+    selector, out, *others = np.broadcast_arrays(which, *cases)
+    for i, case in enumerate(others, 1):
+        out = np.where(selector >= i, case, out)
+    return out
+
+
+def _select_jvp(primals: Any, tangents: Any) -> Any:
+    which, *cases = primals
+    out = select_n_p.bind(which, *cases)
+    type_ = typeof(out)
+    if all(type(t) is Zero for t in tangents[1:]) or not is_inexact(type_.dtype):
+        return out, Zero(type_.tangent())
+    return out, spread(select_n_p.bind(which, *map(instantiate, tangents[1:])), type_.shape)
+
+
+def _select_transpose(ct: Any, which: Any, *cases: Any) -> list[Any]:
+    zero = zeros(typeof(ct))  # type: ignore[arg-type]
+    parts = [select_n_p.bind(which, *(ct if i == j else zero for j in range(len(cases)))) for i in range(len(cases))]
+    return [None] + [
+        unbroadcast(part, case.type) if type(case) is Linear else None for part, case in zip(parts, cases, strict=True)
+    ]
+
+
+select_n_p = Primitive(
+    "select_n",
+    lambda *types: _select_typing(*types),
+    jvp=_select_jvp,
+    transpose=_select_transpose,
+    numpy=_select,
+    relation=pointwise,
+    work=FREE,
+    kind=POINTWISE,
+)
+
+
+def _clamp_jvp(primals: Any, tangents: Any) -> Any:
+    low, x, high = primals
+    out = clamp_p.bind(low, x, high)
+    type_ = typeof(out)
+    total: Any = Zero(type_.tangent())
+    if not is_inexact(type_.dtype):
+        return out, total
+    masks = (
+        lambda: and_p.bind(gt_p.bind(low, x), lt_p.bind(low, high)),
+        lambda: and_p.bind(lt_p.bind(low, x), lt_p.bind(x, high)),
+        lambda: or_p.bind(lt_p.bind(high, x), lt_p.bind(high, low)),
+    )
+    for t, mask in zip(tangents, masks, strict=True):
+        if type(t) is not Zero:
+            total = add_tangents(total, spread(select_n_p.bind(mask(), like(t, 0), t), type_.shape))
+    return out, total
+
+
+clamp_p = nary("clamp", ORDERED, lambda low, x, high: np.minimum(np.maximum(x, low), high), jvp=_clamp_jvp)
+
+
+# ---------------------------------------------------------------------------- bits
+
+
+def bits_of(dtype: Any) -> int:
+    """The number of bits of an integer dtype, those narrower than a byte included."""
+    name = str(dtype)
+    return int("".join(c for c in name if c.isdigit()))
+
+
+def _unsigned(x: Any) -> Any:
+    """The bits of integers as uint64."""
+    bits = bits_of(x.dtype)
+    return x.astype(np.int64 if kind(x.dtype) == "int" else np.uint64).astype(np.uint64) & np.uint64(2**bits - 1)
+
+
+def _shift(direction: str) -> Any:
+    def shift(x: Any, y: Any) -> Any:
+        bits = bits_of(x.dtype)
+        amount = _unsigned(y)
+        inside = amount < bits
+        amount = np.where(inside, amount, 0).astype(np.uint64)
+        if direction == "left":
+            moved = np.where(inside, np.left_shift(_unsigned(x), amount), np.uint64(0))
+        elif direction == "logical":
+            moved = np.where(inside, np.right_shift(_unsigned(x), amount), np.uint64(0))
+        else:
+            wide = _unsigned(x).astype(np.int64)
+            if bits < 64:  # the highest bit is the sign, of an unsigned dtype too
+                wide = (wide ^ 1 << bits - 1) - (1 << bits - 1)
+            moved = np.where(inside, np.right_shift(wide, amount.astype(np.int64)), np.where(wide < 0, -1, 0))
+        return moved.astype(np.int64).astype(x.dtype)
+
+    return shift
+
+
+def _population_count(x: Any) -> Any:
+    return np.bitwise_count(_unsigned(x)).astype(x.dtype)
+
+
+def _leading_zeros(x: Any) -> Any:
+    bits, value = bits_of(x.dtype), _unsigned(x)
+    length = sum((value >> np.uint64(i)) > 0 for i in range(bits))
+    return (bits - length).astype(x.dtype)
+
+
+not_p = unary("not", BITS, np.invert, flat=True)
+and_p = nary("and", BITS, np.bitwise_and, flat=True)
+or_p = nary("or", BITS, np.bitwise_or, flat=True)
+xor_p = nary("xor", BITS, np.bitwise_xor, flat=True)
+shift_left_p = nary("shift_left", INT, _shift("left"), flat=True)
+shift_right_logical_p = nary("shift_right_logical", INT, _shift("logical"), flat=True)
+shift_right_arithmetic_p = nary("shift_right_arithmetic", INT, _shift("arithmetic"), flat=True)
+population_count_p = unary("population_count", INT, _population_count, flat=True)
+clz_p = unary("clz", INT, _leading_zeros, flat=True)
+
+
+# ---------------------------------------------------------------------------- functions of jax.lax
+
+eq = function(eq_p, 2, "Elementwise x == y, as booleans.")
+ne = function(ne_p, 2, "Elementwise x != y, as booleans.")
+lt = function(lt_p, 2, "Elementwise x < y, as booleans; complex numbers in lexicographic order.")
+le = function(le_p, 2, "Elementwise x <= y, as booleans; complex numbers in lexicographic order.")
+gt = function(gt_p, 2, "Elementwise x > y, as booleans; complex numbers in lexicographic order.")
+ge = function(ge_p, 2, "Elementwise x >= y, as booleans; complex numbers in lexicographic order.")
+is_finite = function(is_finite_p, 1, "Elementwise whether a float is neither infinite nor NaN.")
+bitwise_not = function(not_p, 1, "Elementwise complement of bits, or of booleans.", "bitwise_not")
+bitwise_and = function(and_p, 2, "Elementwise conjunction of bits, or of booleans.", "bitwise_and")
+bitwise_or = function(or_p, 2, "Elementwise disjunction of bits, or of booleans.", "bitwise_or")
+bitwise_xor = function(xor_p, 2, "Elementwise exclusive disjunction of bits, or of booleans.", "bitwise_xor")
+shift_left = function(shift_left_p, 2, "Elementwise x shifted left by y bits, 0 once all are shifted out.")
+shift_right_logical = function(shift_right_logical_p, 2, "Elementwise x shifted right by y bits, filled with zeros.")
+shift_right_arithmetic = function(
+    shift_right_arithmetic_p, 2, "Elementwise x shifted right by y bits, filled with its highest one.")  # fmt: skip
+population_count = function(population_count_p, 1, "Elementwise number of bits that are set.")
+clz = function(clz_p, 1, "Elementwise number of leading zero bits.")
+
+
+def clamp(min: Any, x: Any, max: Any) -> Any:  # noqa: A002
+    """Elementwise x limited to [min, max]; the bounds are scalars or of the shape of x.
+
+    >>> from tilewright import lax, numpy as jnp
+    >>> lax.clamp(0, jnp.array([-2, 5, 12]), 10)
+    Array([ 0,  5, 10], dtype=int32)
+    """
+    if type(min) in Scalar or type(x) in Scalar or type(max) in Scalar:
+        min, x, max = operands("clamp", min, x, max)  # noqa: A001
+    return clamp_p.bind(min, x, max)
+
+
+def select(pred: Any, on_true: Any, on_false: Any) -> Any:
+    """Elementwise `on_true` where `pred` (bool, a scalar or of their shape), else `on_false`.
+
+    >>> from tilewright import lax, numpy as jnp
+    >>> lax.select(jnp.array([True, False]), jnp.array([1, 2]), jnp.array([10, 20]))
+    Array([ 1, 20], dtype=int32)
+    """
+    return select_n(pred, on_false, on_true)
+
+
+def select_n(which: Any, *cases: Any) -> Any:
+    """Elementwise `cases[which]`; `which` is bool or int32, a scalar or of the shape of the cases.
+
+    >>> from tilewright import lax, numpy as jnp
+    >>> lax.select_n(jnp.array([2, 0]), jnp.array([1, 2]), jnp.array([3, 4]), jnp.array([5, 6]))
+    Array([5, 2], dtype=int32)
+    """
+    return select_n_p.bind(which, *operands("select_n", *cases))
+
+
+PRIMITIVES: tuple[Primitive, ...] = (
+    eq_p, ne_p, lt_p, le_p, gt_p, ge_p, is_finite_p, select_n_p, clamp_p, not_p, and_p, or_p, xor_p,
+    shift_left_p, shift_right_logical_p, shift_right_arithmetic_p, population_count_p, clz_p,
+)  # fmt: skip
+
+__all__ = [
+    "and_p", "bitwise_and", "bitwise_not", "bitwise_or", "bitwise_xor", "clamp", "clamp_p", "clz", "clz_p", "eq",
+    "eq_p", "ge", "ge_p", "gt", "gt_p", "is_finite", "is_finite_p", "le", "le_p", "lt", "lt_p", "ne", "ne_p",
+    "not_p", "or_p", "population_count", "population_count_p", "select", "select_n", "select_n_p", "shift_left",
+    "shift_left_p", "shift_right_arithmetic", "shift_right_arithmetic_p", "shift_right_logical",
+    "shift_right_logical_p", "xor_p",
+]  # fmt: skip

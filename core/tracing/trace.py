@@ -1,0 +1,585 @@
+"""Tracing: one context variable holds the current trace, and every primitive goes through it.
+
+A trace gives meaning to `Primitive.bind`. The outermost one evaluates (with what the front door
+handed to the runtime; NumPy until then); `ProgramTrace` records a Program; the transformations'
+traces (jvp, linearize, vmap) rewrite one bind into binds on the trace they were opened under. A value
+that is not a trace's own tracer is a constant to it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import gc
+import operator
+import weakref
+from collections.abc import Callable, Iterator, Sequence
+from contextvars import ContextVar
+from types import FrameType
+from typing import Any, Protocol
+
+import numpy as np
+
+from ..ir.extension_types import OpaqueType, flat_parts, is_opaque, opaque_types
+from ..ir.primitive import Primitive
+from ..ir.program import NO_EFFECTS, Atom, Eqn, Literal, Program, Var, run
+from ..ir.typeof import Scalar, Value, typeof
+from ..ir.types import ArrayType, RefType, ShardedType, Type, VaryingType, as_dtype, canonical_dtype, is_key
+from ..ir.verifier import check_program
+from ..support.config import current as current_config
+from ..support.errors import (
+    ArgumentTypeError,
+    ConcretizationError,
+    LeakedTracerError,
+    OpaqueValueError,
+    Source,
+    TracerArrayConversionError,
+    TracerBoolError,
+    TracerIntegerConversionError,
+    user_source,
+)
+from ..support.runtime import runtime
+
+
+def shape_of(x: Any) -> tuple[int, ...]:
+    return typeof(x).shape
+
+
+def dtype_of(x: Any) -> Any:
+    return typeof(x).dtype
+
+
+_axes: ContextVar[tuple[tuple[Any, ...], ...]] = ContextVar("tilewright_axes", default=())
+
+
+# ---------------------------------------------------------------------------- traces
+
+
+class CustomCall(Protocol):
+    """A flat function with a custom derivative, as traces see it (`custom/custom_derivative_primitives.py`)."""
+
+    @property
+    def fun(self) -> Callable[..., Any]: ...
+
+    def record(self, trace: Trace, args: Sequence[Any]) -> Any:
+        """Bind the call as an equation that knows the rule."""
+        ...
+
+    def derive(self, primals: Sequence[Any], tangents: Sequence[Any]) -> Any:
+        """The rule: of a jvp rule, outputs and tangents; of one for reverse mode, outputs and the linear map.
+
+        (For reverse mode `tangents` says which primals have one.)
+        """
+        ...
+
+
+class Trace:
+    """Gives meaning to primitives. `done` once its transformation has returned."""
+
+    __slots__ = ("parent", "done", "meshed")
+
+    def __init__(self, parent: Trace | None):
+        self.parent, self.done = parent, False
+        axes = _axes.get()
+        self.meshed = bool(axes) and any([len(a) == 3 for a in axes])  # on each device of a mesh
+
+    def bind(self, primitive: Primitive, args: Sequence[Any], params: dict[str, Any]) -> Any:
+        raise NotImplementedError
+
+    @property
+    def main(self) -> Trace:
+        """The trace itself, under the name by which clients compare those of two tracers."""
+        return self
+
+    def run(self, primitive: Primitive, args: Sequence[Any], params: dict[str, Any]) -> Any:
+        """`bind` with this trace current."""
+        return under(self, self.bind, primitive, args, params)
+
+    def custom_jvp(self, call: CustomCall, args: Sequence[Any]) -> Any:
+        """Call a function that has a jvp rule; by default recorded as an equation."""
+        return call.record(self, args)
+
+    def custom_vjp(self, call: CustomCall, args: Sequence[Any]) -> Any:
+        """Call a function that has a rule for reverse mode; by default recorded as an equation."""
+        return call.record(self, args)
+
+    def outputs_of(self, primitive: Primitive, types: Sequence[Type], params: dict[str, Any]) -> list[Var]:
+        """New variables for an equation's results, with the mesh axes along which they vary."""
+        out = typed(primitive, types, params)
+        outs = out if primitive.multiple else (out,)
+        return [Var(t) for t in (runtime.varied(primitive, types, outs, params) if self.meshed else outs)]
+
+    def splitting(self) -> Trace:
+        """The trace for users' rules, which may hand values and tangents to one function; what it knows is computed."""
+        return self
+
+
+class EvalTrace(Trace):
+    """Evaluates at once."""
+
+    __slots__ = ()
+
+    def bind(self, primitive: Primitive, args: Sequence[Any], params: dict[str, Any]) -> Any:
+        if opaque_types and primitive.recounted is not None:
+            return runtime.apart(primitive, args, params)
+        return runtime.evaluator(primitive, args, params)
+
+    def custom_jvp(self, call: CustomCall, args: Sequence[Any]) -> Any:
+        return call.fun(*args)
+
+    def custom_vjp(self, call: CustomCall, args: Sequence[Any]) -> Any:
+        return call.fun(*args)
+
+
+EVAL = EvalTrace(None)
+_current: ContextVar[Trace] = ContextVar("tilewright_trace", default=EVAL)
+
+
+def current_trace() -> Trace:
+    return _current.get()
+
+
+def is_evaluating() -> bool:
+    """Whether primitives are evaluated at once here (no transformation is under way)."""
+    return _current.get() is EVAL
+
+
+def bind(primitive: Primitive, args: Sequence[Any], params: dict[str, Any]) -> Any:
+    for i, x in enumerate(args):  # an object that stands for an array must not hide a tracer from the traces
+        if isinstance(x, Value) or type(x) in opaque_types:
+            continue
+        if getattr(x, "__jax_array__", None) is not None:  # None: a tracer of jax
+            return bind(primitive, [*args[:i], x.__jax_array__(), *args[i + 1 :]], params)
+    return _current.get().bind(primitive, args, params)
+
+
+runtime.bind = bind
+
+
+@contextlib.contextmanager
+def using(trace: Trace) -> Iterator[None]:
+    """Make a trace current within a `with` block."""
+    token = _current.set(trace)
+    try:
+        yield
+    finally:
+        _current.reset(token)
+
+
+def under(trace: Trace, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
+    """Call a function with `trace` current: the fast form of `using`."""
+    token = _current.set(trace)
+    try:
+        return function(*args, **kwargs)
+    finally:
+        _current.reset(token)
+
+
+_line: ContextVar[Source | None] = ContextVar("tilewright_line", default=None)
+
+
+def of_line(source: Source | None, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
+    """Call a function whose equations come from a line of the user's; None: from the lines that are on the stack.
+
+    So what transformations make of an equation keeps the equation's line.
+    """
+    token = _line.set(source)
+    try:
+        return function(*args, **kwargs)
+    finally:
+        _line.reset(token)
+
+
+def line_here() -> Source | None:
+    """The line of the user's that equations made here come from."""
+    return _line.get() or user_source(_scope.get(), current_config().xla_notes)
+
+
+class _KnownFirst(Trace):
+    """Evaluates at once what is known; what depends on traced values is the surrounding trace's."""
+
+    __slots__ = ()
+
+    def _trace(self, args: Sequence[Any]) -> Trace:
+        assert self.parent is not None
+        return self.parent if any(isinstance(x, Tracer) for x in args) else EVAL
+
+    def bind(self, primitive: Primitive, args: Sequence[Any], params: dict[str, Any]) -> Any:
+        return self._trace(args).run(primitive, args, params)
+
+    def custom_jvp(self, call: CustomCall, args: Sequence[Any]) -> Any:
+        trace = self._trace(args)
+        return under(trace, trace.custom_jvp, call, args)
+
+    def custom_vjp(self, call: CustomCall, args: Sequence[Any]) -> Any:
+        trace = self._trace(args)
+        return under(trace, trace.custom_vjp, call, args)
+
+
+def ensure_compile_time_eval() -> contextlib.AbstractContextManager[None]:
+    """Evaluate at trace time what does not depend on traced values."""
+    around = _current.get()
+    return using(around if around is EVAL else _KnownFirst(around))
+
+
+# ---------------------------------------------------------------------------- named axes and scopes
+
+_scope: ContextVar[str] = ContextVar("tilewright_scope", default="")
+
+
+def axis_environment() -> tuple[tuple[Any, ...], ...]:
+    """The named axes in force, outermost first: name, size and, of an axis of a mesh, True; part of tracing's keys.
+
+    An axis along which the place is a value that is known has as its fourth entry what gives it.
+    """
+    return _axes.get()
+
+
+@contextlib.contextmanager
+def on_each_device(sizes: Sequence[tuple[Any, int]]) -> Iterator[None]:
+    """Within, a program of one device among those along axes of a mesh is traced."""
+    inner = {name for name, _ in sizes}
+    token = _axes.set((*(a for a in _axes.get() if a[0] not in inner), *((n, s, True) for n, s in sizes)))
+    try:
+        yield
+    finally:
+        _axes.reset(token)
+
+
+@contextlib.contextmanager
+def on_one_device() -> Iterator[None]:
+    """Within, the axes of a mesh are names and sizes alone: no type says along which of them values differ."""
+    token = _axes.set(tuple(a[:2] for a in _axes.get()))
+    try:
+        yield
+    finally:
+        _axes.reset(token)
+
+
+@contextlib.contextmanager
+def extended_axes(name: Any, size: int, index: Callable[[], Any] | None = None) -> Iterator[None]:
+    """Within it there is an axis of this name; `index` gives the place along it, where that is a value."""
+    axis = (name, size) if index is None else (name, size, None, index)
+    token = _axes.set((*_axes.get(), axis) if name is not None else _axes.get())
+    try:
+        yield
+    finally:
+        _axes.reset(token)
+
+
+@contextlib.contextmanager
+def named_scope(name: str) -> Iterator[None]:
+    """Prefix the names of operations made within, as profiles and printed programs show them."""
+    token = _scope.set(f"{_scope.get()}/{name}".lstrip("/"))
+    try:
+        yield
+    finally:
+        _scope.reset(token)
+
+
+def named_call(fun: Callable[..., Any], *, name: str | None = None) -> Callable[..., Any]:
+    """A function whose operations carry a name, its own by default, in profiles and printed programs.
+
+    >>> named_call(lambda x: x + 1, name="next")(1)
+    2
+    """
+    label = getattr(fun, "__name__", "function") if name is None else name
+    if not isinstance(label, str):
+        raise ArgumentTypeError(f"named_call takes a string for a name, got {label!r}", "pass name='...'")
+
+    @functools.wraps(fun)
+    def wrapped(*args: Any, **kwargs: Any) -> Any:
+        with named_scope(label):
+            return fun(*args, **kwargs)
+
+    return wrapped
+
+
+# ---------------------------------------------------------------------------- tracers
+
+
+_NUMBER_REMEDY = (
+    "keep it an array (`astype` casts), convert it outside of the transformed function, show it with `debug.print`, or "
+    "mark the argument static (`static_argnums`)"
+)
+
+
+class Tracer(Value):
+    """Stands for an array within a transformation."""
+
+    __slots__ = ("_trace", "__weakref__")
+    _trace: Trace
+
+    def __init__(self, trace: Trace, aval: Type):  # of tracers outside of this package
+        self._trace, self.aval = trace, aval
+
+    # Overridden by tracers that know their value (a jvp of concrete arrays does).
+    def concrete(self) -> Any:
+        """The actual value if this tracer knows it, else None."""
+        return None
+
+    def describe(self) -> str:
+        return f"a traced value of type {self.aval.show()}"
+
+    @property
+    def differentiated(self) -> bool:
+        """Whether a number taken from this value would lack its derivative."""
+        return False
+
+    def _known(self, error: type[Exception], wanted: str, remedy: str) -> Any:
+        value = self.concrete()
+        if value is None:
+            raise error(
+                f"{wanted} of {self.describe()} was asked for, but its value is not known while tracing", remedy
+            )
+        return value
+
+    def __bool__(self) -> bool:
+        remedy = (
+            "use `tilewright.lax.cond` or `numpy.where` for a branch (`lang.when` in a kernel), `lax.while_loop` for a "
+            "loop, or mark the argument static (`static_argnums`)"
+        )
+        return bool(self._known(TracerBoolError, "the truth value", remedy))
+
+    def _whole(self, error: type[Exception], wanted: str, remedy: str) -> Any:
+        """The value, where no derivative is lost with it."""
+        if self.differentiated and self.concrete() is not None:
+            raise error(f"{wanted} of {self.describe()} was asked for, which would lose its derivative",
+                        f"{remedy}; where none is wanted, take it of `lax.stop_gradient(x)`")  # fmt: skip
+        return self._known(error, wanted, remedy)
+
+    def _number(self, wanted: str) -> Any:
+        return self._whole(ConcretizationError, wanted, _NUMBER_REMEDY)
+
+    def _integer(self, wanted: str) -> Any:
+        remedy = (
+            "use `tilewright.lax.fori_loop` for a loop (`lang.loop` in a kernel), index arrays rather than Python "
+            "sequences, or mark the argument static (`static_argnums`)"
+        )
+        return self._known(TracerIntegerConversionError, wanted, remedy)
+
+    def __index__(self) -> int:
+        return operator.index(self._integer("a Python integer"))
+
+    def __format__(self, spec: str) -> str:
+        return format(self._known(ConcretizationError, "a formatted text", _NUMBER_REMEDY), spec) if spec else str(self)
+
+    def __int__(self) -> int:
+        return int(self._integer("a Python integer"))
+
+    def __float__(self) -> float:
+        return float(self._number("a Python float"))
+
+    def __complex__(self) -> complex:
+        return complex(self._number("a Python complex"))
+
+    def __array__(self, *args: Any, **kwargs: Any) -> Any:
+        remedy = (
+            "use `tilewright.numpy` in place of `numpy` (for NumPy's `a[i]`, `tilewright.numpy.asarray(a)[i]`), or "
+            "`pure_callback` to call NumPy at run time"
+        )
+        return np.asarray(self._whole(TracerArrayConversionError, "a NumPy array", remedy), *args, **kwargs)
+
+    def item(self, *args: int) -> Any:
+        return self._number("the Python value").item(*args)
+
+    def tolist(self) -> Any:
+        return self._number("the Python value").tolist()
+
+    def tobytes(self, order: Any = "C") -> bytes:
+        return np.asarray(self).tobytes(order)
+
+    def block_until_ready(self) -> Any:
+        return self
+
+    def __copy__(self) -> Any:
+        return self
+
+    def __deepcopy__(self, memo: Any) -> Any:
+        return self
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __getattr__(self, name: str) -> Any:
+        if name != "aval" and is_opaque(type_ := self.aval):
+            with contextlib.suppress(AttributeError):
+                return type_.attribute(self, name)
+            raise AttributeError(f"a traced value of type {type_.show()} has no attribute {name!r}")
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+
+    def __repr__(self) -> str:
+        return f"JitTracer({'~' if getattr(self.aval, 'weak_type', False) else ''}{self.aval})"
+
+
+class ProgramTracer(Tracer):
+    """A value of a Program being recorded."""
+
+    __slots__ = ("_var",)  # `var` is a method of arrays
+
+    def __init__(self, trace: ProgramTrace, var: Var):
+        self._trace, self._var = trace, var
+
+    @property
+    def aval(self) -> Any:
+        return self._var.type
+
+
+def typed(primitive: Primitive, types: Sequence[Type], params: dict[str, Any]) -> Any:
+    """The type of a primitive's result, or of each, for operands of some types."""
+    if ShardedType in map(type, types):
+        return runtime.explicit.type_of_result(primitive, types, params)
+    return primitive.typing(*types, **params)
+
+
+class ProgramTrace(Trace):
+    """Records equations into a Program."""
+
+    __slots__ = ("inputs", "eqns", "constants", "keep", "name", "made")
+
+    def __init__(self, parent: Trace | None, name: str = "program"):
+        super().__init__(parent)
+        self.inputs: list[Var] = []
+        self.eqns: list[Eqn] = []
+        self.constants: dict[int, tuple[Var, Any]] = {}
+        self.name = name
+        # With check_tracer_leaks: the tracers made.
+        self.made: list[weakref.ref[Any]] | None = [] if current_config().check_tracer_leaks else None
+
+    def new_input(self, type: Type) -> Any:
+        var = Var(type)
+        self.inputs.append(var)
+        return tracer_of(self, var)
+
+    def atom(self, x: Any) -> Atom:
+        """A value as an operand: this trace's own, a literal, or a constant of the Program."""
+        if isinstance(x, Tracer):
+            if x._trace is self:
+                return x._var
+            if x._trace.done:
+                raise leaked(x)
+        elif type(x) in Scalar or isinstance(x, np.generic) or (type(x) is np.ndarray and x.ndim == 0):
+            type_ = typeof(x)
+            if not is_key(type_.dtype):
+                return Literal(np.asarray(x).astype(type_.dtype)[()], type_)  # type: ignore[union-attr, arg-type]
+        elif getattr(x, "symbolic", False):
+            return self.atom(runtime.dimension(x))
+        found = self.constants.get(id(x))
+        if found is None:
+            type_ = typeof(x)
+            if type(x) in opaque_types:
+                _check_parts(flat_parts(type_, x), type_)
+            if self.meshed and type(type_) is ShardedType:  # the types of one device's part tell of no sharding
+                type_ = type_.plain
+            found = self.constants[id(x)] = (Var(type_), x)
+        return found[0]
+
+    def bind(self, primitive: Primitive, args: Sequence[Any], params: dict[str, Any]) -> Any:
+        if self.meshed:
+            args = runtime.align(primitive, args, params)
+        atoms = [self.atom(a) for a in args]
+        types = [a.type for a in atoms]
+        outs = self.outputs_of(primitive, types, params)
+        effects = NO_EFFECTS if primitive.effects is None else primitive.effects(*types, **params)
+        self.eqns.append(Eqn(primitive, atoms, outs, params, effects, line_here()))
+        if primitive.multiple:
+            return [tracer_of(self, v) for v in outs]
+        return tracer_of(self, outs[0])
+
+    def finish(self, outputs: Sequence[Any]) -> Program:
+        atoms = [self.atom(x) for x in outputs]
+        self.done = True
+        constants = [var for var, _ in self.constants.values()]
+        values = [value for _, value in self.constants.values()]
+        return Program(self.inputs, self.eqns, atoms, constants, values, self.name)
+
+
+def _check_parts(parts: Sequence[Any], type: Any) -> None:
+    """Raise where an object of a client's own class, which is a constant, holds traced arrays."""
+    if any([isinstance(part, Tracer) for part in parts]):
+        raise OpaqueValueError(f"a value of type {type.show()} was made of traced arrays",
+                               "make it by a primitive, whose `expand` may do so")  # fmt: skip
+
+
+# What a Var of each type becomes for the code being traced; the Ref layer adds its own entry.
+TRACERS: dict[type, Callable[[ProgramTrace, Var], Any]] = {}
+
+
+def tracer_of(trace: ProgramTrace, var: Var) -> Any:
+    tracer = TRACERS.get(type(var.type), ProgramTracer)(trace, var)
+    if trace.made is not None:
+        trace.made.append(weakref.ref(tracer))
+    return tracer
+
+
+def leaked(x: Tracer) -> LeakedTracerError:
+    return LeakedTracerError(
+        f"{x.describe()}{_made(x)} was used after the transformation that made it had returned",
+        "return the value from the function instead of storing it in a global, an attribute or a closure",
+    )
+
+
+def _made(x: Any) -> str:
+    """Where a tracer was made, for messages."""
+    if isinstance(x, ProgramTracer):
+        if x._var in x._trace.inputs:
+            return f", argument {x._trace.inputs.index(x._var)} of {x._trace.name},"
+        source = next((e.source for e in x._trace.eqns if x._var in e.outputs), None)
+        return "" if source is None else f", made at {source},"
+    inner = getattr(x, "primal", getattr(x, "value", None))
+    return _made(inner) if isinstance(inner, Tracer) else ""
+
+
+def _check_leaks(trace: ProgramTrace, made: Sequence[weakref.ref[Any]]) -> None:
+    """Raise where a tracer of a trace that has ended is still referred to. Raises `LeakedTracerError`."""
+    alive = [found for found in made if found() is not None]
+    if alive:
+        gc.collect()  # those in circles that nothing refers to
+    for found in alive:
+        x = found()
+        if x is not None:
+            holder = next((h for h in gc.get_referrers(x) if not isinstance(h, (FrameType, list))), None)
+            held = "" if holder is None else f", by an object of type {type(holder).__name__}"
+            raise LeakedTracerError(
+                f"{x.describe()}{_made(x)} is still referred to after {trace.name} was traced{held}",
+                "return the value from the function instead of storing it in a global, an attribute or a closure",
+                next((e.source for e in trace.eqns if x._var in e.outputs), None))  # fmt: skip
+
+
+def trace_program(fun: Callable[..., Sequence[Any]], types: Sequence[Type], name: str = "program") -> Program:
+    """Record `fun(*tracers) -> outputs` (flat) as a Program; what it closes over become constants."""
+    trace = ProgramTrace(_current.get(), name)
+    try:
+        tracers = [trace.new_input(t) for t in types]
+        program = of_line(None, under, trace, lambda: trace.finish(fun(*tracers)))
+    finally:
+        trace.done = True
+    if trace.made:
+        del tracers
+        _check_leaks(trace, trace.made)
+    if current_config().debug_checks:
+        check_program(program)
+    return program
+
+
+def bind_eqn(eqn: Eqn, values: Sequence[Any]) -> Sequence[Any]:
+    out = of_line(eqn.source or _line.get(), _current.get().bind, eqn.primitive, values, eqn.params)
+    return out if eqn.primitive.multiple else (out,)
+
+
+def eval_program(program: Program, *args: Any) -> list[Any]:
+    """Evaluate a Program under the current trace."""
+    return run(program, bind_eqn, args)
+
+
+def as_type(x: Any) -> Type:
+    """The type of an array, or of anything with `shape` and `dtype` such as a `ShapeDtypeStruct`."""
+    if isinstance(x, (ArrayType, RefType, OpaqueType)):
+        return x  # type: ignore[return-value]  (an opaque type acts as one)
+    own = isinstance(x, (Value, np.ndarray, np.generic, *opaque_types))
+    if not own and hasattr(x, "shape") and hasattr(x, "dtype"):
+        dtype = as_dtype(x.dtype)
+        found = ArrayType(tuple(x.shape), canonical_dtype(dtype), bool(getattr(x, "weak_type", False)))
+        place, manual = getattr(x, "sharding", None), getattr(x, "manual_axis_type", None)
+        found = VaryingType(found, frozenset(getattr(manual, "varying", ())))
+        return found if place is None else runtime.explicit.lying(found, place)
+    return typeof(x)

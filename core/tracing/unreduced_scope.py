@@ -1,0 +1,19 @@
+"""Deferred (unreduced) sums over devices: each device keeps its part (`core/sharding/unreduced_axes.py`)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextvars import ContextVar
+from typing import Any
+
+# The axes of the mesh over which contractions that are called here are asked to leave their sums open.
+asked_open: ContextVar[frozenset[Any]] = ContextVar("tilewright_asked_open", default=frozenset())
+
+
+def split_alike(lhs: Any, rhs: Any, contracted: tuple[Sequence[int], Sequence[int]]) -> frozenset[Any]:
+    """The axes of a mesh that split what a contraction sums over, on both sides, as the types of the operands tell."""
+    if lhs.placed is None or rhs.placed is None:
+        return frozenset()
+    left, right = (t.placed.spec.padded(t.ndim) for t in (lhs, rhs))
+    pairs = [(left[a], right[b]) for a, b in zip(*contracted, strict=True)]
+    return frozenset(name for a, b in pairs if a == b for name in a)

@@ -1,0 +1,5 @@
+"""The kernel IR: grid, block specifications, body; walkers, equation builders, canonical forms.
+
+Imports `core`.
+Start with `kernel.py`, then `block_spec.py`.
+"""

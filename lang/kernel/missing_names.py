@@ -1,0 +1,109 @@
+"""Names of Pallas that are not here, or patterns of them, each with the reason or what takes its place."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from fnmatch import fnmatchcase
+from typing import Any
+
+from ...core.support.errors import NotAdaptedNameError
+
+_TYPE = "it names a type; give the values themselves"
+_MXU = "the matrix unit is used by products only: `lax.dot_general`"
+_PIPELINE = "`emit_pipeline` makes its buffers itself: give `BlockSpec(buffering=)`, or copy with `async_copy`"
+_SPARSE_CORE = "kernels run on TensorCores only"
+_KEYS = "keys of `tilewright.random` go into kernels as they are; or seed with `prng_seed`"
+_COMPILER = "it is of a compiler that is not used here: write what it does in operations of this module"
+_LAYOUT = "it is a part of a layout, which follows here from how a value is used: leave it out"
+_DEVICES = ("it reaches the memory of other devices, which a kernel for warpgroups does not: exchange arrays around "
+            "the kernel (`lax.psum`, `lax.ppermute`)")  # fmt: skip
+_BLOCKS = (
+    "of another block of the cluster, which copies alone reach: copy by `copy_gmem_to_smem(..., collective_axes=...)`"
+)
+_SCALES = ("it puts into tensor memory what products with scales or of sparse operands read, which there are none of: "
+           "scale the operands or the sums, in registers")  # fmt: skip
+
+PALLAS = {
+    "BlockDim": _TYPE,
+    "CompilerParams": "use that of the target: `lang.tpu.CompilerParams`, `lang.triton.CompilerParams`",
+    "HOST": "a kernel reaches the memory of its device alone: move operands there before the call (`device_put`)",
+    "Indirect": "gather in the body, or give an index map that reads a prefetched table",
+    "MemoryRef": _TYPE,
+    "RevisitMode": "outputs may be revisited in any order: leave it out",
+    "debug_checks_enabled": "`debug_check` always checks: there is nothing to ask for",
+    "delay": "no target waits for a time: leave it out",
+    "dot": "use `numpy.dot`, or `@`",
+    "empty_ref_like": "state it as scratch: `VMEM(shape, dtype)`, or with `run_scoped`",
+    "enable_debug_checks": "`debug_check` always checks: take it out of what is to be fast",
+    "enable_poison_buffers": "use `config(debug_poison=True)`, or `interpret=True`",
+    "get_global": "state a semaphore as scratch; `get_barrier_semaphore` is the one that devices share",
+    "lower_as_mlir": 'use `tilewright.compile(f, *args, target=..., stop="module")`',
+    "pallas_call_p": "the primitive is `kernel_call_p`",
+    "pallas_export_experimental": "use `tilewright.export`",
+    "reciprocal": "use `lang.tpu.reciprocal`",
+    "semaphore": _TYPE,
+}
+TPU = {
+    **dict.fromkeys(("ACC", "matmul_acc_lhs", "matmul_lhs_fifo", "matmul_pop", "matmul_pop_fifo", "matmul_push_rhs"),
+                    _MXU),
+    **dict.fromkeys(("BufferType", "BufferedRef", "BufferedRefBase", "PipelineStep", "emit_pipeline_with_allocations",
+                     "emit_pipeline_with_async_prefetch"), _PIPELINE),
+    **dict.fromkeys(("CoreType", "Tiling", "VMEM_SHARED"), _SPARSE_CORE),
+    **dict.fromkeys(("sample_block", "to_pallas_key"), _KEYS),
+    "HOST": PALLAS["HOST"],
+    "create_tensorcore_mesh": "use `TensorCoreMesh`",
+    "semaphore": _TYPE,
+    "CMEM": "no target has this memory",
+    "LoweringException": "kernels raise a `TilewrightError`, and it says what is not supported",
+    "conv": "use `lax.conv_general_dilated` in the body",
+    "core_barrier": "cores of one kernel wait for each other at its end",
+    "dma_semaphore": _TYPE,
+    "einshape": "reshape and transpose the array",
+    "touch": "accesses to Refs keep their order: leave it out",
+    "trace_value": "use `debug_print`",
+}  # fmt: skip
+TRITON = {
+    **dict.fromkeys(("GpuInfo", "GpuVersion", "get_gpu_info", "get_gpu_info_from_version", "is_gpu_device"),
+                    "use `tilewright.lang.targets.target.target_of(name)`"),
+    "CUSTOM_CALL_TARGET_NAME": "kernels are calls of the driver, not of Triton's custom call",
+}  # fmt: skip
+MOSAIC_GPU = {
+    **dict.fromkeys(("inline_mgpu", "RefType", "ShapeDtypeStruct", "Transform", "TraceScope"), _COMPILER),
+    **dict.fromkeys(("print_layout", "Tiling", "Replicated"), _LAYOUT),
+    **dict.fromkeys(("multimem_*", "multicast_ref", "remote_ref", "PeerMemRef"), _DEVICES),
+    **dict.fromkeys(("async_copy_*", "format_tcgen05_sparse_metadata"), _SCALES),
+    "cluster_ref": f"it is the memory {_BLOCKS}",
+    "async_store_smem": f"it stores in the memory {_BLOCKS}",
+    "*emaphore*": "it counts in global memory, where nothing orders blocks here: let warpgroups and the blocks of a "
+                  "cluster meet at a Barrier or a ClusterBarrier",
+    "*ncel*": "it takes over the place in the grid of a block that has not started; here each block has its own one: "
+              "divide the grid by `nd_loop` or `dynamic_scheduling_loop`",
+    "RefUnion": "it gives several Refs one memory, whose races would not be found: use memory again by `reshape`",
+    "PipelinePipeline": "it overlaps one pipeline with the next one: let one pipeline have both grids",
+    "WarpMesh": "it is a mesh of the warps of a warpgroup: run a function on each of them: `warp_map`",
+    "as_torch_kernel": "it makes a kernel one of torch's functions: use `interop.torch.call`",
+    "barrier_test": "it tells whether a phase is over without a wait, which differs from run to run: wait for it: "
+                    "`barrier_wait`",
+    "mma": "it is the product of GPUs before Hopper: use `wgmma` or `tcgen05_mma`, or `jax.numpy.dot` in a "
+           "`pallas_call`",
+    "wait_gmem_to_smem": "it is for GPUs before Hopper, whose copies have no barriers: wait at the copy's Barrier",
+}  # fmt: skip
+
+
+def absent_from(module: str, names: Mapping[str, str]) -> Callable[[str], Any]:
+    """The `__getattr__` of a module: an error that says why a name of Pallas is not there.
+
+    >>> absent_from("lang", {"delay": "leave it out"})("delay")
+    Traceback (most recent call last):
+        ...
+    tilewright.core.support.errors.NotAdaptedNameError: lang.delay is a name of Pallas that tilewright does not have
+    ...
+    """
+
+    def find(name: str) -> Any:
+        for pattern, remedy in names.items():
+            if fnmatchcase(name, pattern):
+                raise NotAdaptedNameError(f"{module}.{name} is a name of Pallas that tilewright does not have", remedy)
+        raise AttributeError(f"module {module!r} has no attribute {name!r}")
+
+    return find

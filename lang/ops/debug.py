@@ -1,0 +1,52 @@
+"""Seeing and checking values while a kernel runs."""
+
+from __future__ import annotations
+
+import string
+from typing import Any
+
+import numpy as np
+
+from ...core.primitives.external.host_callback import debug_callback
+from ...core.primitives.external.host_callback import debug_print as print_values
+from ...core.support.call_errors import public
+from ...core.support.errors import KernelError
+from .basic import current_cell
+
+
+@public
+def debug_print(fmt: str, *args: Any) -> None:
+    """Print values in every cell: formatted as by `str.format`, or after the text where it names none.
+
+    Cells print in grid order in the interpreter, in any order when compiled.
+    """
+    named = any(name is not None for _, name, _, _ in string.Formatter().parse(fmt))
+    print_values(fmt if named or not args else fmt + " {}" * len(args), *args)
+
+
+class Check:
+    """What a check does on the host."""
+
+    def __init__(self, kernel: str, message: Any):
+        self.kernel, self.message = kernel, message
+
+    @property
+    def text(self) -> str:
+        return str(self.message() if callable(self.message) else self.message)
+
+    def __call__(self, condition: Any, *ids: Any) -> None:
+        if not np.all(condition):
+            raise KernelError(
+                f"kernel {self.kernel}, cell {tuple(int(i) for i in ids)}: debug_check failed: {self.text}",
+                "this is the check that the kernel's author wrote")  # fmt: skip
+
+
+@public
+def debug_check(condition: Any, message: Any) -> None:
+    """Raise an error that names the cell, and carries `message`, where `condition` is not true.
+
+    Interpreted, it is a `KernelError`; compiled, the program fails with that text. A check calls the host in every
+    cell: take it out of what is to be fast.
+    """
+    cell = current_cell("debug_check")
+    debug_callback(Check(cell.kernel, message), condition, *cell.ids)

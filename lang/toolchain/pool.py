@@ -1,0 +1,162 @@
+"""Compilers in processes of their own, several at a time, whose answers are kept in memory and on disk.
+
+A compiler that ends its process on bad input ends only a worker. A worker (`worker_main.py`) asks a script for its
+answers; one with "error" says what the compiler refused. Workers are started when first needed, and kept for the next
+request.
+"""
+
+from __future__ import annotations
+
+import atexit
+import hashlib
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+from ...core.support.runtime import runtime
+
+SECONDS = 600.0  # the longest that one request may take
+KEPT = 4096  # answers kept in memory
+SERVE = Path(__file__).with_name("worker_main.py")
+Answer = dict[str, Any]
+
+
+class Workers:
+    """A pool of processes of one compiler.
+
+    `name` is the compiler as errors call it, `version` all that its answers depend on besides the request. `said` takes
+    what matters out of the text of an error. `cache` gives the disk cache: None, or an object with `load(name)` and
+    `store(name, bytes)`; it is called on the thread that makes a request, whose settings it may go by.
+    """
+
+    def __init__(
+        self, name: str, version: str, script: Path, environment: Mapping[str, str] | None = None,
+        said: Callable[[str], str] = lambda error: error, seconds: float = SECONDS,
+    ):  # fmt: skip
+        self.name, self.version, self.script, self.said, self.seconds = name, version, script, said, seconds
+        self.environment = {**(environment or {}), "PYTHONUNBUFFERED": "1"}
+        self.cache: Callable[[], Any] = lambda: None
+        self.known = runtime.cache(f"answers of {name}", KEPT)
+        self.idle: list[_Worker] = []
+        self.lock = threading.Lock()
+        self.threads: ThreadPoolExecutor | None = None
+        atexit.register(self.end)
+
+    def start(self, request: Mapping[str, Any]) -> Future[Answer]:
+        """Begin with a request, unless it is answered or under way; the answer."""
+        line = json.dumps(request, sort_keys=True)
+        key = hashlib.sha256(f"{self.version} {line}".encode()).hexdigest()
+        with self.lock:
+            found = self.known.touch(key)
+            if found is None:
+                if self.threads is None:
+                    self.threads = ThreadPoolExecutor(min(os.cpu_count() or 1, 8), "tilewright-worker")
+                found = self.known.keep(key, self.threads.submit(self._answer, key, line, self.cache()))
+        return found
+
+    def _answer(self, key: str, line: str, cache: Any) -> Answer:
+        data = None if cache is None else cache.load(key)
+        if data is not None:
+            return json.loads(data)
+        answer = self._ask(line)
+        if cache is not None and "error" not in answer:
+            cache.store(key, json.dumps(answer).encode())
+        return answer
+
+    def _ask(self, line: str) -> Answer:
+        with self.lock:
+            worker = self.idle.pop() if self.idle else None
+        if worker is None:
+            worker = _Worker(self)
+        answer = worker.ask(line)
+        if worker.alive():
+            with self.lock:
+                self.idle.append(worker)
+        else:
+            worker.end()
+        return answer
+
+    def end(self) -> None:
+        """End the processes that wait for a request."""
+        with self.lock:
+            workers = self.idle[:]
+            self.idle.clear()
+        for worker in workers:
+            worker.end()
+
+
+class _Worker:
+    """One process of a compiler."""
+
+    def __init__(self, pool: Workers):
+        self.pool = pool
+        self.log = tempfile.TemporaryFile("a+b")
+        # -P: the folder of the script may hold modules that must not be found by their bare names.
+        self.process = subprocess.Popen(
+            [sys.executable, "-P", str(SERVE), str(pool.script)], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+            stderr=self.log, text=True, env={**os.environ, **pool.environment},
+        )  # fmt: skip
+
+    def ask(self, line: str) -> Answer:
+        """The answer to a request; where the process ends instead, an error that says how."""
+        assert self.process.stdin is not None and self.process.stdout is not None
+        self.log.truncate(0)
+        watch = threading.Timer(self.pool.seconds, self.process.kill)
+        watch.start()
+        try:
+            self.process.stdin.write(line + "\n")
+            self.process.stdin.flush()
+            answer = self.process.stdout.readline()
+        except OSError:
+            answer = ""
+        finally:
+            late = not watch.is_alive()
+            watch.cancel()
+        if not answer:
+            code = self.process.wait()
+            how = f"was stopped after {self.pool.seconds:.0f} s" if late else f"ended with {_exit(code)}"
+            return {"error": f"{self.pool.name} {how}{_tail(self.printed())}"}
+        found = json.loads(answer)
+        if "error" in found:
+            found["error"] = f"{self.pool.name} refused it: {self.pool.said(found['error'])}{_tail(self.printed())}"
+        return found
+
+    def printed(self) -> str:
+        self.log.seek(0)
+        return self.log.read().decode(errors="replace")
+
+    def alive(self) -> bool:
+        return self.process.poll() is None
+
+    def end(self) -> None:
+        assert self.process.stdin is not None and self.process.stdout is not None
+        for pipe in (self.process.stdin, self.process.stdout):
+            try:
+                pipe.close()
+            except OSError:
+                pass
+        try:
+            self.process.wait(5)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+        self.log.close()
+
+
+def _exit(code: int) -> str:
+    return f"signal {-code}" if code < 0 else f"exit code {code}"
+
+
+def _tail(printed: str) -> str:
+    """The diagnostics among what the compiler printed, else its last lines."""
+    lines = [line.strip() for line in printed.splitlines() if line.strip()]
+    said = [line[line.index("error:") :] for line in lines if "error:" in line]
+    shown = said[:3] or [line for line in lines if "LLVM ERROR" in line or "Assertion" in line][:3] or lines[-3:]
+    return "".join(f"\n    {line[:300]}" for line in shown)

@@ -1,0 +1,66 @@
+"""The forms in which a TPU takes a kernel: with copies of its own from and to far memory, or in plain accesses.
+
+Plain accesses are to VMEM, or, where that does not hold what is far, to far memory by the tiles around them.
+"""
+
+from __future__ import annotations
+
+from ..core.ir.program import Program, Var
+from ..core.ir.types import FAR
+from ..lang.kernel.kernel import Kernel, whole_block
+from ..lang.ops.dma import dma_start_p, dma_wait_p, semaphore_read_p, semaphore_signal_p, semaphore_wait_p
+from ..lang.targets.target import Target
+from ..lang.transforms.desugar import plain, uses
+from ..lang.transforms.dynamic_grid import by_ids, guarded
+from ..lang.verify.communication import COMMUNICATION, communicates
+from .contiguous_indices import with_spans
+from .transpose_lanes import turned
+from .whole_ref_accesses import with_wholes
+
+COPIES = frozenset({dma_start_p, dma_wait_p, semaphore_signal_p, semaphore_wait_p, semaphore_read_p}) | COMMUNICATION
+
+
+def far_bytes(kernel: Kernel) -> int:
+    """The bytes of its operands and results in far memory."""
+    return sum(b.array.nbytes for b in kernel.blocks if b.space in FAR)
+
+
+def reaches_far(kernel: Kernel, target: Target) -> bool:
+    """Whether a kernel copies by itself, or has too much in far memory to keep it in VMEM."""
+    return bool(kernel.cells) and (far_bytes(kernel) > target.block_bytes or uses(kernel.body, COPIES))
+
+
+def in_windows(kernel: Kernel, target: Target) -> bool:
+    """Whether parts of tiles are reached by the tiles around them: VMEM does not hold what is far, and no two cores
+    write to one tile."""
+    alone = target.units == 1 or "parallel" not in (kernel.semantics or ())
+    return alone and not communicates(kernel) and far_bytes(kernel) > target.fast_bytes
+
+
+def forms(kernel: Kernel, target: Target) -> tuple[Kernel, ...]:
+    """With its copies, where it reaches far; in plain accesses, where what is far can be kept in VMEM."""
+    here = guarded(kernel, tuple(a for a, p in kernel.extents if by_ids(kernel, p)))
+    if not kernel.cells:
+        return (_idle(here),)
+    if not reaches_far(kernel, target):
+        return (_near(here),)
+    far = with_wholes(here, FAR)
+    if communicates(kernel):
+        return (far,)
+    return (far, with_wholes(plain(here), FAR) if in_windows(kernel, target) else _near(here))
+
+
+def _near(kernel: Kernel) -> Kernel:
+    """A kernel whose copies are plain ones, its body as VMEM and registers like it."""
+    return with_wholes(turned(with_spans(plain(kernel))))
+
+
+def _idle(kernel: Kernel) -> Kernel:
+    """A kernel of no cells as one of a cell that does nothing: aliased outputs are what they were."""
+    inputs = tuple(whole_block(b.name, b.array) for b in kernel.inputs)
+    outputs = tuple(whole_block(b.name, b.array) for b in kernel.outputs)
+    body = kernel.body
+    kept = body.inputs[: kernel.splits[1]]
+    refs = [Var(b.ref_type) for b in (*inputs, *outputs)]
+    body = Program([*kept[len(kernel.grid) :], *refs], (), (), (), (), body.name)
+    return kernel.replace(grid=(), inputs=inputs, outputs=outputs, scratch=(), body=body, semantics=None)

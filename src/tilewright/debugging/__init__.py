@@ -1,0 +1,5 @@
+"""The debugger behind `debug.breakpoint`.
+
+Imports the layers.
+Start with `debugger.py`.
+"""

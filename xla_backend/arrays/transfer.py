@@ -1,0 +1,115 @@
+"""Between host values and buffers: what a type is physically, and how NumPy data and numbers get there."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from ...core.ir.types import BOOL, FLOAT0, UINT32, ArrayType, KeyDtype
+from ...core.support.config import current
+from ...core.support.errors import DtypeError, IntegerOverflowError, NonArrayArgumentError
+from ...core.support.memo import cached
+from ...core.support.runtime import runtime
+from ...core.tracing.trace import Tracer, Value, leaked
+from ..devices.client import Device, default_device, device_of
+from ..host import malloc_tuning
+from ..jaxlib import shim
+
+LARGE = 1 << 20  # bytes of a host array that is worth a thought
+
+
+@cached(4096)
+def physical(type: ArrayType) -> ArrayType:
+    """What the device holds for a type: keys are uint32 with a trailing axis of words, float0 is bool."""
+    if isinstance(type.dtype, KeyDtype):
+        return ArrayType((*type.shape, type.dtype.words), UINT32)
+    return ArrayType(type.shape, BOOL) if type.dtype == FLOAT0 else type
+
+
+@cached(4096)
+def handler(type: ArrayType, device: Device) -> Any:
+    """jaxlib's maker of buffers of a type out of an execution's results."""
+    return shim.result_handler(physical(type), device.sharding, True)
+
+
+def put(x: np.ndarray, type: ArrayType, owned: bool = False, device: Device | None = None) -> Any:
+    """A NumPy array as a buffer; shares its memory if it is `owned` by the caller and 64-byte aligned."""
+    device = default_device() if device is None else device
+    physical_type = physical(type)
+    if x.dtype != physical_type.dtype:
+        x, owned = x.astype(physical_type.dtype), True
+    if x.nbytes >= LARGE and device.platform == "cpu" and not owned:
+        malloc_tuning.about_to_use(x.nbytes)
+    buffer = shim.put(physical_type, device.sharding, x, device.raw, owned)
+    if x.nbytes >= LARGE:
+        shim.collect_garbage()  # XLA holds what it has copied until it is told, or some later program runs
+    return buffer
+
+
+_numbers = runtime.cache("transfer.numbers", 4096)
+
+
+def _scalar(x: Any, type: ArrayType) -> Any:
+    """The buffer of a number, which is kept: making one takes longer than running a small program."""
+    if current().default_device is not None or x != x:
+        return put(_number(x, type), type, True)
+    # Where zeros are, equal numbers may mean different things: 0.0 and -0.0, 1 + 0j and 1 - 0j.
+    key = (type, repr(x) if not x or isinstance(x, (complex, np.complexfloating)) else x)
+    found = _numbers.get(key)
+    return _numbers.keep(key, put(_number(x, type), type, True)) if found is None else found
+
+
+def _number(x: Any, type: ArrayType) -> np.ndarray:
+    try:
+        return np.array(x, type.dtype)
+    except OverflowError:
+        raise IntegerOverflowError(
+            f"the Python integer {x} does not fit {type.dtype}", "name a wider dtype, or set `enable_x64`"
+        ) from None
+
+
+def host_buffer(x: Any, type_: ArrayType, kept: bool = True) -> Any:
+    """A number, NumPy array or foreign array as a buffer of a type that `typeof` gave.
+
+    `kept`: that of a number may be one for all, which is not deleted or donated.
+    """
+    if isinstance(x, np.ndarray):
+        if x.dtype == FLOAT0:
+            return put(np.zeros(x.shape, bool), type_, True)
+        return put(x, type_)
+    if isinstance(x, (int, float, complex, np.generic)):
+        return _scalar(x, type_) if kept else put(_number(x, type_), type_, True)
+    if isinstance(x, Tracer):
+        raise leaked(x)
+    if isinstance(x, Value):
+        raise NonArrayArgumentError(f"{x!r} has no buffer on a device", "pass an array")
+    # An array of another library: whoever made it does not write to it if it lets NumPy read in place.
+    array = np.asarray(x)
+    return put(array, type_, owned=not array.flags.writeable)
+
+
+def buffers(values: Sequence[Any], types: Sequence[Any]) -> list[Any]:
+    """The buffers of values whose types are known."""
+    found = []
+    for x, t in zip(values, types, strict=True):
+        buffer = getattr(x, "_buffer", None)
+        found.append(host_buffer(x, t) if buffer is None else buffer)
+    return found
+
+
+def moved_to(buffer: Any, type: ArrayType, device: Device) -> Any:
+    """A buffer on a device: itself if it is there."""
+    if device_of(buffer) is device:
+        return buffer
+    return put(shim.to_numpy(buffer), type, device=device)
+
+
+def as_numpy(buffer: Any, type: ArrayType) -> np.ndarray:
+    """The values of a buffer, read-only and in place."""
+    if isinstance(type.dtype, KeyDtype):
+        raise DtypeError(f"random keys {type.show()} have no NumPy form", "use `random.key_data` to see a key's bits")
+    if type.dtype == FLOAT0:
+        return np.zeros(type.shape, FLOAT0)
+    return shim.to_numpy(buffer)

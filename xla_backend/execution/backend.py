@@ -1,0 +1,69 @@
+"""What `core/jit/jit.py` asks of a backend, by XLA: lower, compile, run."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from types import CodeType
+from typing import Any
+
+from ...core.ir.program import Program
+from ..arrays import fast_path_codegen
+from ..arrays.array import Array
+from ..arrays.transfer import host_buffer
+from ..devices.client import as_device
+from ..jaxlib import shim
+from ..options.compile_options import Call, Place
+from ..pipeline.lowering_entry import lower_for
+from ..pipeline.stablehlo_module import Module
+from . import dispatch
+from .executable import Executable, compile_module
+
+_OURS = frozenset({Array})
+_KIND, _BUFFER = operator.attrgetter("_kind"), operator.attrgetter("_buffer")
+
+
+def with_flags(module: Module, flags: Sequence[tuple[str, Any]]) -> Module:
+    """A module with flags for XLA's compiler beside its own."""
+    return replace(module, settings=(*module.settings, *flags)) if flags else module
+
+
+class XlaBackend:
+    """Programs by XLA on this process's devices."""
+
+    def lower(
+        self, program: Program, name: str, donated: Sequence[int] = (), keep_unused: bool = False, place: Any = None
+    ) -> Module:
+        """The module of a Program; `place` says how its inputs and its results lie on a mesh."""
+        where = None if place is None else Place(*place)
+        return lower_for(program, Call(name, tuple(donated), keep_unused), tiled=True, place=where)
+
+    def compile(self, module: Module, device: Any = None, flags: Sequence[tuple[str, Any]] = ()) -> Executable:
+        """The executable of a module, on the default device unless one is named, with flags of XLA's."""
+        module = with_flags(module, flags)
+        return compile_module(module, None if device is None else as_device(device))
+
+    def compiler_ir(self, module: Module, dialect: str) -> Any:
+        """A module as jaxlib's MLIR module, or as its computation in HLO."""
+        return shim.computation(module.text) if dialect == "hlo" else shim.parsed(module.text)
+
+    def runner(self, executable: Executable, result: str, unflatten: Any = None) -> Callable[..., Any]:
+        """A function from buffers to Arrays put together as `result` says."""
+        return dispatch.make_runner(executable, result, unflatten)
+
+    def buffers(self, values: Sequence[Any], types: Sequence[Any], kept: bool = True) -> Sequence[Any]:
+        """The buffers of values of known types, which are put on the device if they are not there."""
+        return [x._buffer if type(x) is Array else host_buffer(x, t, kept) for x, t in zip(values, types, strict=True)]
+
+    def beside(self, first: Any, numbers: Sequence[Any]) -> Sequence[Any]:
+        """The buffers of Python numbers where an array lies: on each of its devices."""
+        return first._beside(numbers)
+
+    def held(self, values: Sequence[Any]) -> tuple[Sequence[Any], Sequence[Any]] | None:
+        """Kinds and buffers of values that are all Arrays; None where one is not."""
+        return ([*map(_KIND, values)], [*map(_BUFFER, values)]) if _OURS.issuperset(map(type, values)) else None
+
+    def fast_path(self, arity: int, plain: bool) -> tuple[CodeType, dict[str, Any]] | None:
+        """Code for calls on `arity` Arrays, and its globals; None where there is nothing to gain."""
+        return (fast_path_codegen.fast_path(arity, plain, False), {"Array": Array}) if arity else None

@@ -1,0 +1,52 @@
+"""`inspect_array_sharding` of values within a program: told when it is compiled, then taken out of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any
+
+from ...core.ir.passes import primitives_of, rewritten, within
+from ...core.ir.program import Eqn, Program
+from ...core.sharding.mesh import NamedSharding, PartitionSpec
+from ...core.sharding.visualize import inspect_sharding_p
+from ..devices.client import Device, SingleDeviceSharding, default_device
+from ..options.compile_options import Unit
+
+
+def numbered(program: Program) -> tuple[Program, list[Callable[[Any], None]]]:
+    """A Program whose values that are inspected have numbers, and the functions that are to be told."""
+    told: list[Callable[[Any], None]] = []
+
+    def change(eqn: Eqn) -> Eqn:
+        told.append(eqn.params["callback"])
+        return eqn.replace(params=eqn.params | {"number": len(told) - 1})
+
+    return rewritten(program, lambda p: p is inspect_sharding_p, change, {}), told
+
+
+def without(program: Program) -> Program:
+    """The Program in which nothing is inspected."""
+    if inspect_sharding_p not in primitives_of(program):
+        return program
+    eqns = [within(eqn, without) for eqn in program.eqns if eqn.primitive is not inspect_sharding_p]
+    return program.replace(eqns=eqns)
+
+
+def told_of_one(unit: Unit, device: Device | None) -> Unit:
+    """A unit of one device without what is inspected in it, once that is told."""
+    program, told = numbered(unit.program)
+    for callback in told:
+        callback(SingleDeviceSharding(device or default_device()))
+    return replace(unit, program=without(program)) if told else unit
+
+
+def tell(told: list[Callable[[Any], None]], mesh: Any, found: Mapping[int, Any]) -> None:
+    """Tell each function how its value lies, by what Shardy found for the calls of these numbers."""
+    names = {str(n): n for n in mesh.axis_names}
+    for number, callback in enumerate(told):
+        dims = found[number][0][0] or ()
+        spec = [tuple(names[a] for a in axes) for axes in dims]
+        while spec and not spec[-1]:
+            spec.pop()
+        callback(NamedSharding(mesh, PartitionSpec(*spec)))

@@ -1,0 +1,69 @@
+"""StableHLO of host callbacks: one custom call each, which finds its Python function by number.
+
+Ordered callbacks take and give the function's token, an i32 that nothing reads, so that each depends on the
+one before it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from ....core.primitives.external.host_callback import checked_results, debug_callback_p, io_callback_p, pure_callback_p
+from ....core.support.errors import UnsupportedError
+from ..emit import Emitter, Operand
+
+TARGETS = {
+    "cpu": "xla_ffi_python_cpu_callback",
+    "cuda": "xla_ffi_python_gpu_callback",
+    "rocm": "xla_ffi_python_gpu_callback",
+}
+
+
+def _emit(
+    e: Emitter,
+    operands: Sequence[Operand],
+    outs: Sequence[Any],
+    callback: Callable[..., Any],
+    effect: bool,
+    ordered: bool,
+) -> list[Operand]:
+    types = tuple(outs)
+    if e.platform not in TARGETS:
+        raise UnsupportedError(f"host callbacks on platform {e.platform}", "call the function outside of the program")
+
+    def host(*arrays: Any) -> tuple[Any, ...]:
+        if ordered:
+            return (arrays[0], *checked_results(callback, types, arrays[1:]))
+        return checked_results(callback, types, arrays)
+
+    operands = [*([e.token] if ordered else []), *operands]
+    index = len(e.callbacks)
+    e.callbacks.append(host)
+    made = [*([e.token.type] if ordered else []), *outs]
+    # XLA asks where what gives nothing is done.
+    where = e.meshes.first_device if e.meshes is not None and not e.within_mesh and not made else ""
+    results = e.ops(
+        "stablehlo.custom_call",
+        operands,
+        made,
+        f'call_target_name = "{TARGETS[e.platform]}", api_version = 4 : i32, '
+        f"backend_config = {{index = {index} : ui64}}, has_side_effect = {str(effect).lower()}",
+        more=where,
+    )
+    if ordered:
+        e.token = results.pop(0)
+    return results
+
+
+def _pure(e: Emitter, operands: list[Operand], outs: Any, *, callback: Any, **_: Any) -> list[Operand]:
+    return _emit(e, operands, outs, callback, effect=False, ordered=False)
+
+
+def _effectful(
+    e: Emitter, operands: list[Operand], outs: Any, *, callback: Any, ordered: bool, **_: Any
+) -> list[Operand]:
+    return _emit(e, operands, outs, callback, effect=True, ordered=ordered)
+
+
+RULES = {pure_callback_p: _pure, io_callback_p: _effectful, debug_callback_p: _effectful}
