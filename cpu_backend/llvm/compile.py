@@ -9,8 +9,8 @@ import importlib.metadata
 from collections.abc import Sequence
 from typing import Any
 
-from ...core.caches import once
-from ...core.errors import CompileError, VersionError
+from ...core.support.memo import once
+from ...core.support.errors import CompileError, VersionError
 from ..machine.features import Features
 from .builder import Builder
 

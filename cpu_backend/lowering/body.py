@@ -13,9 +13,9 @@ from typing import Any
 
 import numpy as np
 
-from ...core.ir import Literal, Program, Var
-from ...core.primitive import Primitive
-from ...core.primitives.ref import Index, access_shape, whole
+from ...core.ir.program import Literal, Program, Var
+from ...core.ir.primitive import Primitive
+from ...core.primitives.refs.state_primitives import Index, access_shape, whole
 from ..llvm.builder import Builder, Value
 from .emit import Emitter
 from .refusal import refuse

@@ -10,12 +10,12 @@ from typing import Any
 
 import numpy as np
 
-from ...core.primitive import Primitive
-from ...core.primitives import compare as cmp
-from ...core.primitives import convert as conv
-from ...core.primitives import elementwise as ew
-from ...core.primitives import special as spc
-from ...lang.machine import bits_down_p, bits_up_p, quotient_p, remainder_p, sign_down_p
+from ...core.ir.primitive import Primitive
+from ...core.primitives.elementwise import comparison as cmp
+from ...core.primitives.elementwise import conversion as conv
+from ...core.primitives.elementwise import arithmetic as ew
+from ...core.primitives.special import functions as spc
+from ...lang.ops.machine_integers import bits_down_p, bits_up_p, quotient_p, remainder_p, sign_down_p
 from ..functions import FUNCTIONS
 from ..functions.parts import bits_of, from_bits
 from ..llvm.builder import Builder, Value, with_scalar

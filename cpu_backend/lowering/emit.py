@@ -16,8 +16,8 @@ from typing import Any
 
 import numpy as np
 
-from ...core.primitives.ref import Point, Span, Take
-from ...lang.kernel import EDGE
+from ...core.primitives.refs.state_primitives import Point, Span, Take
+from ...lang.kernel.kernel import EDGE
 from ..llvm.builder import Builder, Int, Value, vector
 from .elementwise import extremum, from_stored, is_signed, number, rounded, to_stored
 from .schedule import Group, Member, Place, dear, groups_of, spread, wanted_elsewhere

@@ -17,13 +17,13 @@ from typing import Any
 
 import numpy as np
 
-from ...core.errors import UnsupportedError
-from ...core.types import ArrayType, MemorySpace
-from ...lang.analysis import analyse
-from ...lang.kernel import UNBOUNDED, Block, Kernel
+from ...core.support.errors import UnsupportedError
+from ...core.ir.types import ArrayType, MemorySpace
+from ...lang.analysis.facts import analyse
+from ...lang.kernel.kernel import UNBOUNDED, Block, Kernel
 from ...lang.legalize import Legal, entry
-from ...lang.maps import map_of
-from ...lang.target import CPU, Target
+from ...lang.analysis.index_maps import map_of
+from ...lang.targets.target import CPU, Target
 from ..llvm.builder import Builder, Int, Value
 from ..llvm.compile import module_text
 from ..machine.features import Features, cores, features

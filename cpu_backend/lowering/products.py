@@ -15,8 +15,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ...core.primitives.convert import convert_element_type_p
-from ...core.primitives.ref import Span, Take
+from ...core.primitives.elementwise.conversion import convert_element_type_p
+from ...core.primitives.refs.state_primitives import Span, Take
 from ..llvm.builder import Int, Value, vector
 from .elementwise import RULES, convert, from_stored, rounded, to_stored
 from .emit import F32, Allocate, Emitter

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ...core.errors import UnsupportedError
+from ...core.support.errors import UnsupportedError
 
 
 def refuse(what: str) -> UnsupportedError:

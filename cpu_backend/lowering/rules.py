@@ -11,36 +11,38 @@ from typing import Any
 
 import numpy as np
 
-from ...core.ir import Program
-from ...core.primitive import Primitive
-from ...core.primitives import collective, cumulative, indexed
-from ...core.primitives import convert as conv
-from ...core.primitives import reduce as red
-from ...core.primitives import shape as shp
-from ...core.primitives.callback import debug_callback_p, io_callback_p, pure_callback_p
-from ...core.primitives.checkpoint import checkpoint_p, name_p, optimization_barrier_p
-from ...core.primitives.cond import cond_p
-from ...core.primitives.contract import dot_general_p
-from ...core.primitives.custom_calls import custom_jvp_call_p, custom_vjp_call_p, linear_call_p
-from ...core.primitives.fft import fft_p
-from ...core.primitives.jit import jit_p
-from ...core.primitives.loops import while_p
-from ...core.primitives.ref import Index, Span, addupdate_p, get_p, swap_p, whole
-from ...core.primitives.scan import scan_p
-from ...core.primitives.slicing import dynamic_slice_p, dynamic_update_slice_p
-from ...core.primitives.sort import sort_p, top_k_p
-from ...core.types import INT32
-from ...lang import remote
-from ...lang.asm import staged_p
-from ...lang.atomics import atomic_cas_p
-from ...lang.devices import device_index_p
-from ...lang.extent import static
-from ...lang.kernel import Kernel
-from ...lang.language import FACTORED, WARPGROUPS
+from ...core.ir.program import Program
+from ...core.ir.primitive import Primitive
+from ...core.primitives.spmd import collective
+from ...core.primitives.special import cumulative
+from ...core.primitives.movement import gather_scatter
+from ...core.primitives.elementwise import conversion as conv
+from ...core.primitives.reduction import reduce as red
+from ...core.primitives.movement import shape as shp
+from ...core.primitives.external.host_callback import debug_callback_p, io_callback_p, pure_callback_p
+from ...core.primitives.custom.checkpoint import checkpoint_p, name_p, optimization_barrier_p
+from ...core.primitives.control_flow.cond import cond_p
+from ...core.primitives.contraction.dot_general import dot_general_p
+from ...core.primitives.custom.custom_derivative_primitives import custom_jvp_call_p, custom_vjp_call_p, linear_call_p
+from ...core.primitives.contraction.fft import fft_p
+from ...core.primitives.control_flow.jit_primitive import jit_p
+from ...core.primitives.control_flow.while_loop import while_p
+from ...core.primitives.refs.state_primitives import Index, Span, addupdate_p, get_p, swap_p, whole
+from ...core.primitives.control_flow.scan import scan_p
+from ...core.primitives.movement.dynamic_slice import dynamic_slice_p, dynamic_update_slice_p
+from ...core.primitives.movement.sort import sort_p, top_k_p
+from ...core.ir.types import INT32
+from ...lang.ops import remote_dma
+from ...lang.ops.inline_asm import staged_p
+from ...lang.ops.atomics import atomic_cas_p
+from ...lang.ops.mesh_axes import device_index_p
+from ...lang.transforms.dynamic_grid import static
+from ...lang.kernel.kernel import Kernel
+from ...lang.legalize.opset import FACTORED, WARPGROUPS
 from ...lang.legalize import Backend
-from ...lang.ops import multiple_of_p
-from ...lang.plain import plain
-from ...lang.target import Target
+from ...lang.ops.basic import multiple_of_p
+from ...lang.transforms.desugar import plain
+from ...lang.targets.target import Target
 from ...lang.tpu import approx_reciprocal_p
 from . import elementwise
 from .body import Body, Rule
@@ -381,12 +383,12 @@ _DEVICES = "a kernel reaches this device's memory alone"
 _STEPS = "it works through a whole axis, each element by others; XLA's route has it"
 REFUSED: dict[Primitive, str] = {
     **dict.fromkeys((debug_callback_p, io_callback_p, pure_callback_p), _HOST),
-    **dict.fromkeys((*collective.PRIMITIVES, device_index_p, *remote.PRIMITIVES), _DEVICES),
+    **dict.fromkeys((*collective.PRIMITIVES, device_index_p, *remote_dma.PRIMITIVES), _DEVICES),
     **dict.fromkeys(sorted(FACTORED, key=repr), "XLA's solvers do it, around the kernel"),
     **dict.fromkeys(WARPGROUPS, "a CPU has no warpgroups"),
     **dict.fromkeys((sort_p, top_k_p, fft_p, cumulative.cumsum_p, cumulative.cumprod_p, cumulative.cummax_p,
                      cumulative.cummin_p, cumulative.cumlogsumexp_p), _STEPS),
-    **dict.fromkeys((indexed.gather_p, indexed.scatter_p, indexed.scatter_add_p), "it moves elements to computed places"),
+    **dict.fromkeys((gather_scatter.gather_p, gather_scatter.scatter_p, gather_scatter.scatter_add_p), "it moves elements to computed places"),
     atomic_cas_p: "cells of a parallel axis are not compared and exchanged here",
 }  # fmt: skip
 

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from ...core.primitives.ref import Index
+from ...core.primitives.refs.state_primitives import Index
 from ..llvm.builder import Value
 
 Shape = tuple[int, ...]

@@ -9,7 +9,7 @@ import subprocess
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from ...core.caches import once
+from ...core.support.memo import once
 
 ARCHITECTURES = {"x86_64": "x86-64", "amd64": "x86-64", "aarch64": "aarch64", "arm64": "aarch64"}
 # Names of LLVM beside those of /proc/cpuinfo, where they differ. What is not listed is not used.

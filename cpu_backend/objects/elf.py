@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from ...core.errors import CompileError
+from ...core.support.errors import CompileError
 
 _ALLOCATED, _NO_BITS, _SYMBOLS, _RELA, _REL = 2, 8, 2, 4, 9
 _MACHINES = {62: "x86-64", 183: "aarch64"}

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ...core.errors import CompileError
+from ...core.support.errors import CompileError
 from ..machine.features import features
 from . import elf
 

@@ -10,7 +10,7 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-from ...core.runtime import runtime
+from ...core.support.runtime import runtime
 from ..llvm.compile import generator_version, object_of
 from ..machine.features import Features, features
 from ..objects.loader import Loaded, load
