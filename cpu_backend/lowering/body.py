@@ -26,6 +26,7 @@ from .values import (
 
 
 Rule = Callable[..., Sequence[Any]]
+CHEAP = 8  # nodes that are computed again rather than kept
 
 
 class Body:
@@ -59,13 +60,13 @@ class Body:
 
         for eqn in program.eqns:
             given = [read(a) for a in eqn.inputs]
-            left.subtract(a for a in eqn.inputs if type(a) is Var)
             for v in eqn.outputs:
                 self.dtype(v.type.dtype)
             rule = self.rules.get(eqn.primitive)
             if rule is None:
                 raise refuse(f"{eqn.primitive} has no rule in machine code of a CPU")
             found = rule(self, given, [v.type for v in eqn.outputs], **eqn.params)
+            left.subtract(a for a in eqn.inputs if type(a) is Var)
             env.update(zip(eqn.outputs, found, strict=True))
         outputs = [read(a) for a in program.outputs]
         self.frames.pop()
@@ -168,12 +169,18 @@ class Body:
 
     def stable(self, node: Node) -> bool:
         """Whether a node can be computed later as well as now, and cheaply."""
-        if node.place is not None or isinstance(node, (Number, Iota)) or self.emit.known(node, ()) is not None:
-            return True
-        if isinstance(node, Load):
-            return node.source.fixed and all(map(self.stable, node.operands))
-        cheap = isinstance(node, View) or isinstance(node, Map) and node.cost <= 1
-        return cheap and all(map(self.stable, node.operands))
+        seen, waiting = {node}, [node]
+        while waiting:
+            one = waiting.pop()
+            if one.place is not None or isinstance(one, (Number, Iota)) or self.emit.known(one, ()) is not None:
+                continue
+            fixed = isinstance(one, Load) and one.source.fixed or isinstance(one, View)
+            if not fixed and not (isinstance(one, Map) and one.cost <= 1 and len(seen) <= CHEAP):
+                return False
+            fresh = [n for n in one.operands if n not in seen]
+            seen.update(fresh)
+            waiting += fresh
+        return True
 
     def settle(self, node: Node) -> None:
         """Have kept of a node what cannot be computed later."""
@@ -214,7 +221,7 @@ class Body:
             at = ordered.index(store)
             produced = {r.value: r for r in ordered if not isinstance(r, Store)}
             for number, root in enumerate(ordered[at:]):
-                for node, places in list(reached(root, produced)):
+                for node, places in reached(root, produced):
                     if not isinstance(node, Load) or node.source is not store.target or node.memory is not None:
                         continue
                     same = aligned(node, store) and all(p == (d, *HERE) for d, p in enumerate(places))

@@ -9,10 +9,10 @@ reductions are in registers when the next pass wants them.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from .values import Fold, Keep, Load, Map, Node, Product, Reduce, Root, Shape, Store, View
+from .values import Fold, Keep, Load, Map, Node, Product, Root, Shape, Store, View
 
 # Where along a root's axes an element of a node is wanted, for each axis of the node: (axis, start, step); axis None:
 # at `start` always; start None: at a place that is computed.
@@ -21,24 +21,22 @@ Places = tuple[Place, ...]
 HERE = 0, 1  # start and step of the element at the very place
 
 
-def reached(root: Root, produced: Mapping[Node, Root]) -> Iterator[tuple[Node, Places]]:
+def reached(root: Root, produced: Mapping[Node, Root]) -> list[tuple[Node, Places]]:
     """The nodes that a root computes or reads, with their places; what other roots make is not looked into."""
     top = tuple((d, *HERE) for d in range(len(root.domain)))
-    if isinstance(root, Fold):
-        yield from _walk(root.value.operands[0], top, produced, None)
-    else:
-        yield from _walk(root.value, top, produced, root.value if isinstance(root, Keep) else None)
+    own = root.value if isinstance(root, Keep) else None
+    waiting = [(root.value.operands[0] if isinstance(root, Fold) else root.value, top)]
     if isinstance(root, Store):
-        for node in root.extra:
-            yield from _walk(node, top if node.shape == root.domain else (), produced, None)
-
-
-def _walk(node: Node, places: Places, produced: Mapping[Node, Root], own: Node | None) -> Iterator[tuple[Node, Places]]:
-    yield node, places
-    if node.memory is not None or node in produced and node is not own:
-        return
-    for operand, inner in inputs_of(node, places):
-        yield from _walk(operand, inner, produced, None)
+        waiting += [(node, top if node.shape == root.domain else ()) for node in root.extra]
+    found: dict[tuple[Node, Places], None] = {}
+    while waiting:
+        node, places = waiting.pop()
+        if (node, places) in found:
+            continue
+        found[node, places] = None
+        if node.memory is None and (node not in produced or node is own):
+            waiting += inputs_of(node, places)
+    return list(found)
 
 
 def inputs_of(node: Node, places: Places) -> Iterator[tuple[Node, Places]]:
@@ -115,7 +113,8 @@ class Group:
     def fit(self, root: Root, found: list[tuple[Node, Places]]) -> Member | None:
         """The root as a member of this group; None where it must wait for the group's end."""
         domain = root.domain
-        if isinstance(root, Product) or len(domain) not in (len(self.sizes), len(self.sizes) + 1):
+        alone = any(isinstance(r, Product) for r in (root, self.members[0].root))
+        if alone or len(domain) not in (len(self.sizes), len(self.sizes) + 1):
             return None
         loops: list[int | None] = [None] * len(domain)
         for node, places in found:
@@ -185,7 +184,7 @@ def groups_of(roots: Sequence[Root]) -> list[Group]:
     produced: dict[Node, Root] = {r.value: r for r in roots if not isinstance(r, Store)}
     groups: list[Group] = []
     for root in roots:
-        found = list(reached(root, produced))
+        found = reached(root, produced)
         member = groups[-1].fit(root, found) if groups else None
         if member is None:
             count = max(len(root.domain) - 1, 0)
@@ -225,18 +224,23 @@ def dear(group: Group) -> dict[Node, tuple[int, Loops]]:
         n: (min(levels), loops) for n, ways in found.items() if len(ways) == 1
         for loops, levels in ways.items() if len(levels) > 1
     }  # fmt: skip
-    inner = {operand for n in shared for operand in _below(n)}
+    inner = _below(shared)
     return {n: how for n, how in shared.items() if n not in inner}
 
 
-def _below(node: Node) -> Iterator[Node]:
-    for operand in node.operands:
-        yield operand
-        if isinstance(operand, (Map, View)):
-            yield from _below(operand)
+def _below(nodes: Iterable[Node]) -> set[Node]:
+    """What some nodes are computed from."""
+    found: set[Node] = set()
+    waiting = [operand for n in nodes for operand in n.operands]
+    while waiting:
+        node = waiting.pop()
+        if node not in found:
+            found.add(node)
+            waiting += node.operands if isinstance(node, (Map, View)) else ()
+    return found
 
 
 def _cost(node: Node) -> int:
-    if node.memory is not None or isinstance(node, (Load, Reduce)):
-        return 0
-    return (node.cost if isinstance(node, Map) else 0) + sum(map(_cost, node.operands))
+    """What an element costs to compute, each node counted once."""
+    nodes = [node, *(n for n in _below([node]) if isinstance(n, Map) and n.memory is None)]
+    return sum(n.cost for n in nodes if isinstance(n, Map))
