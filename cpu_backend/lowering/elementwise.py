@@ -15,6 +15,7 @@ from ...core.primitives.elementwise import comparison as cmp
 from ...core.primitives.elementwise import conversion as conv
 from ...core.primitives.elementwise import arithmetic as ew
 from ...core.primitives.special import functions as spc
+from ...core.transforms.structural_primitives import add_any_p
 from ...lang.ops.machine_integers import bits_down_p, bits_up_p, quotient_p, remainder_p, sign_down_p
 from ..functions import FUNCTIONS
 from ..functions.parts import bits_of, from_bits
@@ -229,7 +230,8 @@ def _same(b: Builder, x: Value, **_: Any) -> Value:
 
 
 RULES: dict[Primitive, Rule] = {
-    ew.neg_p: _negative, ew.add_p: _boolean_sum("add", "or"), ew.sub_p: _binary("sub", "sub"),
+    ew.neg_p: _negative, ew.add_p: _boolean_sum("add", "or"),
+    add_any_p: _boolean_sum("add", "or"), ew.sub_p: _binary("sub", "sub"),
     ew.mul_p: _boolean_sum("mul", "and"), ew.div_p: _binary("div", None),
     quotient_p: _binary(None, "sdiv", "udiv"), remainder_p: _binary(None, "srem", "urem"),
     ew.max_p: _extremum(True), ew.min_p: _extremum(False), cmp.clamp_p: _clamp,

@@ -188,21 +188,18 @@ def _check(kernel: Kernel) -> None:
         raise refuse("its grid's sizes are computed")
     if kernel.symbolic:
         raise refuse("its sizes are not known")
-    _, _, first, last, _ = kernel.splits
+    first = kernel.splits[2]
     reads = {e.operand for e in kernel.body.effects if e.kind == "read"}
     for number, block in enumerate(kernel.outputs):
         ragged = any(a.ragged(n) for a, n in zip(block.axes, block.array.shape, strict=True))
         if ragged and first + number in reads:
             raise refuse(f"the body reads {block.name}, whose blocks may reach past its end")
-        if block.array.size and any(s > n for s, n in zip(block.sizes, block.array.shape, strict=True)) and block.element:
-            pass
     for block in kernel.blocks:
         if not block.array.size:
             raise refuse(f"{block.name} has no elements")
-    assert last >= first
 
 
-def lower(kernel: Kernel, machine: Features) -> Code:
+def lower(kernel: Kernel, machine: Features, threads: int) -> Code:
     """The module of a kernel that is in the form of `BACKEND`; raises an `UnsupportedError` for what it is not for."""
     _check(kernel)
     lowering = Lowering(kernel, machine)
@@ -211,7 +208,7 @@ def lower(kernel: Kernel, machine: Features) -> Code:
     if not math.prod(kernel.grid):
         raise refuse("it has no cells")
     moved = sum(t.nbytes for t in (*kernel.in_types, *kernel.out_types))
-    workers = min(cells, cores()) if moved >= SMALL_BYTES else 1
+    workers = min(cells, threads) if moved >= SMALL_BYTES else 1
     workspace = lowering.used if lowering.used > STACK_BYTES else 0
     if lowering.used and not workspace:
         stack = b.slot("i8", lowering.used)
@@ -227,13 +224,13 @@ def lower(kernel: Kernel, machine: Features) -> Code:
 
 
 @entry(BACKEND)
-def code_of(legal: Legal, target: Target, machine: Features | None = None) -> Code:
-    """A kernel's machine code as text, for this machine or one with given features.
+def code_of(legal: Legal, target: Target, machine: Features | None = None, threads: int | None = None) -> Code:
+    """A kernel's machine code as text, for this machine or one with given features, and at most some threads.
 
     Raises an `UnsupportedError` for a kernel that XLA's route computes, with the reason.
     """
     legal.check()
-    return lower(legal.kernel, machine or features())
+    return lower(legal.kernel, machine or features(), cores() if threads is None else threads)
 
 
 def reason(kernel: Kernel) -> str | None:

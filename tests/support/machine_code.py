@@ -3,18 +3,25 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable
+import mmap
+import struct
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 import pytest
 
+from tilewright.core.ir.types import ArrayType
 from tilewright.cpu_backend.functions import FUNCTIONS
 from tilewright.cpu_backend.llvm.builder import Builder, vector
 from tilewright.cpu_backend.llvm.compile import missing, module_text
 from tilewright.cpu_backend.machine.features import features
+from tilewright.cpu_backend.lowering.kernel import Code, code_of
 from tilewright.cpu_backend.objects.loader import reason
+from tilewright.cpu_backend.runtime.abi import OFFSETS, offset
 from tilewright.cpu_backend.runtime.library import loaded
+from tilewright.lang.kernel.kernel import Kernel
+from tilewright.lang.targets.target import CPU
 
 needs_llvm = pytest.mark.skipif(
     bool(missing() or reason() or features().why), reason=str(missing() or reason() or features().why))
@@ -52,3 +59,66 @@ def ulps(found: np.ndarray, wanted: np.ndarray) -> float:
     assert (inside | (exact == np.abs(found)) | np.isnan(exact) & np.isnan(found)).all()
     found, wanted, exact = found[inside], wanted[inside], exact[inside]
     return float((np.abs(found.astype(wanted.dtype) - wanted) / np.spacing(exact).astype(wanted.dtype)).max())
+
+
+# ---------------------------------------------------------------------------- kernels
+
+PAGE = mmap.PAGESIZE
+_libc = ctypes.CDLL(None, use_errno=True)
+_libc.mprotect.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
+
+
+class Guarded:
+    """Memory of some bytes between two pages that nothing may touch, next to the one before it or the one after it."""
+
+    def __init__(self, size: int, high: bool):
+        pages = max(-(-size // PAGE), 1)
+        self.memory = mmap.mmap(-1, (pages + 2) * PAGE)
+        base = ctypes.addressof(ctypes.c_char.from_buffer(self.memory))
+        for at in (base, base + (pages + 1) * PAGE):
+            assert not _libc.mprotect(at, PAGE, 0)
+        self.start = PAGE + (pages * PAGE - size if high else 0)
+        self.address, self.size = base + self.start, size
+
+    def fill(self, data: bytes) -> None:
+        self.memory[self.start : self.start + self.size] = data
+
+    def array(self, type_: ArrayType) -> np.ndarray:
+        data = self.memory[self.start : self.start + self.size]
+        return np.frombuffer(data, type_.dtype).reshape(type_.shape).copy()
+
+
+def called(code: Code, arrays: Sequence[Any], high: bool = True) -> list[np.ndarray]:
+    """The results of a kernel's handler, called as XLA calls it, every buffer between guard pages."""
+    assert code.launch.workers == 1
+    _, found = loaded(code.text, None)
+    operands = [Guarded(t.nbytes, high) for t in code.in_types]
+    for one, array, type_ in zip(operands, arrays, code.in_types, strict=True):
+        one.fill(np.ascontiguousarray(array, type_.dtype).tobytes())
+    results = [Guarded(t.nbytes, high) for t in code.out_types]
+    for one in results:
+        one.fill(b"\xff" * one.size)
+    kept: list[Any] = []
+
+    def block(values: dict[int, int], size: int) -> int:
+        text = ctypes.create_string_buffer(size)
+        for at, value in values.items():
+            struct.pack_into("<Q", text, at, value)
+        kept.append(text)
+        return ctypes.addressof(text)
+
+    data = offset("XLA_FFI_Buffer", "data")
+    frame = {}
+    for side, buffers in (("args", operands), ("rets", results)):
+        pointers = [block({data: g.address}, 48) for g in buffers]
+        listed = block({8 * i: p for i, p in enumerate(pointers)}, max(8 * len(pointers), 8))
+        frame[OFFSETS["XLA_FFI_CallFrame"][side] + offset(f"XLA_FFI_{side.title()}", side)] = listed
+    run = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p)(found.symbols["handler"])
+    assert not run(block(frame, 160))
+    count = code.launch.results
+    return [g.array(t) for g, t in zip(results[:count], code.out_types, strict=False)]
+
+
+def machine_code(kernel: Kernel, *arrays: Any, high: bool = True) -> list[np.ndarray]:
+    """What a kernel's machine code gives; raises an `UnsupportedError` where there is none."""
+    return called(code_of(kernel, CPU, threads=1), arrays, high)

@@ -14,6 +14,7 @@ PARTS = {
     "lang": ".lang",
     "target": ".lang.targets.target",
     "kernel passes": ".compiler.kernel_passes",
+    "machine code": ".compiler.machine_code",
     "targets": ".compiler.ahead_of_time",
     "tuned kernels": ".tuning.kernels",
     "fusions": ".xla_backend.analysis.hlo_report",
