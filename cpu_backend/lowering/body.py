@@ -219,8 +219,10 @@ class Body:
         ordered = list(roots)
         for store in [r for r in roots if isinstance(r, Store)]:
             at = ordered.index(store)
-            produced = {r.value: r for r in ordered if not isinstance(r, Store)}
+            produced = {r.value: r for r in ordered[:at] if not isinstance(r, Store)}
             for number, root in enumerate(ordered[at:]):
+                if not isinstance(root, Store):
+                    produced[root.value] = root
                 for node, places in reached(root, produced):
                     if not isinstance(node, Load) or node.source is not store.target or node.memory is not None:
                         continue

@@ -24,7 +24,7 @@ HERE = 0, 1  # start and step of the element at the very place
 def reached(root: Root, produced: Mapping[Node, Root]) -> list[tuple[Node, Places]]:
     """The nodes that a root computes or reads, with their places; what other roots make is not looked into."""
     top = tuple((d, *HERE) for d in range(len(root.domain)))
-    own = root.value if isinstance(root, Keep) else None
+    own = root.value
     waiting = [(root.value.operands[0] if isinstance(root, Fold) else root.value, top)]
     if isinstance(root, Store):
         waiting += [(node, top if node.shape == root.domain else ()) for node in root.extra]
@@ -34,7 +34,7 @@ def reached(root: Root, produced: Mapping[Node, Root]) -> list[tuple[Node, Place
         if (node, places) in found:
             continue
         found[node, places] = None
-        if node.memory is None and (node not in produced or node is own):
+        if node.memory is None and (node is own or node not in produced):
             waiting += inputs_of(node, places)
     return list(found)
 
@@ -60,7 +60,7 @@ def inputs_of(node: Node, places: Places) -> Iterator[tuple[Node, Places]]:
         for operand in node.operands:
             yield operand, spread(operand.shape, node.shape, places)
     else:
-        yield from ((operand, ()) for operand in node.operands)
+        yield from ((operand, ((None, None, 0),) * len(operand.shape)) for operand in node.operands)
 
 
 def _moved(place: Place, start: int, step: int) -> Place:
@@ -181,7 +181,7 @@ def aligned(load: Load, store: Store) -> bool:
 
 def groups_of(roots: Sequence[Root]) -> list[Group]:
     """The roots, in order, in groups that run one after the other."""
-    produced: dict[Node, Root] = {r.value: r for r in roots if not isinstance(r, Store)}
+    produced: dict[Node, Root] = {}  # by the roots so far
     groups: list[Group] = []
     for root in roots:
         found = reached(root, produced)
@@ -191,6 +191,8 @@ def groups_of(roots: Sequence[Root]) -> list[Group]:
             groups.append(Group(tuple(root.domain[:count])))
             member = Member(root, (*range(count), *[None] * (len(root.domain) - count)), found)
         groups[-1].add(member)
+        if not isinstance(root, Store):
+            produced[root.value] = root
     return groups
 
 
