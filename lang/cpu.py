@@ -15,8 +15,8 @@ class CompilerParams(Params):
     """`intermediate_bytes`: the most that an intermediate result of cells run side by side may take.
 
     Beyond it the cells run in a loop, as many side by side as fit. Without it the bound is some hundred MiB.
-    `route`: "machine_code" has the kernel compiled to machine code of this CPU (`docs/cpu.md`), and computed by XLA with
-    the reason in `explain` where that cannot be; "xla", the default, has XLA compute it.
+    `route`: "machine_code" has the kernel compiled to machine code of this CPU (`docs/cpu.md`), and computed by XLA,
+    with the reason in the kernel's route, where that cannot be; "xla", the default, has XLA compute it.
     `backward`: what the kernels of its gradient are told instead; None: the same.
 
     Raises an `ArgumentError` for another route.

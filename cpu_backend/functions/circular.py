@@ -1,7 +1,7 @@
 """Sine and cosine of float32, computed in float64: x less a multiple of pi / 2, then the series.
 
-Up to 2**40 two parts of pi / 2 are enough; beyond, x is m 2**e with a whole m of 24 bits, and 2**e (2 / pi) modulo 4 is read of
-a table in three parts of 26 bits, so that its products with m are exact.
+Up to 2**40 two parts of pi / 2 are enough. Beyond, x is m 2**e with a whole m of 24 bits, and 2**e (2 / pi) modulo 4
+is read of a table in three parts of 26 bits, so that its products with m are exact.
 """
 
 from __future__ import annotations

@@ -63,5 +63,3 @@ def expm1(b: Builder, x: Value) -> Value:
     # So small that the square is lost: x itself, with its sign where it is 0.
     found = b.select(b.compare("olt", magnitude(b, x), 1e-17), x, found)
     return rare(b, b.compare("ogt", x, 700.0), found, lambda: exp(b, x))
-
-

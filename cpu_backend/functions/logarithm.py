@@ -89,5 +89,3 @@ def power(b: Builder, x: Value, y: Value) -> Value:
         return b.select(b.binary("or", one, same), 1.0, found)
 
     return widened(b, wide, x, y)
-
-

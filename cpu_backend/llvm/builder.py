@@ -346,7 +346,8 @@ class Builder:
         self.branch(again, head, after)
         ends = [(index, low, following), *zip(loop.carried, carried, loop.next, strict=True)]
         self.lines[mark:mark] = [
-            f"  {v.text} = phi {v.type} [{a.text}, %{before}], [{b.text}, %{last}]" for v, a, b in ends]
+            f"  {v.text} = phi {v.type} [{a.text}, %{before}], [{b.text}, %{last}]" for v, a, b in ends
+        ]
         self.start(after)
         loop.out = [
             self.value(b.type, f"phi {b.type} [{a.text}, %{before}], [{b.text}, %{last}]")

@@ -9,8 +9,8 @@ import importlib.metadata
 from collections.abc import Sequence
 from typing import Any
 
-from ...core.support.memo import once
 from ...core.support.errors import CompileError, VersionError
+from ...core.support.memo import once
 from ..machine.features import Features
 from .builder import Builder
 
@@ -51,7 +51,8 @@ def _machine(features: Features) -> Any:
     llvm = _binding()
     target = llvm.Target.from_default_triple()
     return target.create_target_machine(
-        cpu=features.cpu, features=features.attributes, opt=2, jit=True, reloc="pic", codemodel="small")
+        cpu=features.cpu, features=features.attributes, opt=2, jit=True, reloc="pic", codemodel="small"
+    )
 
 
 def module_text(functions: Sequence[Builder]) -> str:

@@ -13,17 +13,29 @@ from typing import Any
 
 import numpy as np
 
-from ...core.ir.program import Literal, Program, Var
 from ...core.ir.primitive import Primitive
+from ...core.ir.program import Literal, Program, Var
 from ...core.primitives.refs.state_primitives import Index, access_shape, whole
 from ..llvm.builder import Builder, Value
 from .emit import Emitter
 from .refusal import refuse
 from .schedule import HERE, aligned, reached
 from .values import (
-    STORED, Fold, Iota, Keep, Load, Map, Memory, Node, Number, Product, Root, Store, View, row_major,
+    STORED,
+    Fold,
+    Iota,
+    Keep,
+    Load,
+    Map,
+    Memory,
+    Node,
+    Number,
+    Product,
+    Root,
+    Store,
+    View,
+    row_major,
 )  # fmt: skip
-
 
 Rule = Callable[..., Sequence[Any]]
 CHEAP = 8  # nodes that are computed again rather than kept
@@ -239,5 +251,3 @@ class Body:
                         ordered.remove(keep)
                         ordered.insert(ordered.index(store), keep)
         return ordered
-
-

@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 
 from ...core.ir.primitive import Primitive
+from ...core.primitives.elementwise import arithmetic as ew
 from ...core.primitives.elementwise import comparison as cmp
 from ...core.primitives.elementwise import conversion as conv
-from ...core.primitives.elementwise import arithmetic as ew
 from ...core.primitives.special import functions as spc
 from ...core.transforms.structural_primitives import add_any_p
 from ...lang.ops.machine_integers import bits_down_p, bits_up_p, quotient_p, remainder_p, sign_down_p
@@ -58,7 +58,9 @@ def from_stored(b: Builder, x: Value, dtype: np.dtype) -> Value:
         return b.cast("fpext", x, "float")
     if name == "bfloat16":
         wide = b.binary("shl", b.cast("zext", x, "i32"), 16)
-        return b.value(with_scalar(x.type, "float"), f"bitcast {wide.type} {wide.text} to {with_scalar(x.type, 'float')}")
+        return b.value(
+            with_scalar(x.type, "float"), f"bitcast {wide.type} {wide.text} to {with_scalar(x.type, 'float')}"
+        )
     return x
 
 
@@ -77,7 +79,7 @@ def to_stored(b: Builder, x: Value, dtype: np.dtype) -> Value:
 def number(value: Any, dtype: np.dtype) -> Any:
     """A number of a dtype as a Python number."""
     one = np.asarray(value).astype(dtype)
-    return bool(one) if dtype == bool else float(one) if is_float(dtype) else int(one)
+    return bool(one) if np.dtype(dtype).kind == "b" else float(one) if is_float(dtype) else int(one)
 
 
 # ---------------------------------------------------------------------------- rules
@@ -206,7 +208,9 @@ def convert(b: Builder, x: Value, old: np.dtype, new: np.dtype) -> Value:
             return rounded(b, wide, new)
         name = f"llvm.fpto{'s' if is_signed(new) else 'u'}i.sat"
         target = with_scalar(x.type, held)
-        ends = [f"{'v' + str(x.lanes) if x.lanes else ''}{s}" for s in (held, {"float": "f32", "double": "f64"}[x.scalar])]
+        ends = [
+            f"{'v' + str(x.lanes) if x.lanes else ''}{s}" for s in (held, {"float": "f32", "double": "f64"}[x.scalar])
+        ]
         return b.call(f"{name}.{ends[0]}.{ends[1]}", target, x)
     if is_float(new):
         return rounded(b, b.cast("sitofp" if is_signed(old) else "uitofp", x, held), new)

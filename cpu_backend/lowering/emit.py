@@ -16,12 +16,12 @@ from typing import Any
 
 import numpy as np
 
-from ...core.primitives.refs.state_primitives import Point, Span, Take
+from ...core.primitives.refs.state_primitives import Span, Take
 from ...lang.kernel.kernel import EDGE
 from ..llvm.builder import Builder, Int, Value, vector
 from .elementwise import extremum, from_stored, is_signed, number, rounded, to_stored
-from .schedule import Group, Member, Place, dear, groups_of, spread, wanted_elsewhere
 from .refusal import refuse
+from .schedule import Group, Member, Place, dear, groups_of, spread, wanted_elsewhere
 from .values import HELD, STORED, Fold, Held, Iota, Keep, Load, Map, Memory, Monoid, Node, Number, Product, Store, View
 
 Allocate = Callable[[np.dtype, Sequence[int]], Memory]
@@ -184,7 +184,9 @@ class Emitter:
                 found[d] = place if place.lanes else At(place)
         return found
 
-    def read(self, memory: Memory, positions: Sequence[Position], mask: Value | None = None, other: Any = None) -> Value:
+    def read(
+        self, memory: Memory, positions: Sequence[Position], mask: Value | None = None, other: Any = None
+    ) -> Value:
         """Elements of a memory; where a mask is false or they are past its end, another value."""
         b, scalar = self.b, STORED[str(memory.dtype)]
         if memory.ragged and memory.fill is EDGE:
@@ -212,7 +214,9 @@ class Emitter:
         held = HELD[str(memory.dtype)]
         return self.b.constant(number(value, memory.dtype), vector(held, lanes))
 
-    def _read(self, memory: Memory, positions: Sequence[Position], mask: Value | None, other: Value, scalar: str) -> Value:
+    def _read(
+        self, memory: Memory, positions: Sequence[Position], mask: Value | None, other: Value, scalar: str
+    ) -> Value:
         b = self.b
         base, step, apart = self._locate(memory, positions)
         if not step and apart is None:
@@ -244,14 +248,17 @@ class Emitter:
         assert found is not None
         return found
 
-    def write(self, memory: Memory, positions: Sequence[Position], x: Value, mask: Value | None = None, add: bool = False
-              ) -> None:  # fmt: skip
+    def write(
+        self, memory: Memory, positions: Sequence[Position], x: Value, mask: Value | None = None, add: bool = False
+    ) -> None:
         """Elements stored, where a mask holds and there is something of the array."""
         b, scalar = self.b, STORED[str(memory.dtype)]
         mask = self.both(mask, self._bounds(memory, positions))
         base, step, apart = self._locate(memory, positions)
         if add:
-            x = rounded(b, self.combined(Monoid("add"), self.read(memory, positions, mask), x, memory.dtype), memory.dtype)
+            x = rounded(
+                b, self.combined(Monoid("add"), self.read(memory, positions, mask), x, memory.dtype), memory.dtype
+            )
         if not step and apart is None:
             if x.lanes or mask is not None and mask.lanes:
                 raise refuse("several elements are stored to one place")
@@ -281,8 +288,9 @@ class Emitter:
             count, stride = (entry.size, entry.stride) if type(entry) is Span else (1, 1)
             reach = (count - 1) * stride
             dynamic = type(entry) is Take or entry.start is None
+            start: Int
             if not dynamic:
-                start: Int = entry.start
+                start = entry.start or 0
             elif type(entry) is Take:
                 place = self.index(next(given), tuple(places[a] for a in axis))
                 start = place if masked else self.within(place, memory.shape[d] - 1)
@@ -295,8 +303,7 @@ class Emitter:
                 at = start
             else:
                 at = At(start)
-            if masked and (dynamic or type(entry) is Span and reach + entry.start >= memory.shape[d] or
-                           type(entry) is Point and not 0 <= entry.start < memory.shape[d]):  # fmt: skip
+            if masked and (not isinstance(start, int) or start < 0 or start + reach >= memory.shape[d]):
                 place = self.everywhere(at)
                 low = self.b.compare("sge", place, 0)
                 inside = self.both(inside, self.both(low, self.b.compare("slt", place, memory.shape[d])))
@@ -382,7 +389,7 @@ class Emitter:
     def combined(self, monoid: Monoid, x: Value, y: Value, dtype: np.dtype) -> Value:
         if monoid.name in ("max", "min"):
             return extremum(self.b, x, y, dtype, monoid.name == "max")
-        if dtype == bool:
+        if dtype.kind == "b":
             return self.b.binary({"add": "or", "mul": "and"}.get(monoid.name, monoid.name), x, y)
         return self.b.binary(monoid.name, x, y)
 
@@ -395,7 +402,9 @@ class Emitter:
             parts = []
             for start in (0, half):
                 picked = ", ".join(f"i32 {start + i}" for i in range(half))
-                parts.append(b.value(type_, f"shufflevector {x.type} {x.text}, {x.type} poison, <{half} x i32> <{picked}>"))
+                parts.append(
+                    b.value(type_, f"shufflevector {x.type} {x.text}, {x.type} poison, <{half} x i32> <{picked}>")
+                )
             x, lanes = self.combined(monoid, parts[0], parts[1], dtype), half
         return b.extract(x, 0) if x.lanes else x
 
@@ -630,9 +639,7 @@ class Emitter:
                 x = x if self.tail is None else b.select(self.tail, x, self._neutral(member, lanes))
                 running[member][slot] = self.combined(node.monoid, running[member][slot], x, node.dtype)
 
-    def _finish(
-        self, member: Member, values: list[Value], indices: Sequence[At], sums: dict[Member, Memory]
-    ) -> None:
+    def _finish(self, member: Member, values: list[Value], indices: Sequence[At], sums: dict[Member, Memory]) -> None:
         """A row's reduction from what its lanes have."""
         root = member.root
         assert isinstance(root, Fold)

@@ -17,12 +17,12 @@ from typing import Any
 
 import numpy as np
 
-from ...core.support.errors import UnsupportedError
 from ...core.ir.types import ArrayType, MemorySpace
+from ...core.support.errors import UnsupportedError
 from ...lang.analysis.facts import analyse
+from ...lang.analysis.index_maps import map_of
 from ...lang.kernel.kernel import UNBOUNDED, Block, Kernel
 from ...lang.legalize import Legal, entry
-from ...lang.analysis.index_maps import map_of
 from ...lang.targets.target import CPU, Target
 from ..llvm.builder import Builder, Int, Value
 from ..llvm.compile import module_text
@@ -143,10 +143,15 @@ class Lowering:
             raise refuse(f"blocks of {block.name} reach before the array's start, or past its end by a padding")
         found: list[Int] = []
         if fact is not None and fact.affine is not None:
-            for const, terms in zip(fact.affine.const, fact.affine.coefficients, strict=True):
+            for d, (const, terms) in enumerate(zip(fact.affine.const, fact.affine.coefficients, strict=True)):
                 value: Int = int(const)
+                low = high = int(const)
                 for axis, factor in dict(terms).items():
                     value = e.add(value, e.mul(ids[axis], int(factor)))
+                    reach = int(factor) * (self.kernel.grid[axis] - 1)
+                    low, high = low + min(reach, 0), high + max(reach, 0)
+                if low < 0 or high >= block.axes[d].count(block.array.shape[d]):
+                    raise refuse(f"blocks of {block.name} may be outside of it")
                 found.append(value)
         else:
             assert block.index_map is not None
@@ -169,14 +174,22 @@ class Lowering:
                     left = start if isinstance(start, Value) else self.b.constant(start, "i64")
                     limit = n - left
                 limits.append(limit)
-        return Memory(block.name, block.array.dtype, block.shape, tuple(strides[d] for d in block.seen),
-                      self.b.offset(pointer, base, scalar), tuple(limits) if masked else (), block.fill, not written)
+        return Memory(
+            block.name,
+            block.array.dtype,
+            block.shape,
+            tuple(strides[d] for d in block.seen),
+            self.b.offset(pointer, base, scalar),
+            tuple(limits) if masked else (),
+            block.fill,
+            not written,
+        )
 
     def _run(self, nodes: Sequence[Any], placed: Sequence[Any], masked: bool) -> None:
         n = len(self.kernel.inputs)
         with self.body.region():
             memories = [
-                self._memory(block, pointer, starts, masked, i >= n) for i, (block, pointer, starts) in enumerate(placed)
+                self._memory(*block, masked, i >= n) for i, block in enumerate(placed)
             ]  # fmt: skip
             self.body.run(self.kernel.body, [*nodes, *self.prefetched, *memories, *self.scratch])
             self.body.flush()

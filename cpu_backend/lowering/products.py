@@ -52,7 +52,11 @@ def strided(e: Emitter, node: Node, allocate: Allocate, wanted: np.dtype | None 
 
 def _found(e: Emitter, node: Node) -> Strided | None:
     if node.memory is not None:
-        return None if node.memory.ragged else Strided(node.memory.base, node.shape, node.memory.strides, node.memory.dtype)
+        return (
+            None
+            if node.memory.ragged
+            else Strided(node.memory.base, node.shape, node.memory.strides, node.memory.dtype)
+        )
     if isinstance(node, View) and not node.starts:
         inner = _found(e, node.operands[0])
         if inner is None:
@@ -74,7 +78,9 @@ def _found(e: Emitter, node: Node) -> Strided | None:
         offset_ = e.add(offset_, e.mul(start, stride))
         if isinstance(entry, Span):
             strides.append(entry.stride * stride)
-    return Strided(_moved(e, node.source.base, offset_, node.source.dtype), node.shape, tuple(strides), node.source.dtype)
+    return Strided(
+        _moved(e, node.source.base, offset_, node.source.dtype), node.shape, tuple(strides), node.source.dtype
+    )
 
 
 def _moved(e: Emitter, base: Value, offset: Int, dtype: np.dtype) -> Value:
@@ -136,7 +142,9 @@ def _ranges(*groups: Sequence[int]) -> tuple[tuple[int, ...], ...]:
 
 def _view_of(found: Strided, turned: View, order: Sequence[int]) -> Node:
     """A node whose elements are in memory already, its axes in another order."""
-    memory = Memory("a value", found.dtype, turned.shape, tuple(found.strides[a] for a in order), found.base, fixed=True)
+    memory = Memory(
+        "a value", found.dtype, turned.shape, tuple(found.strides[a] for a in order), found.base, fixed=True
+    )
     node = Node(turned.shape, found.dtype)
     node.memory = memory
     return node
@@ -187,8 +195,8 @@ class _Tiles:
     """One product of two matrices."""
 
     def __init__(
-        self, machine: Multiplier, e: Emitter, a: Matrix, b: Matrix, pointers: tuple[Value, Value, Value], out: np.dtype,
-        sums: np.dtype, given: np.dtype, allocate: Allocate,
+        self, machine: Multiplier, e: Emitter, a: Matrix, b: Matrix, pointers: tuple[Value, Value, Value],
+        out: np.dtype, sums: np.dtype, given: np.dtype, allocate: Allocate,
     ):  # fmt: skip
         self.e, self.a, self.b, self.out, self.sums, self.given = e, a, b, out, sums, given
         self.pa, self.pb, self.pc = pointers
@@ -301,4 +309,3 @@ class _Tiles:
             return b.load(b.offset(self.panel.base, at, self.scalar), type_)
         pointer = b.offset(self.pb, e.add(e.add(e.mul(k, self.bk), first), v * self.lanes), self.scalar)
         return b.load(pointer, type_) if mask is None else b.masked_load(pointer, mask, b.constant(0, type_))
-

@@ -11,39 +11,39 @@ from typing import Any
 
 import numpy as np
 
-from ...core.ir.program import Program
 from ...core.ir.primitive import Primitive
-from ...core.primitives.spmd import collective
-from ...core.primitives.special import cumulative
-from ...core.primitives.movement import gather_scatter
-from ...core.primitives.elementwise import conversion as conv
-from ...core.primitives.reduction import reduce as red
-from ...core.primitives.movement import shape as shp
-from ...core.primitives.external.host_callback import debug_callback_p, io_callback_p, pure_callback_p
-from ...core.primitives.custom.checkpoint import checkpoint_p, name_p, optimization_barrier_p
-from ...core.primitives.control_flow.cond import cond_p
+from ...core.ir.program import Program
+from ...core.ir.types import INT32
 from ...core.primitives.contraction.dot_general import dot_general_p
-from ...core.primitives.custom.custom_derivative_primitives import custom_jvp_call_p, custom_vjp_call_p, linear_call_p
 from ...core.primitives.contraction.fft import fft_p
+from ...core.primitives.control_flow.cond import cond_p
 from ...core.primitives.control_flow.jit_primitive import jit_p
-from ...core.primitives.control_flow.while_loop import while_p
-from ...core.primitives.refs.state_primitives import Index, Span, addupdate_p, get_p, swap_p, whole
 from ...core.primitives.control_flow.scan import scan_p
+from ...core.primitives.control_flow.while_loop import while_p
+from ...core.primitives.custom.checkpoint import checkpoint_p, name_p, optimization_barrier_p
+from ...core.primitives.custom.custom_derivative_primitives import custom_jvp_call_p, custom_vjp_call_p, linear_call_p
+from ...core.primitives.elementwise import conversion as conv
+from ...core.primitives.external.host_callback import debug_callback_p, io_callback_p, pure_callback_p
+from ...core.primitives.movement import gather_scatter
+from ...core.primitives.movement import shape as shp
 from ...core.primitives.movement.dynamic_slice import dynamic_slice_p, dynamic_update_slice_p
 from ...core.primitives.movement.sort import sort_p, top_k_p
-from ...core.ir.types import INT32
-from ...lang.ops import remote_dma
-from ...lang.ops.inline_asm import staged_p
-from ...lang.ops.atomics import atomic_cas_p
-from ...lang.ops.mesh_axes import device_index_p
-from ...lang.transforms.dynamic_grid import static
+from ...core.primitives.reduction import reduce as red
+from ...core.primitives.refs.state_primitives import Index, Span, addupdate_p, get_p, swap_p, whole
+from ...core.primitives.special import cumulative
+from ...core.primitives.spmd import collective
 from ...lang.kernel.kernel import Kernel
-from ...lang.legalize.opset import FACTORED, WARPGROUPS
 from ...lang.legalize import Backend
+from ...lang.legalize.opset import FACTORED, WARPGROUPS
+from ...lang.ops import remote_dma
+from ...lang.ops.atomics import atomic_cas_p
 from ...lang.ops.basic import multiple_of_p
-from ...lang.transforms.desugar import plain
+from ...lang.ops.inline_asm import staged_p
+from ...lang.ops.mesh_axes import device_index_p
 from ...lang.targets.target import Target
 from ...lang.tpu import approx_reciprocal_p
+from ...lang.transforms.desugar import plain
+from ...lang.transforms.dynamic_grid import static
 from . import elementwise
 from .body import Body, Rule
 from .emit import At
@@ -91,7 +91,9 @@ def _view(x: Node, shape: Sequence[int], places: Sequence[tuple[int | None, int,
     return View(tuple(shape), x.dtype, (x,), places=tuple(places))
 
 
-def _broadcast(e: Body, operands: Sequence[Node], outs: Sequence[Any], broadcast_dimensions: Any, **_: Any) -> list[Node]:
+def _broadcast(
+    e: Body, operands: Sequence[Node], outs: Sequence[Any], broadcast_dimensions: Any, **_: Any
+) -> list[Node]:
     x, out = operands[0], outs[0]
     places = [(None, 0, 0) if n == 1 else (d, 0, 1) for n, d in zip(x.shape, broadcast_dimensions, strict=True)]
     return [_view(x, out.shape, places)]
@@ -117,7 +119,9 @@ def _rev(e: Body, operands: Sequence[Node], outs: Sequence[Any], dimensions: Any
     return [_view(x, x.shape, [(d, n - 1, -1) if d in dimensions else (d, 0, 1) for d, n in enumerate(x.shape)])]
 
 
-def _slice(e: Body, operands: Sequence[Node], outs: Sequence[Any], start_indices: Any, strides: Any, **_: Any) -> list[Node]:
+def _slice(
+    e: Body, operands: Sequence[Node], outs: Sequence[Any], start_indices: Any, strides: Any, **_: Any
+) -> list[Node]:
     steps = strides or (1,) * len(start_indices)
     places = [(d, int(s), int(k)) for d, (s, k) in enumerate(zip(start_indices, steps, strict=True))]
     return [_view(operands[0], outs[0].shape, places)]
@@ -135,8 +139,9 @@ def _dynamic_slice(e: Body, operands: Sequence[Node], outs: Sequence[Any], **_: 
     x, *starts = operands
     out = outs[0]
     moved = [d for d, (n, m) in enumerate(zip(x.shape, out.shape, strict=True)) if n != m]
-    return [View(out.shape, x.dtype, (x, *(starts[d] for d in moved)), places=tuple((d, 0, 1) for d in range(len(x.shape))),
-                 starts=tuple((d, i) for i, d in enumerate(moved, 1)))]  # fmt: skip
+    places = tuple((d, 0, 1) for d in range(len(x.shape)))
+    given = (x, *(starts[d] for d in moved))
+    return [View(out.shape, x.dtype, given, places=places, starts=tuple((d, i) for i, d in enumerate(moved, 1)))]
 
 
 def _iota(e: Body, operands: Sequence[Node], outs: Sequence[Any], dimension: int, **_: Any) -> list[Node]:
@@ -198,7 +203,9 @@ def _reduction(name: str) -> Rule:
         axes = tuple(a % len(x.shape) for a in axes)
         if all(x.shape[a] == 1 for a in axes):
             kept = iter(range(len(out.shape)))
-            return [_view(x, out.shape, [(None, 0, 0) if d in axes else (next(kept), 0, 1) for d in range(len(x.shape))])]
+            return [
+                _view(x, out.shape, [(None, 0, 0) if d in axes else (next(kept), 0, 1) for d in range(len(x.shape))])
+            ]
         node = Reduce(out.shape, out.dtype, (x,), axes=axes, monoid=Monoid(name))
         e.pending.append(Fold(node))
         return [node]
@@ -213,8 +220,13 @@ def _dot(e: Body, operands: Sequence[Node], outs: Sequence[Any], dimension_numbe
     for x in operands:
         if np.dtype(out.dtype).kind == "i" and np.dtype(x.dtype).kind not in "iu" or str(x.dtype) == "bool":
             raise refuse(f"a product of {x.dtype} whose elements are {out.dtype}")
-    node = Dot(out.shape, out.dtype, tuple(operands), contracted=tuple(map(tuple, contracted)),  # type: ignore[arg-type]
-               batch=tuple(map(tuple, batch)))  # type: ignore[arg-type]
+    node = Dot(
+        out.shape,
+        out.dtype,
+        tuple(operands),
+        contracted=tuple(map(tuple, contracted)),  # type: ignore[arg-type]
+        batch=tuple(map(tuple, batch)),
+    )  # type: ignore[arg-type]
     e.pending.append(Product(node))
     return [node]
 
@@ -296,8 +308,8 @@ def _cond(e: Body, operands: Sequence[Any], outs: Sequence[Any], branches: Seque
 
 
 def _scan(
-    e: Body, operands: Sequence[Any], outs: Sequence[Any], program: Program, num_consts: int, num_carry: int, length: int,
-    reverse: bool, **_: Any,
+    e: Body, operands: Sequence[Any], outs: Sequence[Any], program: Program, num_consts: int, num_carry: int,
+    length: int, reverse: bool, **_: Any,
 ) -> list[Node]:  # fmt: skip
     _settled(e, operands)
     consts = operands[:num_consts]
@@ -333,8 +345,8 @@ def _place(memory: Memory, here: At, e: Body) -> Memory:
 
 
 def _while(
-    e: Body, operands: Sequence[Any], outs: Sequence[Any], cond_program: Program, body_program: Program, cond_nconsts: int,
-    body_nconsts: int,
+    e: Body, operands: Sequence[Any], outs: Sequence[Any], cond_program: Program, body_program: Program,
+    cond_nconsts: int, body_nconsts: int,
 ) -> list[Node]:  # fmt: skip
     _settled(e, operands)
     n, b = cond_nconsts + body_nconsts, e.b
@@ -388,7 +400,8 @@ REFUSED: dict[Primitive, str] = {
     **dict.fromkeys(WARPGROUPS, "a CPU has no warpgroups"),
     **dict.fromkeys((sort_p, top_k_p, fft_p, cumulative.cumsum_p, cumulative.cumprod_p, cumulative.cummax_p,
                      cumulative.cummin_p, cumulative.cumlogsumexp_p), _STEPS),
-    **dict.fromkeys((gather_scatter.gather_p, gather_scatter.scatter_p, gather_scatter.scatter_add_p), "it moves elements to computed places"),
+    **dict.fromkeys((gather_scatter.gather_p, gather_scatter.scatter_p, gather_scatter.scatter_add_p),
+                    "it moves elements to computed places"),
     atomic_cas_p: "cells of a parallel axis are not compared and exchanged here",
 }  # fmt: skip
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from .values import Fold, Keep, Load, Map, Node, Product, Root, Shape, Store, View
+from .values import Fold, Load, Map, Node, Product, Root, Shape, Store, View
 
 # Where along a root's axes an element of a node is wanted, for each axis of the node: (axis, start, step); axis None:
 # at `start` always; start None: at a place that is computed.
@@ -25,7 +25,7 @@ def reached(root: Root, produced: Mapping[Node, Root]) -> list[tuple[Node, Place
     """The nodes that a root computes or reads, with their places; what other roots make is not looked into."""
     top = tuple((d, *HERE) for d in range(len(root.domain)))
     own = root.value
-    waiting = [(root.value.operands[0] if isinstance(root, Fold) else root.value, top)]
+    waiting: list[tuple[Node, Places]] = [(root.value.operands[0] if isinstance(root, Fold) else root.value, top)]
     if isinstance(root, Store):
         waiting += [(node, top if node.shape == root.domain else ()) for node in root.extra]
     found: dict[tuple[Node, Places], None] = {}
@@ -35,7 +35,7 @@ def reached(root: Root, produced: Mapping[Node, Root]) -> list[tuple[Node, Place
             continue
         found[node, places] = None
         if node.memory is None and (node is own or node not in produced):
-            waiting += inputs_of(node, places)
+            waiting.extend(inputs_of(node, places))
     return list(found)
 
 
@@ -211,7 +211,7 @@ Loops = tuple[int | None, ...]
 
 
 def dear(group: Group) -> dict[Node, tuple[int, Loops]]:
-    """Nodes that passes of several levels want and that are kept for a row: the level that makes them, and their loops."""
+    """Nodes that passes of several levels want, kept for a row: the level that makes them, and their loops."""
     found: dict[Node, dict[Loops, set[int]]] = {}
     for member in group.members:
         if member.inner is None:

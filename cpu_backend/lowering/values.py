@@ -1,6 +1,6 @@
 """What a body's equations become before code: nodes that say how an element is made, and roots that have to happen.
 
-    Node ::= number | iota | load(memory, index) | map(rule, nodes) | view(node, coordinates) | reduce(monoid, node) | dot
+    Node ::= number | iota | load(memory, index) | map(rule, nodes) | view(node, places) | reduce(monoid, node) | dot
     Root ::= store(memory, index, node) | reduce | keep(node in memory) | dot
 
 A node is computed where an element of it is wanted; it is in memory only where a root has put it there.
@@ -145,7 +145,7 @@ class Monoid:
         if self.name == "mul":
             return 1
         if self.name == "and":
-            return True if dtype == bool else -1
+            return True if dtype.kind == "b" else -1
         low = self.name == "max"
         if dtype.kind == "b":
             return not low

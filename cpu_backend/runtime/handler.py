@@ -157,8 +157,8 @@ def _parallel(launch: Launch, architecture: str) -> Builder:
         call = b.slot("i64", 5)
         with b.loop(0, helpers):
             for at, value in ((0, b.constant(SIZES[arguments], "i64")), (8, b.constant(0, "i64")),
-                              (offset(arguments, "ctx"), context), (offset(arguments, "task"), Value("@task", "ptr", b)),
-                              (offset(arguments, "data"), state)):  # fmt: skip
+                              (offset(arguments, "ctx"), context), (offset(arguments, "data"), state),
+                              (offset(arguments, "task"), Value("@task", "ptr", b))):  # fmt: skip
                 b.store(value, _field(b, call, at))
             failed = b.value("ptr", f"call ptr {schedule.text}(ptr {call.text})")
             with b.when(b.compare("ne", failed, Value("null", "ptr", b))):

@@ -48,5 +48,5 @@ def _object(name: str, text: str, store: Store | None, machine: Features, versio
 def capsule(address: int) -> Any:
     """An address as XLA takes a handler."""
     new: Callable[..., Any] = ctypes.pythonapi.PyCapsule_New
-    new.restype, new.argtypes = ctypes.py_object, [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p]  # type: ignore[attr-defined]
+    new.restype, new.argtypes = ctypes.py_object, [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p]
     return new(address, _NAME, None)

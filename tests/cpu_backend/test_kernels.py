@@ -8,18 +8,20 @@ import pytest
 import tilewright as tw
 from tests.support import random_kernels
 from tests.support.corpus.called import kernel_of
-from tests.support.corpus.runs import NAMES, SMOOTH, Split, operands, over_sizes
+from tests.support.corpus.runs import KERNELS, NAMES, SMOOTH, Split, operands, over_sizes
 from tests.support.corpus.small import EXAMPLES
 from tests.support.machine_code import machine_code, needs_llvm
 from tilewright import lang as tl
 from tilewright import numpy as tnp
 from tilewright.core.support import pytree
 from tilewright.core.tracing.trace import eval_program, trace_program, typeof
+from tilewright.cpu_backend.machine.features import features
 from tilewright.errors import UnsupportedError
 from tilewright.lang.call.primitive import kernel_call_p
 from tilewright.lang.interpret.interpreter import interpret
 
 pytestmark = needs_llvm
+AVX2 = features().without("avx512f", "avx512bw", "avx512dq", "avx512vl", "avx512cd", "avx512vnni", "avx512bf16")
 # What machine code does not have yet, and the kernels of the corpus that need it.
 LACKING = {
     "works through a whole axis": {"cumsum"}, "by a padding": {"conv1d", "conv2d", "stencil"},
@@ -37,7 +39,7 @@ def equal(got, wanted):
         np.testing.assert_allclose(g[known], w[known], rtol=2e-2 if few else 2e-5, atol=(2e-2 if few else 2e-5) * scale)
 
 
-def held(name, function, arrays):
+def held(name, function, arrays, machine=None):
     """Hold each kernel that a function calls against the interpreter, at the operands that it has there."""
     leaves, structure = pytree.flatten(tuple(arrays))
     program = trace_program(lambda *xs: pytree.leaves(function(*structure.unflatten(xs))), [typeof(x) for x in leaves])
@@ -53,19 +55,30 @@ def held(name, function, arrays):
             found = interpret(kernel, *given)
             for high in (False, True):
                 try:
-                    equal(machine_code(kernel, *given, high=high), found)
+                    equal(machine_code(kernel, *given, high=high, machine=machine), found)
                 except UnsupportedError as error:
                     assert any(why in error.what and name in names for why, names in LACKING.items()), error.what
         else:
             alone = tw.core.ir.program.Program(
-                [v for v in dict.fromkeys(a for a in eqn.inputs if a in values)], [eqn], eqn.outputs)
+                [v for v in dict.fromkeys(a for a in eqn.inputs if a in values)], [eqn], eqn.outputs
+            )
             found = eval_program(alone, *(values[v] for v in alone.inputs))
         values.update(zip(eqn.outputs, map(np.asarray, found)))
 
 
 @over_sizes(NAMES)
 def test_kernels_of_the_corpus(kernel, size, mode):
-    held(kernel.__name__.rsplit(".", 1)[-1], lambda *xs: kernel.call(*xs, **size.blocks, **mode), operands(kernel, size))
+    held(
+        kernel.__name__.rsplit(".", 1)[-1], lambda *xs: kernel.call(*xs, **size.blocks, **mode), operands(kernel, size)
+    )
+
+
+@pytest.mark.skipif(features().architecture != "x86-64", reason="of x86-64")
+@pytest.mark.parametrize("name", ["softmax", "layer_norm", "matmul_grid", "flash_attention", "int8_matmul"])
+def test_the_corpus_without_avx512(name):
+    kernel = KERNELS[name]
+    size = kernel.SIZES[0]
+    held(name, lambda *xs: kernel.call(*xs, **size.blocks), operands(kernel, size), AVX2)
 
 
 @over_sizes(SMOOTH, usual=slice(1))
@@ -95,14 +108,14 @@ def test_small_kernels(name):
     equal(found, interpret(kernel, *leaves))
 
 
-def random_ones(seeds):
+def random_ones(seeds, machine=None):
     for seed in seeds:
         with tw.config(debug_checks=False):
             drawn = random_kernels.Draw(seed).kernel()
         if not random_kernels.check(drawn, False).endswith("right"):
             continue
         try:
-            found = machine_code(drawn.kernel, *drawn.arrays, high=bool(seed % 2))
+            found = machine_code(drawn.kernel, *drawn.arrays, high=bool(seed % 2), machine=machine)
         except UnsupportedError as error:
             assert "by a padding" in error.what
             continue
@@ -112,6 +125,13 @@ def random_ones(seeds):
 @pytest.mark.parametrize("first", range(0, 60, 20))
 def test_random_kernels_are_equal_bit_for_bit(first):
     random_ones(range(first, first + 20))
+
+
+@pytest.mark.skipif(features().architecture != "x86-64", reason="of x86-64")
+@pytest.mark.parametrize("first", range(60, 100, 20))
+def test_random_kernels_without_avx512(first):
+    assert AVX2.bits == 256
+    random_ones(range(first, first + 20), AVX2)
 
 
 @pytest.mark.targets
@@ -145,7 +165,9 @@ def test_a_kernel_in_a_program(rows, columns, block, dtype):
         assert found.dtype == x.dtype
         few = np.dtype(x.dtype).itemsize == 2
         wanted = np.asarray(softmax(rows, columns, block, "xla", x.dtype)(x)).astype(np.float64)
-        np.testing.assert_allclose(found.astype(np.float64), wanted, rtol=3e-2 if few else 1e-5, atol=1e-3 if few else 1e-6)
+        np.testing.assert_allclose(
+            found.astype(np.float64), wanted, rtol=3e-2 if few else 1e-5, atol=1e-3 if few else 1e-6
+        )
         np.testing.assert_array_equal(np.asarray(run(x)), found)
 
 

@@ -36,7 +36,11 @@ def test_a_symbol_that_is_not_allowed_is_named():
 
 
 def test_other_formats_are_recognised_and_refused():
-    for data, kind in ((b"\xcf\xfa\xed\xfe" + bytes(60), "Mach-O"), (b"\x64\x86" + bytes(60), "COFF"), (b"", "unknown")):
+    for data, kind in (
+        (b"\xcf\xfa\xed\xfe" + bytes(60), "Mach-O"),
+        (b"\x64\x86" + bytes(60), "COFF"),
+        (b"", "unknown"),
+    ):
         assert format_of(data) == kind
         with pytest.raises(CompileError, match=kind):
             load(data)

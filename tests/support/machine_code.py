@@ -15,8 +15,8 @@ from tilewright.core.ir.types import ArrayType
 from tilewright.cpu_backend.functions import FUNCTIONS
 from tilewright.cpu_backend.llvm.builder import Builder, vector
 from tilewright.cpu_backend.llvm.compile import missing, module_text
-from tilewright.cpu_backend.machine.features import features
 from tilewright.cpu_backend.lowering.kernel import Code, code_of
+from tilewright.cpu_backend.machine.features import Features, features
 from tilewright.cpu_backend.objects.loader import reason
 from tilewright.cpu_backend.runtime.abi import OFFSETS, offset
 from tilewright.cpu_backend.runtime.library import loaded
@@ -24,7 +24,8 @@ from tilewright.lang.kernel.kernel import Kernel
 from tilewright.lang.targets.target import CPU
 
 needs_llvm = pytest.mark.skipif(
-    bool(missing() or reason() or features().why), reason=str(missing() or reason() or features().why))
+    bool(missing() or reason() or features().why), reason=str(missing() or reason() or features().why)
+)
 DTYPES = {"float": np.float32, "double": np.float64}
 
 
@@ -47,7 +48,7 @@ def elementwise(name: str, scalar: str, lanes: int, operands: int = 1) -> Callab
         run(*(a.ctypes.data for a in padded), result.ctypes.data, len(result))
         return result[:size]
 
-    call.code = code  # type: ignore[attr-defined]
+    call.code = code
     return call
 
 
@@ -88,10 +89,10 @@ class Guarded:
         return np.frombuffer(data, type_.dtype).reshape(type_.shape).copy()
 
 
-def called(code: Code, arrays: Sequence[Any], high: bool = True) -> list[np.ndarray]:
+def called(code: Code, arrays: Sequence[Any], high: bool = True, machine: Features | None = None) -> list[np.ndarray]:
     """The results of a kernel's handler, called as XLA calls it, every buffer between guard pages."""
     assert code.launch.workers == 1
-    _, found = loaded(code.text, None)
+    _, found = loaded(code.text, None, machine)
     operands = [Guarded(t.nbytes, high) for t in code.in_types]
     for one, array, type_ in zip(operands, arrays, code.in_types, strict=True):
         one.fill(np.ascontiguousarray(array, type_.dtype).tobytes())
@@ -119,6 +120,6 @@ def called(code: Code, arrays: Sequence[Any], high: bool = True) -> list[np.ndar
     return [g.array(t) for g, t in zip(results[:count], code.out_types, strict=False)]
 
 
-def machine_code(kernel: Kernel, *arrays: Any, high: bool = True) -> list[np.ndarray]:
+def machine_code(kernel: Kernel, *arrays: Any, high: bool = True, machine: Features | None = None) -> list[np.ndarray]:
     """What a kernel's machine code gives; raises an `UnsupportedError` where there is none."""
-    return called(code_of(kernel, CPU, threads=1), arrays, high)
+    return called(code_of(kernel, CPU, machine, threads=1), arrays, high, machine)
