@@ -188,6 +188,18 @@ def test_results_do_not_depend_on_threads():
     np.testing.assert_array_equal(found, machine_code(kernel, x)[0])
 
 
+def test_what_has_no_machine_code_is_computed_by_xla_and_explained():
+    def body(x_ref, o_ref):
+        o_ref[...] = tnp.cumsum(x_ref[...], axis=1)
+
+    params = tl.cpu.CompilerParams(route="machine_code")
+    call = tl.kernel_call(body, out_shape=tw.ShapeDtypeStruct((4, 6), "float32"), compiler_params=params)
+    x = np.random.default_rng(3).standard_normal((4, 6), np.float32)
+    np.testing.assert_allclose(tw.jit(call)(x), np.cumsum(x, 1), rtol=1e-5)
+    assert "not machine code" in str(tw.explain(call, x, compile=True))
+    assert "machine code of this CPU" in str(tw.explain(softmax(4, 6, 2, "machine_code"), x, compile=True))
+
+
 def test_a_route_that_there_is_not_is_an_error():
     with pytest.raises(tw.errors.ArgumentError, match="fast"):
         tl.cpu.CompilerParams(route="fast")

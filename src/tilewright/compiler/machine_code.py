@@ -68,6 +68,8 @@ class Calls:
             return kernel
 
     def told(self, kernel: Kernel, route: str) -> str:
-        """A kernel's route in words, with the reason why it is not machine code."""
+        """A kernel's route in words, with the reason why it is not machine code where that is asked for."""
+        if not wanted(kernel):
+            return route
         why = self.refused.get(kernel)
-        return route if why is None else f"{route}; not machine code: {why}"
+        return f"machine code of this CPU, {route}" if why is None else f"{route}; not machine code: {why}"
