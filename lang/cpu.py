@@ -1,4 +1,4 @@
-"""What the CPU lowering of a kernel is told."""
+"""Options of the CPU lowering of a kernel."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class CompilerParams(Params):
     Beyond it the cells run in a loop, as many side by side as fit. Without it the bound is some hundred MiB.
     `route`: "machine_code" has the kernel compiled to machine code of this CPU (`docs/cpu.md`), and computed by XLA,
     with the reason in the kernel's route, where that cannot be; "xla", the default, has XLA compute it.
-    `backward`: what the kernels of its gradient are told instead; None: the same.
+    `backward`: those of the kernels of its gradient; None: the same.
 
     Raises an `ArgumentError` for another route.
 

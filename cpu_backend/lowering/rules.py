@@ -33,7 +33,7 @@ from ...core.primitives.refs.state_primitives import Index, Span, addupdate_p, g
 from ...core.primitives.special import cumulative
 from ...core.primitives.spmd import collective
 from ...lang.kernel.kernel import Kernel
-from ...lang.legalize import Backend
+from ...lang.legalize import Backend, KernelPass
 from ...lang.legalize.opset import FACTORED, WARPGROUPS
 from ...lang.ops import remote_dma
 from ...lang.ops.atomics import atomic_cas_p
@@ -406,10 +406,12 @@ REFUSED: dict[Primitive, str] = {
 }  # fmt: skip
 
 
-def _forms(kernel: Kernel, target: Target) -> tuple[Kernel, ...]:
+def _plain(kernel: Kernel, target: Target) -> Kernel:
     """The kernel over a static grid, in plain accesses."""
-    return (plain(static(kernel, "machine code of a CPU needs")),)
+    return plain(static(kernel, "machine code of a CPU needs"))
 
 
+_PASSES = (KernelPass("desugar", "desugared", _plain),)
 _COMPLEX = "a vector's lanes are numbers, not pairs"
-BACKEND = Backend("machine code of a CPU", RULES, REFUSED, dict.fromkeys(("complex64", "complex128"), _COMPLEX), _forms)
+BACKEND = Backend("machine code of a CPU", RULES, REFUSED, dict.fromkeys(("complex64", "complex128"), _COMPLEX),
+                  lambda kernel, target: (_PASSES,))  # fmt: skip

@@ -39,7 +39,7 @@ of_each = pytest.mark.parametrize("backend", BACKENDS.values(), ids=BACKENDS)
 
 
 def test_the_list_is_all_of_core_and_of_the_kernel_language():
-    modules = [importlib.import_module(m.name) for m in pkgutil.iter_modules(lang.__path__, "tilewright.lang.")]
+    modules = [importlib.import_module(m.name) for m in pkgutil.walk_packages(lang.__path__, "tilewright.lang.")]
     own = {p for module in modules for p in getattr(module, "PRIMITIVES", ())} - {kernel_call_p}
     assert set(MEANING) == {*ALL, *own} and set(PLAIN) <= set(own) and kernel_call_p not in MEANING
     assert sum(map(len, FAMILIES.values())) == len(MEANING)
@@ -100,6 +100,7 @@ def test_rewriting_ends_in_what_is_printed(backend):
 REWRITTEN = [c for c in REAL if c.primitive in REWRITES or c.primitive.expand is not None]
 
 
+@pytest.mark.law
 @of_each
 @pytest.mark.parametrize("case", REWRITTEN, ids=str)
 def test_what_is_rewritten_keeps_its_value(case, backend):
@@ -124,6 +125,7 @@ ENDS = np.r_[0.0, -0.0, 1:4, -1:-4:-1, 0.5, -0.5, 1e-10, -1e-6, 20, -20, 90, -90
 ORDERS = np.r_[0:4, 1.5]
 
 
+@pytest.mark.law
 @pytest.mark.parametrize("dtype", ["float32", "float16"])
 @pytest.mark.parametrize("primitive", functions.REWRITES, ids=repr)
 def test_functions_that_are_rewritten_keep_their_values_at_ends(primitive, dtype):
@@ -140,6 +142,7 @@ def test_functions_that_are_rewritten_keep_their_values_at_ends(primitive, dtype
 EDGES = {"i": [0, 1, -1, 2, 7, 31, 32, 33, -128, 127, -5], "u": [0, 1, 2, 7, 8, 31, 32, 33, 255, 128, 5]}
 
 
+@pytest.mark.law
 @of_each
 @pytest.mark.parametrize("dtype", ["int8", "uint8", "int32", "uint32"])
 @pytest.mark.parametrize("primitive", sorted(integers.TOTAL, key=repr), ids=repr)
@@ -170,7 +173,7 @@ def test_a_number_that_is_known_to_be_inside_needs_no_care(backend):
 
 def test_xla_has_the_whole_list():
     """But for keys, exchanges over an axis that `vmap` has taken away by then, and what only devices' bodies hold."""
-    made = {*lang_discharge.RULES, *PLAIN, *ref.PRIMITIVES, *remote_dma.PRIMITIVES}  # `exchange.py` has the last
+    made = {*lang_discharge.RULES, *PLAIN, *ref.PRIMITIVES, *remote_dma.PRIMITIVES}  # `spmd_exchange.py` has the last
     lacking = {p for p in MEANING if p not in rules() and p not in made and p.expand is None}
     lacking -= {*collective.PRIMITIVES, *WARPGROUPS}  # over a mesh XLA has exchanges; kernels for warpgroups it refuses
     assert lacking == {*KEYS, *machine_integers.PRIMITIVES}

@@ -77,7 +77,7 @@ def test_an_expansion_may_hold_kernels_and_expansions():
 
 def test_a_primitive_without_rule_and_expansion_is_refused_with_its_line():
     bare = tw.Primitive("bare", typing=lambda x: x)
-    with pytest.raises(errors.UnsupportedError, match=r"bare has no lowering to XLA(.|\n)*test_compile.py"):
+    with pytest.raises(errors.UnsupportedError, match=r"bare has no lowering to XLA(.|\n)*test_pipeline.py"):
         tw.jit(lambda x: bare.bind(x))(np.float32(1))
 
 
@@ -200,7 +200,7 @@ def test_what_no_backend_has_a_rule_for_is_told_before_anything_is_compiled():
     bare = tw.Primitive("bare", typing=lambda x: x)
     call = written(bare.bind)
     tw.compile(call, STRUCT, target="cuda", stop="verify")
-    with pytest.raises(errors.UnsupportedError, match=r"bare cannot run in a GPU kernel(.|\n)*test_compile.py"):
+    with pytest.raises(errors.UnsupportedError, match=r"bare cannot run in a GPU kernel(.|\n)*test_pipeline.py"):
         tw.compile(call, STRUCT, target="cuda", stop="legalize")
     assert "cannot run: cuda refused it: kernel" in str(tw.explain(call, STRUCT, target="cuda"))
 
@@ -257,6 +257,29 @@ def test_the_setting_prints_the_passes_of_every_program(capfd):
     assert "   (the same)" in text  # what a pass leaves as it was is not printed twice
     tw.jit(lambda x: x * 5 + 4)(np.float32(1))
     assert not capfd.readouterr().err
+
+
+@pytest.mark.parametrize("target", ["cuda:sm_90", "tpu:v5e", "rocm"])
+def test_the_passes_over_a_kernel_are_a_list_that_prints_and_stops(target, capfd):
+    """The last level is the kernel that the backend is given; each pass before it can be asked for by its name."""
+
+    def body(x, o):
+        o[...] = tw.lax.digamma(x[...])
+
+    def stopped(stop, **kwargs):
+        call = tl.kernel_call(body, out_shape=STRUCT)
+        return str(tw.compile(call, STRUCT, target=target, stop=stop, **kwargs))
+
+    legal = stopped("legalize", print_passes=True)
+    heads = [line for line in capfd.readouterr().err.splitlines() if line.startswith("-- kernel")]
+    names = [head.split("/")[1].split(":")[0] for head in heads]
+    found = [stopped(f"legalize/{name}") for name in names]
+    assert "desugar" in names and names[-1] == "legalize"
+    assert "digamma" in found[0] and "digamma" not in found[-1] and found[-1] == legal
+    with pytest.raises(errors.ArgumentError, match=f"no pass named 'x'(.|\\n)*{names[0]}"):
+        stopped("legalize/x")
+    with pytest.raises(errors.ArgumentError, match="no passes of its own"):
+        stopped("fuse/desugar")
 
 
 # ---------------------------------------------------------------------------- reports

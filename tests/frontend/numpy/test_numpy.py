@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
+from tests.support.calls.numpy_calls import FAMILIES
 from tests.support.comparing import flat, tolerance
-from tests.support.numpy_calls import FAMILIES
 from tilewright import numpy as jnp
 from tilewright.core.ir.types import canonical_dtype
 
@@ -17,6 +17,7 @@ CASES = [
 OTHER_KINDS = {"bitwise_count", "histogram", "histogram_bin_edges", "take", "digitize"}
 
 
+@pytest.mark.law
 @pytest.mark.parametrize("family,name,args,kwargs", CASES)
 @pytest.mark.filterwarnings("ignore")
 def test_against_numpy(family, name, args, kwargs):
