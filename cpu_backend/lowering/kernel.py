@@ -189,7 +189,8 @@ class Lowering:
         n = len(self.kernel.inputs)
         with self.body.region():
             memories = [
-                self._memory(*block, masked, i >= n) for i, block in enumerate(placed)
+                self._memory(block, pointer, starts, masked, i >= n)
+                for i, (block, pointer, starts) in enumerate(placed)
             ]  # fmt: skip
             self.body.run(self.kernel.body, [*nodes, *self.prefetched, *memories, *self.scratch])
             self.body.flush()

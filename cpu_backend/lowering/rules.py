@@ -220,13 +220,8 @@ def _dot(e: Body, operands: Sequence[Node], outs: Sequence[Any], dimension_numbe
     for x in operands:
         if np.dtype(out.dtype).kind == "i" and np.dtype(x.dtype).kind not in "iu" or str(x.dtype) == "bool":
             raise refuse(f"a product of {x.dtype} whose elements are {out.dtype}")
-    node = Dot(
-        out.shape,
-        out.dtype,
-        tuple(operands),
-        contracted=tuple(map(tuple, contracted)),  # type: ignore[arg-type]
-        batch=tuple(map(tuple, batch)),
-    )  # type: ignore[arg-type]
+    (lc, rc), (lb, rb) = contracted, batch
+    node = Dot(out.shape, out.dtype, tuple(operands), contracted=(tuple(lc), tuple(rc)), batch=(tuple(lb), tuple(rb)))
     e.pending.append(Product(node))
     return [node]
 
