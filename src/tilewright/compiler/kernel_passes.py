@@ -17,10 +17,12 @@ from ..core.sharding.shard_map import shard_map_p
 from ..core.support.errors import ArgumentError, CompileError, MeshError, TilewrightError, VersionError
 from ..kernels.fuse import Fusion, plan
 from ..lang.call.primitive import kernel_call_p
+from ..lang.cpu import CompilerParams
 from ..lang.kernel.kernel import Kernel
 from ..lang.kernel.traverse import kernels_of
 from ..lang.legalize import Legal, stages
 from ..lang.ops.mesh_axes import mesh_of
+from ..lang.targets.compiler_params import params_of
 from ..lang.targets.target import CustomCall
 from ..lang.transforms.dynamic_grid import static
 from ..lang.verify.communication import communicates
@@ -303,7 +305,10 @@ def emit(unit: Unit, settings: Settings, reports: Reports) -> tuple[Unit, Emitte
       VersionError: a compiler is missing. CompileError: of the one compiler that a kernel asks for.
     """
     if settings.target == "cpu" or settings.by_xla:
-        program, ways = emitted(unit.program, off=settings.off)
+        calls = None if settings.by_xla or not _machine_code(unit.program) else lazy_layers.machine_code.Calls()
+        program, ways = emitted(unit.program, calls, settings.off)
+        if calls is not None:
+            ways = tuple((kernel, calls.told(kernel, way)) for kernel, way in ways)
         return replace(unit, program=program), Emitted(routes=ways)
     before, machine, written = as_written(unit), settings.target, _written(reports)
     _check_devices(before.program, unit.place)
@@ -335,6 +340,11 @@ def emit(unit: Unit, settings: Settings, reports: Reports) -> tuple[Unit, Emitte
     told = tuple((unit.ways[kernel].kernel if kernel in unit.ways else kernel, way) for kernel, way in ways)
     unit = replace(unit, program=program, ways={})
     return unit, Emitted(kernels, tuple(refused.values()), told, names, tuple(passed), before)
+
+
+def _machine_code(program: Program) -> bool:
+    """Whether a kernel asks for machine code of this CPU."""
+    return any(params_of(kernel, CompilerParams).route == "machine_code" for kernel in kernels_of(program))
 
 
 def _check_devices(program: Program, place: Place | None) -> None:

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from ..xla_backend.pipeline import inspect_sharding as inspect_sharding
     from . import ahead_of_time as ahead_of_time
     from . import kernel_passes as kernel_passes
+    from . import machine_code as machine_code
 else:
     from ..core.support.lazy_imports import LazyModule
 
@@ -50,3 +51,4 @@ else:
     inspect_sharding = LazyModule("..xla_backend.pipeline.inspect_sharding", __package__)
     ahead_of_time = LazyModule(".ahead_of_time", __package__)
     kernel_passes = LazyModule(".kernel_passes", __package__)
+    machine_code = LazyModule(".machine_code", __package__)

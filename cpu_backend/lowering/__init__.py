@@ -1,0 +1,1 @@
+"""From a kernel to the functions of its machine code."""

@@ -1,0 +1,256 @@
+"""From a kernel to one module of code: its cells in loops, the blocks of a cell as memories, and the body.
+
+    cell(buffers, workspace, number)     one cell of the parallel axes, and in order all cells of the others
+
+An input's block is read where its operand has it, an output's is written where the result is; scratch and intermediate
+values are in the workspace of the thread, or on its stack where they are small. Where blocks may reach past the end of
+an array there are two bodies, one for cells whose blocks are whole, without masks.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ...core.ir.types import ArrayType, MemorySpace
+from ...core.support.errors import UnsupportedError
+from ...lang.analysis.facts import analyse
+from ...lang.analysis.index_maps import map_of
+from ...lang.kernel.kernel import UNBOUNDED, Block, Kernel
+from ...lang.legalize import Legal, entry
+from ...lang.targets.target import CPU, Target
+from ..llvm.builder import Builder, Int, Value
+from ..llvm.compile import module_text
+from ..machine.features import Features, cores, features
+from ..runtime.handler import Launch, handler
+from .body import Body
+from .emit import Emitter
+from .products import Multiplier
+from .refusal import refuse
+from .rules import BACKEND, RULES
+from .values import STORED, Memory, Number, row_major
+
+ALIGN = 64
+STACK_BYTES = 32 * 2**10  # of a cell's own memory that is on the thread's stack
+MOST_BYTES = 64 * 2**20  # of it at all
+MOST_LINES = 60_000  # of text: beyond, compiling takes seconds
+SMALL_BYTES = 512 * 2**10  # that a kernel moves: less is not worth another thread
+
+
+@dataclass(frozen=True)
+class Code:
+    """A kernel's module as text, and how it is called: with the kernel's operands and results, and a workspace."""
+
+    text: str
+    launch: Launch
+    in_types: tuple[ArrayType, ...]
+    out_types: tuple[ArrayType, ...]
+
+
+class Lowering:
+    """One kernel being turned into code."""
+
+    def __init__(self, kernel: Kernel, machine: Features):
+        self.kernel, self.machine = kernel, machine
+        self.carry = tuple(a for a in analyse(kernel).carry if kernel.grid[a] > 1)
+        self.parallel = tuple(a for a in kernel.long_axes if a not in self.carry)
+        self.b = Builder("cell", [("ptr", "buffers"), ("ptr", "workspace"), ("i64", "number")], machine.names)
+        self.used = 0
+        self.emitter = Emitter(self.b, machine.lanes, Multiplier(machine.bits))
+        self.body = Body(self.emitter, RULES, self.allocate)
+
+    def allocate(self, size: int) -> Value:
+        """Memory of the cell's own, at an offset of its workspace."""
+        start = -(-self.used // ALIGN) * ALIGN
+        self.used = start + size + ALIGN  # vectors may read a little further than a value's end
+        if self.used > MOST_BYTES:
+            raise refuse(f"the intermediate values of a cell take more than {MOST_BYTES >> 20} MiB")
+        return self.b.offset(self.own, start, "i8")
+
+    def run(self) -> Builder:
+        kernel, b = self.kernel, self.b
+        buffers, workspace, number = b.parameters
+        self.own = b.value("ptr", f"getelementptr i8, ptr {workspace.text}, i64 0")
+        count = len(kernel.prefetch) + len(kernel.inputs) + len(kernel.outputs)
+        pointers = [b.load(b.offset(buffers, i, "ptr"), "ptr") for i in range(count)]
+        n, first = len(kernel.prefetch), len(kernel.prefetch) + len(kernel.inputs)
+        self.prefetched = [
+            Memory("prefetched", self.body.dtype(t.dtype), t.shape, row_major(t.shape), p, fixed=True)
+            for t, p in zip(kernel.prefetch, pointers, strict=False)
+        ]
+        self.inputs, self.outputs = pointers[n:first], pointers[first:]
+        self.scratch = [self._scratch(t) for t in kernel.scratch]
+        ids: list[Int] = [0] * len(kernel.grid)
+        for axis in reversed(self.parallel):
+            size = kernel.grid[axis]
+            outermost = axis == self.parallel[0]
+            ids[axis] = number if outermost else b.binary("urem", number, size)
+            number = number if outermost else b.binary("udiv", number, size)
+        with ExitStack() as stack:
+            for axis in self.carry:
+                loop = stack.enter_context(b.loop(0, kernel.grid[axis], empty=False))
+                stack.enter_context(self.body.region())
+                ids[axis] = loop.index
+            self._cell(ids)
+        return b
+
+    def _scratch(self, type_: Any) -> Memory:
+        if type_.space is MemorySpace.SEMAPHORE:
+            raise refuse("it counts semaphores")
+        return self.body.allocate(self.body.dtype(type_.dtype), type_.shape)
+
+    # ------------------------------------------------------------ one cell
+
+    def _cell(self, ids: Sequence[Int]) -> None:
+        kernel, b = self.kernel, self.b
+        with self.body.region():
+            nodes = [self._id(i) for i in ids]
+            placed = []
+            for block, pointer in zip(kernel.blocks, [*self.inputs, *self.outputs], strict=True):
+                placed.append((block, pointer, self._starts(block, ids, nodes)))
+            inside = None
+            for block, _, starts in placed:
+                for d, start in enumerate(starts):
+                    if block.axes[d].ragged(block.array.shape[d]):
+                        most = block.array.shape[d] - block.sizes[d]
+                        inside = self.emitter.both(inside, self._at_most(start, most))
+            if inside is None:
+                self._run(nodes, placed, False)
+            else:
+                b.either(inside, lambda: self._run(nodes, placed, False), lambda: self._run(nodes, placed, True))
+        if len(b.lines) > MOST_LINES:
+            raise refuse(f"its code would be more than {MOST_LINES} instructions")
+
+    def _at_most(self, x: Int, most: int) -> Value:
+        if isinstance(x, int):
+            return self.b.constant(x <= most, "i1")
+        return self.b.compare("sle", x, most)
+
+    def _id(self, i: Int) -> Any:
+        if isinstance(i, int):
+            return Number((), np.dtype(np.int32), value=i)
+        return self.emitter.held(self.b.cast("trunc", i, "i32"), np.dtype(np.int32))
+
+    def _starts(self, block: Block, ids: Sequence[Int], nodes: Sequence[Any]) -> list[Int]:
+        """The first element of a cell's block along the array's axes."""
+        e, fact = self.emitter, map_of(self.kernel, block)
+        if any(low or high for low, high in block.padding):
+            raise refuse(f"blocks of {block.name} reach before the array's start, or past its end by a padding")
+        found: list[Int] = []
+        if fact is not None and fact.affine is not None:
+            for d, (const, terms) in enumerate(zip(fact.affine.const, fact.affine.coefficients, strict=True)):
+                value: Int = int(const)
+                low = high = int(const)
+                for axis, factor in dict(terms).items():
+                    value = e.add(value, e.mul(ids[axis], int(factor)))
+                    reach = int(factor) * (self.kernel.grid[axis] - 1)
+                    low, high = low + min(reach, 0), high + max(reach, 0)
+                if low < 0 or high >= block.axes[d].count(block.array.shape[d]):
+                    raise refuse(f"blocks of {block.name} may be outside of it")
+                found.append(value)
+        else:
+            assert block.index_map is not None
+            outputs = self.body.run(block.index_map, [*nodes, *self.prefetched])
+            self.body.flush()
+            for node, axis, n in zip(outputs, block.axes, block.array.shape, strict=True):
+                found.append(e.within(e.index(node, ()), max(axis.count(n) - 1, 0)))
+        return [e.mul(i, step) for i, step in zip(found, block.steps, strict=True)]
+
+    def _memory(self, block: Block, pointer: Value, starts: Sequence[Int], masked: bool, written: bool) -> Memory:
+        e, scalar = self.emitter, STORED[str(self.body.dtype(block.array.dtype))]
+        strides = row_major(block.array.shape)
+        base: Int = 0
+        limits: list[Value | None] = []
+        for d, (start, stride) in enumerate(zip(starts, strides, strict=True)):
+            base = e.add(base, e.mul(start, stride))
+            if d in block.seen:
+                n, limit = block.array.shape[d], None
+                if masked and block.axes[d].ragged(n):
+                    left = start if isinstance(start, Value) else self.b.constant(start, "i64")
+                    limit = n - left
+                limits.append(limit)
+        return Memory(
+            block.name,
+            block.array.dtype,
+            block.shape,
+            tuple(strides[d] for d in block.seen),
+            self.b.offset(pointer, base, scalar),
+            tuple(limits) if masked else (),
+            block.fill,
+            not written,
+        )
+
+    def _run(self, nodes: Sequence[Any], placed: Sequence[Any], masked: bool) -> None:
+        n = len(self.kernel.inputs)
+        with self.body.region():
+            memories = [
+                self._memory(block, pointer, starts, masked, i >= n)
+                for i, (block, pointer, starts) in enumerate(placed)
+            ]  # fmt: skip
+            self.body.run(self.kernel.body, [*nodes, *self.prefetched, *memories, *self.scratch])
+            self.body.flush()
+
+
+def _check(kernel: Kernel) -> None:
+    """Raise an error for what is not known to be right."""
+    if kernel.extents or UNBOUNDED in kernel.grid:
+        raise refuse("its grid's sizes are computed")
+    if kernel.symbolic:
+        raise refuse("its sizes are not known")
+    first = kernel.splits[2]
+    reads = {e.operand for e in kernel.body.effects if e.kind == "read"}
+    for number, block in enumerate(kernel.outputs):
+        ragged = any(a.ragged(n) for a, n in zip(block.axes, block.array.shape, strict=True))
+        if ragged and first + number in reads:
+            raise refuse(f"the body reads {block.name}, whose blocks may reach past its end")
+    for block in kernel.blocks:
+        if not block.array.size:
+            raise refuse(f"{block.name} has no elements")
+
+
+def lower(kernel: Kernel, machine: Features, threads: int) -> Code:
+    """The module of a kernel that is in the form of `BACKEND`; raises an `UnsupportedError` for what it is not for."""
+    _check(kernel)
+    lowering = Lowering(kernel, machine)
+    b = lowering.run()
+    cells = math.prod(kernel.grid[a] for a in lowering.parallel)
+    if not math.prod(kernel.grid):
+        raise refuse("it has no cells")
+    moved = sum(t.nbytes for t in (*kernel.in_types, *kernel.out_types))
+    workers = min(cells, threads) if moved >= SMALL_BYTES else 1
+    workspace = lowering.used if lowering.used > STACK_BYTES else 0
+    if lowering.used and not workspace:
+        stack = b.slot("i8", lowering.used)
+        b.lines[0] = f"  {lowering.own.text} = getelementptr i8, ptr {stack.text}, i64 0"
+    operands = len(kernel.prefetch) + len(kernel.inputs)
+    copies = tuple(
+        (len(kernel.prefetch) + i, o, kernel.outputs[o].array.nbytes) for i, o in kernel.aliases
+    )  # fmt: skip
+    launch = Launch(operands, len(kernel.outputs), cells, max(cells // (workers * 8), 1), workers, workspace, copies)
+    extra = (ArrayType((workspace * workers,), np.dtype(np.uint8)),) if workspace else ()
+    return Code(module_text([b, *handler(launch, machine.architecture)]), launch, tuple(kernel.in_types),
+                (*kernel.out_types, *extra))  # fmt: skip
+
+
+@entry(BACKEND)
+def code_of(legal: Legal, target: Target, machine: Features | None = None, threads: int | None = None) -> Code:
+    """A kernel's machine code as text, for this machine or one with given features, and at most some threads.
+
+    Raises an `UnsupportedError` for a kernel that XLA's route computes, with the reason.
+    """
+    legal.check()
+    return lower(legal.kernel, machine or features(), cores() if threads is None else threads)
+
+
+def reason(kernel: Kernel) -> str | None:
+    """Why a kernel has no machine code here; None where it has."""
+    try:
+        code_of(kernel, CPU)
+    except UnsupportedError as error:
+        return error.what
+    return None

@@ -1,0 +1,311 @@
+"""Products of matrices: tiles of rows and vectors of columns in registers, summed over the contracted axis.
+
+    C[m, n] = sum over k of A[m, k] B[k, n]        within loops over batch axes
+
+Columns are lanes. Panels of B whose columns are not neighbours, or that are of another dtype than the sums, or far
+apart, are packed first, a panel at a time; elements of A are repeated in all lanes.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+
+import numpy as np
+
+from ...core.primitives.elementwise.conversion import convert_element_type_p
+from ...core.primitives.refs.state_primitives import Span, Take
+from ..llvm.builder import Int, Value, vector
+from .elementwise import RULES, convert, from_stored, rounded, to_stored
+from .emit import F32, Allocate, Emitter
+from .values import HELD, STORED, Dot, Keep, Load, Map, Memory, Node, Product, View, row_major
+
+PANEL_BYTES = 4096  # rows of B this far apart are packed: each is on a page of its own
+UNROLL = 4
+
+
+@dataclass(frozen=True)
+class Strided:
+    """A node's elements in memory: `strides` apart along each of its axes."""
+
+    base: Value
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    dtype: np.dtype
+
+
+def strided(e: Emitter, node: Node, allocate: Allocate, wanted: np.dtype | None = None) -> Strided:
+    """Where a node's elements are; those that are nowhere, or should be of another dtype, are put into memory."""
+    found = _found(e, node)
+    if found is None or wanted is not None and found.dtype != wanted:
+        memory = allocate(wanted or node.dtype, node.shape)
+        held, scalar = HELD[str(node.dtype)], HELD[str(memory.dtype)]
+        source: Node = node
+        if held != scalar:
+            source = Map(node.shape, memory.dtype, (node,), rule=RULES[convert_element_type_p])
+        e.run([Keep(source, memory)], allocate)
+        found = Strided(memory.base, node.shape, memory.strides, memory.dtype)
+    return found
+
+
+def _found(e: Emitter, node: Node) -> Strided | None:
+    if node.memory is not None:
+        return (
+            None
+            if node.memory.ragged
+            else Strided(node.memory.base, node.shape, node.memory.strides, node.memory.dtype)
+        )
+    if isinstance(node, View) and not node.starts:
+        inner = _found(e, node.operands[0])
+        if inner is None:
+            return None
+        offset, strides = 0, [0] * len(node.shape)
+        for (along, start, step), stride in zip(node.places, inner.strides, strict=True):
+            offset += start * stride
+            if along is not None:
+                strides[along] += step * stride
+        return Strided(_moved(e, inner.base, offset, inner.dtype), node.shape, tuple(strides), inner.dtype)
+    if not isinstance(node, Load) or node.masked or node.source.ragged or node.index.takes:
+        return None
+    offset_: Int = 0
+    strides, given = [], iter(node.positions)
+    for d, (entry, stride) in enumerate(zip(node.index, node.source.strides, strict=True)):
+        assert not isinstance(entry, Take)
+        reach = (entry.size - 1) * entry.stride if isinstance(entry, Span) else 0
+        start: Int = entry.start if entry.start is not None else e.start(next(given), node.source.shape[d] - 1 - reach)
+        offset_ = e.add(offset_, e.mul(start, stride))
+        if isinstance(entry, Span):
+            strides.append(entry.stride * stride)
+    return Strided(
+        _moved(e, node.source.base, offset_, node.source.dtype), node.shape, tuple(strides), node.source.dtype
+    )
+
+
+def _moved(e: Emitter, base: Value, offset: Int, dtype: np.dtype) -> Value:
+    return e.b.offset(base, offset, STORED[str(dtype)])
+
+
+def _one(x: Strided, axes: Sequence[int]) -> tuple[int, int] | None:
+    """Some axes as one: its size and stride; None if they are not one after the other in memory."""
+    size, stride = 1, None
+    for a in reversed([a for a in axes if x.shape[a] != 1]):
+        if stride is not None and x.strides[a] != stride * size:
+            return None
+        stride = x.strides[a] if stride is None else stride
+        size *= x.shape[a]
+    return size, 0 if stride is None else stride
+
+
+@dataclass(frozen=True)
+class Matrix:
+    """Batch axes one by one, then two axes of a matrix."""
+
+    base: Value
+    batch: tuple[int, ...]
+    rows: tuple[int, int]
+    columns: tuple[int, int]
+    dtype: np.dtype
+
+
+def _matrix(
+    e: Emitter, node: Node, allocate: Allocate, axes: tuple[tuple[int, ...], ...], wanted: np.dtype | None
+) -> Matrix:  # fmt: skip
+    """A node as a matrix of its axes (batch, rows, columns)."""
+    batch, rows, columns = axes
+    found = strided(e, node, allocate, wanted)
+    one, other = _one(found, rows), _one(found, columns)
+    if one is None or other is None:
+        order = (*batch, *rows, *columns)
+        places = tuple((order.index(d), 0, 1) for d in range(len(order)))
+        turned = View(tuple(node.shape[a] for a in order), node.dtype, (node,), places=places)
+        memory = allocate(found.dtype, turned.shape)
+        source: Node = turned
+        if found.dtype != node.dtype and HELD[str(found.dtype)] != HELD[str(node.dtype)]:
+            return _matrix(e, _view_of(found, turned, order), allocate, _ranges(batch, rows, columns), None)
+        e.run([Keep(source, memory)], allocate)
+        found = Strided(memory.base, turned.shape, memory.strides, memory.dtype)
+        batch, rows, columns = _ranges(batch, rows, columns)
+        one, other = _one(found, rows), _one(found, columns)
+    assert one is not None and other is not None
+    return Matrix(found.base, tuple(found.strides[a] for a in batch), one, other, found.dtype)
+
+
+def _ranges(*groups: Sequence[int]) -> tuple[tuple[int, ...], ...]:
+    found, start = [], 0
+    for group in groups:
+        found.append(tuple(range(start, start + len(group))))
+        start += len(group)
+    return tuple(found)
+
+
+def _view_of(found: Strided, turned: View, order: Sequence[int]) -> Node:
+    """A node whose elements are in memory already, its axes in another order."""
+    memory = Memory(
+        "a value", found.dtype, turned.shape, tuple(found.strides[a] for a in order), found.base, fixed=True
+    )
+    node = Node(turned.shape, found.dtype)
+    node.memory = memory
+    return node
+
+
+class Multiplier:
+    """The code of products for a machine with vectors of some bits."""
+
+    def __init__(self, bits: int):
+        self.bits = bits
+        self.rows = 6 if bits == 256 else 8
+        self.vectors = 2
+
+    def __call__(self, e: Emitter, root: Product, allocate: Allocate) -> None:
+        node = root.value
+        assert isinstance(node, Dot) and root.target is not None
+        if not node.size:
+            return
+        left, right = node.operands
+        (lc, rc), (lb, rb) = node.contracted, node.batch
+        sums = F32 if HELD[str(node.dtype)] == "float" else node.dtype
+        lf = tuple(a for a in range(len(left.shape)) if a not in (*lc, *lb))
+        rf = tuple(a for a in range(len(right.shape)) if a not in (*rc, *rb))
+        if not math.prod(left.shape[a] for a in lc):
+            e._filled(root.target, 0)
+            return
+        a = _matrix(e, left, allocate, (lb, lf, lc), sums)
+        b = _matrix(e, right, allocate, (rb, rc, rf), None)
+        with ExitStack() as stack:
+            stack.enter_context(e.scope())
+            first: Int = 0
+            second: Int = 0
+            third: Int = 0
+            sizes = [left.shape[x] for x in lb]
+            apart = row_major((*sizes, a.rows[0] * b.columns[0]))[: len(sizes)]
+            for size, x, y, z in zip(sizes, a.batch, b.batch, apart, strict=True):
+                if size == 1:
+                    continue
+                loop = stack.enter_context(e.b.loop(0, size, empty=False))
+                first, second = e.add(first, e.mul(loop.index, x)), e.add(second, e.mul(loop.index, y))
+                third = e.add(third, e.mul(loop.index, z))
+            pa, pb = _moved(e, a.base, first, a.dtype), _moved(e, b.base, second, b.dtype)
+            pc = _moved(e, root.target.base, third, root.target.dtype)
+            _Tiles(self, e, a, b, (pa, pb, pc), root.target.dtype, sums, right.dtype, allocate).run()
+
+
+class _Tiles:
+    """One product of two matrices."""
+
+    def __init__(
+        self, machine: Multiplier, e: Emitter, a: Matrix, b: Matrix, pointers: tuple[Value, Value, Value],
+        out: np.dtype, sums: np.dtype, given: np.dtype, allocate: Allocate,
+    ):  # fmt: skip
+        self.e, self.a, self.b, self.out, self.sums, self.given = e, a, b, out, sums, given
+        self.pa, self.pb, self.pc = pointers
+        (self.m, self.am), (self.k, self.ak) = a.rows, a.columns
+        _, self.bk = b.rows
+        self.n, self.bn = b.columns
+        self.scalar = HELD[str(sums)]
+        self.lanes = machine.bits // (64 if self.scalar == "double" else 32)
+        if self.n < self.lanes:
+            self.lanes = max(1 << (self.n - 1).bit_length(), 2)
+        self.rows, self.vectors = machine.rows, machine.vectors
+        self.wide = self.lanes * self.vectors
+        far = abs(self.bk) * np.dtype(b.dtype).itemsize >= PANEL_BYTES and self.m >= 4 * self.rows
+        self.packs = self.bn != 1 or b.dtype != sums or far
+        self.panel = allocate(sums, (self.k, self.wide)) if self.packs else None
+
+    def run(self) -> None:
+        full = self.n // self.wide * self.wide
+        if full:
+            with self.e.scope(), self.e.b.loop(0, full, self.wide, empty=False) as loop:
+                self.columns(loop.index, self.wide)
+        if self.n > full:
+            self.columns(full, self.n - full)
+
+    def columns(self, first: Int, count: int) -> None:
+        """All rows of some columns."""
+        e = self.e
+        if self.panel is not None:
+            self.pack(first, count)
+        full = self.m // self.rows * self.rows
+        if full:
+            with e.scope(), e.b.loop(0, full, self.rows, empty=False) as loop:
+                self.tile(loop.index, self.rows, first, count)
+        if self.m > full:
+            self.tile(full, self.m - full, first, count)
+
+    def masks(self, count: int) -> list[Value | None]:
+        """For each vector of some columns which lanes there are; None for all."""
+        found: list[Value | None] = []
+        for start in range(0, count, self.lanes):
+            left = min(count - start, self.lanes)
+            text = ", ".join(f"i1 {'true' if i < left else 'false'}" for i in range(self.lanes))
+            found.append(None if left == self.lanes else Value(f"<{text}>", vector("i1", self.lanes), self.e.b))
+        return found
+
+    def pack(self, first: Int, count: int) -> None:
+        """A panel of B, zeros past its end, in the dtype of the sums."""
+        e, b = self.e, self.e.b
+        assert self.panel is not None
+        source = STORED[str(self.b.dtype)]
+        with e.scope(), b.loop(0, self.k, empty=False) as loop:
+            row = e.add(e.mul(loop.index, self.bk), e.mul(first, self.bn))
+            for v, mask in enumerate(self.masks(count)):
+                at = e.add(row, v * self.lanes * self.bn)
+                zero = b.constant(0, vector(source, self.lanes))
+                pointer = b.offset(self.pb, at, source)
+                if self.bn == 1:
+                    x = b.load(pointer, zero.type) if mask is None else b.masked_load(pointer, mask, zero)
+                else:
+                    every = b.constant(True, vector("i1", self.lanes)) if mask is None else mask
+                    x = b.gather(pointer, b.lane_numbers(self.lanes, "i64", self.bn), every, zero)
+                x = convert(b, from_stored(b, x, self.b.dtype), self.b.dtype, self.sums)
+                b.store(x, b.offset(self.panel.base, e.add(e.mul(loop.index, self.wide), v * self.lanes), self.scalar))
+
+    def tile(self, row: Int, rows: int, first: Int, count: int) -> None:
+        """Some rows of some columns: their sums in registers over the whole contracted axis."""
+        e, b = self.e, self.e.b
+        masks = self.masks(count)
+        type_ = vector(self.scalar, self.lanes)
+        starts = [b.offset(self.pa, e.mul(e.add(row, r), self.am), self.scalar) for r in range(rows)]
+        sums = [b.constant(0, type_)] * (rows * len(masks))
+
+        def step(sums: list[Value], k: Int) -> list[Value]:
+            columns = [self.column(k, v, first, mask) for v, mask in enumerate(masks)]
+            found = list(sums)
+            for r in range(rows):
+                x = b.splat(b.load(b.offset(starts[r], e.mul(k, self.ak), self.scalar), self.scalar), self.lanes)
+                for v, y in enumerate(columns):
+                    at = r * len(masks) + v
+                    old = found[at]
+                    found[at] = old + x * y if self.scalar[0] == "i" else b.fma(x, y, old)
+            return found
+
+        whole = self.k // UNROLL * UNROLL
+        if whole > UNROLL:
+            with e.scope(), b.loop(0, whole, UNROLL, sums, empty=False) as loop:
+                found = loop.carried
+                for u in range(UNROLL):
+                    found = step(found, e.add(loop.index, u))
+                loop.next = found
+            sums = loop.out
+        else:
+            whole = 0
+        for k in range(whole, self.k):
+            sums = step(sums, k)
+        stored = STORED[str(self.out)]
+        for r in range(rows):
+            line = b.offset(self.pc, e.add(e.mul(e.add(row, r), self.n), first), stored)
+            for v, mask in enumerate(masks):
+                x = to_stored(b, rounded(b, sums[r * len(masks) + v], self.out), self.out)
+                pointer = b.offset(line, v * self.lanes, stored)
+                b.store(x, pointer) if mask is None else b.masked_store(x, pointer, mask)
+
+    def column(self, k: Int, v: int, first: Int, mask: Value | None) -> Value:
+        """A vector of a row of B."""
+        e, b = self.e, self.e.b
+        type_ = vector(self.scalar, self.lanes)
+        if self.panel is not None:
+            at = e.add(e.mul(k, self.wide), v * self.lanes)
+            return b.load(b.offset(self.panel.base, at, self.scalar), type_)
+        pointer = b.offset(self.pb, e.add(e.add(e.mul(k, self.bk), first), v * self.lanes), self.scalar)
+        return b.load(pointer, type_) if mask is None else b.masked_load(pointer, mask, b.constant(0, type_))

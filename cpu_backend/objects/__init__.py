@@ -1,0 +1,1 @@
+"""Object files: loaded without LLVM, kept on disk with a header."""

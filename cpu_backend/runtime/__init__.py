@@ -1,0 +1,1 @@
+"""What calls generated code: XLA's foreign function interface, and the work of its threads."""

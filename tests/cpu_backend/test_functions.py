@@ -1,0 +1,87 @@
+"""Special functions against NumPy's of more digits: within their bounds, and right at special values."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+from scipy import special
+
+from tests.support.machine_code import DTYPES, elementwise, needs_llvm, ulps
+from tilewright.cpu_backend.functions import FUNCTIONS, ULPS
+
+pytestmark = needs_llvm
+COUNT = 1 << 17
+SPECIAL = [np.nan, np.inf, -np.inf, 0.0, -0.0, 1.0, -1.0, 0.5, -0.5, 2.0, 3.0, -3.0, 1e-30, -1e-30, 1e30, -1e30]
+REFERENCE = {
+    "logistic": lambda x: 1 / (1 + np.exp(-x)), "rsqrt": lambda x: 1 / np.sqrt(x), "pow": np.power,
+    "erf": lambda x: special.erf(x.astype(np.float64)),
+}  # fmt: skip
+
+
+def reference(name: str) -> Callable[..., np.ndarray]:
+    return REFERENCE[name] if name in REFERENCE else getattr(np, name)
+
+
+def drawn(name: str, dtype: type) -> np.ndarray:
+    """Arguments over the function's range, many near where it is hard."""
+    rng = np.random.default_rng(7)
+    near = rng.normal(size=COUNT) * 10.0 ** rng.uniform(-8, 1, COUNT)
+    ends = {"exp2": (-160, 128)}.get(name, (-105, 89)) if dtype is np.float32 else (-760, 720)
+    wide = np.exp(rng.uniform(-85, 85, COUNT))
+    choice = {
+        "log": [wide, rng.uniform(0.5, 2, COUNT), 2.0 ** rng.uniform(-149, -126, COUNT)],
+        "log1p": [wide, rng.uniform(-0.9999, 2, COUNT), near[near > -1]],
+        "rsqrt": [wide], "erf": [near],
+        "sin": [near, rng.uniform(-1e6, 1e6, COUNT), wide], "cos": [near, rng.uniform(-1e6, 1e6, COUNT), wide],
+    }.get(name, [near, rng.uniform(*ends, COUNT)])  # fmt: skip
+    return np.concatenate(choice).astype(dtype)
+
+
+@pytest.mark.parametrize("lanes", [0, 4, 8, 16])
+@pytest.mark.parametrize(("name", "scalar"), list(ULPS))
+def test_a_function_is_within_its_bound(name, scalar, lanes):
+    dtype = DTYPES[scalar]
+    wide = np.float64 if scalar == "float" else np.longdouble
+    x = drawn(name, dtype)
+    arrays = [x]
+    if name == "pow":
+        rng = np.random.default_rng(8)
+        arrays = [np.exp(rng.uniform(-20, 20, COUNT)).astype(dtype), rng.uniform(-4, 4, COUNT).astype(dtype)]
+    with np.errstate(all="ignore"):
+        wanted = reference(name)(*(a.astype(wide) for a in arrays))
+    assert ulps(elementwise(name, scalar, lanes, len(arrays))(*arrays), wanted) <= ULPS[name, scalar]
+
+
+@pytest.mark.parametrize(("name", "scalar"), [k for k in ULPS if k[0] != "pow"])
+def test_special_values_are_right(name, scalar):
+    x = np.asarray(SPECIAL, DTYPES[scalar])
+    with np.errstate(all="ignore"):
+        wanted = np.asarray(reference(name)(x.astype(np.float64))).astype(x.dtype)
+    found = elementwise(name, scalar, 16)(x)
+    np.testing.assert_array_equal(np.isnan(found), np.isnan(wanted))
+    np.testing.assert_array_equal(np.isinf(found), np.isinf(wanted))
+    real = ~np.isnan(wanted)
+    np.testing.assert_array_equal(np.signbit(found[real]), np.signbit(wanted[real]))
+    np.testing.assert_allclose(found[real], wanted[real], rtol=1e-6)
+
+
+def test_powers_of_special_values_are_right():
+    values = [np.nan, np.inf, -np.inf, 0.0, -0.0, 1.0, -1.0, 0.5, -0.5, 2.0, 3.0, -3.0, 4.0, 1e30, 2.5]
+    x, y = (a.ravel().astype(np.float32) for a in np.meshgrid(values, values))
+    with np.errstate(all="ignore"):
+        wanted = np.power(x.astype(np.float64), y.astype(np.float64)).astype(np.float32)
+    found = elementwise("pow", "float", 16, 2)(x, y)
+    np.testing.assert_allclose(found, wanted, rtol=1e-6)
+    real = ~np.isnan(wanted)
+    np.testing.assert_array_equal(np.signbit(found[real]), np.signbit(wanted[real]))
+
+
+def test_denormal_results_are_kept():
+    x = np.asarray([-88.0, -95.0, -103.0], np.float32)
+    np.testing.assert_allclose(elementwise("exp", "float", 16)(x), np.exp(x.astype(np.float64)), atol=1.5e-45)
+
+
+def test_every_function_has_a_bound():
+    assert {name for name, _ in ULPS} == set(FUNCTIONS)

@@ -1,0 +1,205 @@
+"""Kernels as machine code equal the interpreter, with guard pages around every buffer."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import tilewright as tw
+from tests.support import random_kernels
+from tests.support.corpus.called import kernel_of
+from tests.support.corpus.runs import KERNELS, NAMES, SMOOTH, Split, operands, over_sizes
+from tests.support.corpus.small import EXAMPLES
+from tests.support.machine_code import machine_code, needs_llvm
+from tilewright import lang as tl
+from tilewright import numpy as tnp
+from tilewright.core.support import pytree
+from tilewright.core.tracing.trace import eval_program, trace_program, typeof
+from tilewright.cpu_backend.machine.features import features
+from tilewright.errors import UnsupportedError
+from tilewright.lang.call.primitive import kernel_call_p
+from tilewright.lang.interpret.interpreter import interpret
+
+pytestmark = needs_llvm
+AVX2 = features().without("avx512f", "avx512bw", "avx512dq", "avx512vl", "avx512cd", "avx512vnni", "avx512bf16")
+# What machine code does not have yet, and the kernels of the corpus that need it.
+LACKING = {
+    "works through a whole axis": {"cumsum"}, "by a padding": {"conv1d", "conv2d", "stencil"},
+    "may be named twice": {"histogram", "embedding"}, "may reach past its end": {"in_place", "cumsum"},
+}  # fmt: skip
+
+
+def equal(got, wanted):
+    for g, w in zip(got, wanted, strict=True):
+        assert g.shape == w.shape and g.dtype == w.dtype
+        g, w = (x.astype(np.float64) for x in (g, w))
+        known = ~np.isnan(w)
+        scale = max(1.0, float(np.abs(w[known & np.isfinite(w)]).max(initial=0)))
+        few = str(wanted[0].dtype) in ("bfloat16", "float16")
+        np.testing.assert_allclose(g[known], w[known], rtol=2e-2 if few else 2e-5, atol=(2e-2 if few else 2e-5) * scale)
+
+
+def held(name, function, arrays, machine=None):
+    """Hold each kernel that a function calls against the interpreter, at the operands that it has there."""
+    leaves, structure = pytree.flatten(tuple(arrays))
+    program = trace_program(lambda *xs: pytree.leaves(function(*structure.unflatten(xs))), [typeof(x) for x in leaves])
+    values = {**dict(zip(program.inputs, leaves)), **dict(zip(program.constants, program.values))}
+
+    def read(atom):
+        return values[atom] if atom in values else atom.value
+
+    for eqn in program.eqns:
+        given = [np.asarray(read(a)) for a in eqn.inputs]
+        if eqn.primitive is kernel_call_p:
+            kernel = eqn.params["kernel"]
+            found = interpret(kernel, *given)
+            for high in (False, True):
+                try:
+                    equal(machine_code(kernel, *given, high=high, machine=machine), found)
+                except UnsupportedError as error:
+                    assert any(why in error.what and name in names for why, names in LACKING.items()), error.what
+        else:
+            alone = tw.core.ir.program.Program(
+                [v for v in dict.fromkeys(a for a in eqn.inputs if a in values)], [eqn], eqn.outputs
+            )
+            found = eval_program(alone, *(values[v] for v in alone.inputs))
+        values.update(zip(eqn.outputs, map(np.asarray, found)))
+
+
+@over_sizes(NAMES)
+def test_kernels_of_the_corpus(kernel, size, mode):
+    held(
+        kernel.__name__.rsplit(".", 1)[-1], lambda *xs: kernel.call(*xs, **size.blocks, **mode), operands(kernel, size)
+    )
+
+
+@pytest.mark.skipif(features().architecture != "x86-64", reason="of x86-64")
+@pytest.mark.parametrize("name", ["softmax", "layer_norm", "matmul_grid", "flash_attention", "int8_matmul"])
+def test_the_corpus_without_avx512(name):
+    kernel = KERNELS[name]
+    size = kernel.SIZES[0]
+    held(name, lambda *xs: kernel.call(*xs, **size.blocks), operands(kernel, size), AVX2)
+
+
+@over_sizes(SMOOTH, usual=slice(1))
+def test_their_gradients(kernel, size, mode):
+    split = Split(kernel, size, mode)
+    arrays = [split.all[i] for i in split.places]
+
+    def loss(*given):
+        full = list(split.all)
+        for i, x in zip(split.places, given, strict=True):
+            full[i] = x
+        outs = pytree.leaves(kernel.call(*full, **size.blocks, **mode))
+        return sum(tnp.sum(o * o) for o in outs if o.dtype.kind == "f")
+
+    held(kernel.__name__.rsplit(".", 1)[-1], tw.grad(loss, tuple(range(len(arrays)))), arrays)
+
+
+@pytest.mark.parametrize("name", sorted(EXAMPLES) if isinstance(EXAMPLES, dict) else range(len(EXAMPLES)))
+def test_small_kernels(name):
+    example = EXAMPLES[name]
+    kernel = kernel_of(example)
+    leaves = [np.asarray(x) for x in pytree.leaves(tuple(example.operands))]
+    try:
+        found = machine_code(kernel, *leaves)
+    except UnsupportedError:
+        return
+    equal(found, interpret(kernel, *leaves))
+
+
+def random_ones(seeds, machine=None):
+    for seed in seeds:
+        with tw.config(debug_checks=False):
+            drawn = random_kernels.Draw(seed).kernel()
+        if not random_kernels.check(drawn, False).endswith("right"):
+            continue
+        try:
+            found = machine_code(drawn.kernel, *drawn.arrays, high=bool(seed % 2), machine=machine)
+        except UnsupportedError as error:
+            assert "by a padding" in error.what
+            continue
+        assert random_kernels.same(found, interpret(drawn.kernel, *drawn.arrays)), drawn.words
+
+
+@pytest.mark.parametrize("first", range(0, 60, 20))
+def test_random_kernels_are_equal_bit_for_bit(first):
+    random_ones(range(first, first + 20))
+
+
+@pytest.mark.skipif(features().architecture != "x86-64", reason="of x86-64")
+@pytest.mark.parametrize("first", range(60, 100, 20))
+def test_random_kernels_without_avx512(first):
+    assert AVX2.bits == 256
+    random_ones(range(first, first + 20), AVX2)
+
+
+@pytest.mark.targets
+@pytest.mark.parametrize("first", range(1000, 6000, 100))
+def test_many_random_kernels(first):
+    random_ones(range(first, first + 100))
+
+
+# ---------------------------------------------------------------------------- routes
+
+
+def softmax(rows, columns, block, route, dtype=np.float32):
+    def body(x_ref, o_ref):
+        x = x_ref[...]
+        e = tnp.exp(x - tnp.max(x, axis=1, keepdims=True))
+        o_ref[...] = e / tnp.sum(e, axis=1, keepdims=True)
+
+    spec = tl.BlockSpec((block, columns), lambda i: (i, 0))
+    return lambda x: tl.kernel_call(
+        body, out_shape=tw.ShapeDtypeStruct((rows, columns), dtype), grid=(tl.cdiv(rows, block),), in_specs=[spec],
+        out_specs=spec, compiler_params=tl.cpu.CompilerParams(route=route))(x)  # fmt: skip
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "bfloat16", "float16"])
+@pytest.mark.parametrize(("rows", "columns", "block"), [(7, 5, 2), (64, 100, 8), (33, 1000, 8), (512, 1024, 8)])
+def test_a_kernel_in_a_program(rows, columns, block, dtype):
+    with tw.config(enable_x64=True):
+        x = np.random.default_rng(0).standard_normal((rows, columns)).astype(tnp.dtype(dtype))
+        run = tw.jit(softmax(rows, columns, block, "machine_code", x.dtype))
+        found = np.asarray(run(x))
+        assert found.dtype == x.dtype
+        few = np.dtype(x.dtype).itemsize == 2
+        wanted = np.asarray(softmax(rows, columns, block, "xla", x.dtype)(x)).astype(np.float64)
+        np.testing.assert_allclose(
+            found.astype(np.float64), wanted, rtol=3e-2 if few else 1e-5, atol=1e-3 if few else 1e-6
+        )
+        np.testing.assert_array_equal(np.asarray(run(x)), found)
+
+
+def test_gradients_take_the_route_too():
+    x = np.random.default_rng(1).standard_normal((16, 24), np.float32)
+    one, two = (
+        tw.jit(tw.grad(lambda x, route=route: tnp.sum(softmax(16, 24, 4, route)(x) * x)))(x)
+        for route in ("machine_code", "xla")
+    )
+    np.testing.assert_allclose(one, two, rtol=1e-4, atol=1e-6)
+
+
+def test_results_do_not_depend_on_threads():
+    x = np.random.default_rng(2).standard_normal((1024, 512), np.float32)
+    (kernel,) = (e.params["kernel"] for e in trace_program(lambda x: [softmax(1024, 512, 8, "machine_code")(x)],
+                                                            [typeof(x)]).eqns)  # fmt: skip
+    found = np.asarray(tw.jit(softmax(1024, 512, 8, "machine_code"))(x))
+    np.testing.assert_array_equal(found, machine_code(kernel, x)[0])
+
+
+def test_what_has_no_machine_code_is_computed_by_xla_and_explained():
+    def body(x_ref, o_ref):
+        o_ref[...] = tnp.cumsum(x_ref[...], axis=1)
+
+    params = tl.cpu.CompilerParams(route="machine_code")
+    call = tl.kernel_call(body, out_shape=tw.ShapeDtypeStruct((4, 6), "float32"), compiler_params=params)
+    x = np.random.default_rng(3).standard_normal((4, 6), np.float32)
+    np.testing.assert_allclose(tw.jit(call)(x), np.cumsum(x, 1), rtol=1e-5)
+    assert "not machine code" in str(tw.explain(call, x, compile=True))
+    assert "machine code of this CPU" in str(tw.explain(softmax(4, 6, 2, "machine_code"), x, compile=True))
+
+
+def test_a_route_that_there_is_not_is_an_error():
+    with pytest.raises(tw.errors.ArgumentError, match="fast"):
+        tl.cpu.CompilerParams(route="fast")
