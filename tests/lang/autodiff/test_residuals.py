@@ -57,6 +57,7 @@ def gradient(f, budget, *args):
         return tw.jit(tw.grad(lambda *xs: tnp.sin(f(*xs)).sum(), tuple(range(len(args)))))(*args)
 
 
+@pytest.mark.law
 @pytest.mark.parametrize("n", [4, 12, 20, 40])  # 1, 3, 5 and 10 cells
 def test_gradients_under_every_budget_are_those_of_the_reference(n):
     args = operands(n=n)

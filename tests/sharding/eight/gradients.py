@@ -167,6 +167,7 @@ RULES = {
 }  # fmt: skip
 
 
+@pytest.mark.law
 @pytest.mark.parametrize("run", [by_numpy, compiled])
 @pytest.mark.parametrize("name", RULES)
 def test_gradients_of_users_rules_on_shards(name, run):
