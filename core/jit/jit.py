@@ -362,7 +362,7 @@ class Jit:
         with contextlib.nullcontext() if self._ours else recorded(TRACE, self._name):
             program = trace_program(flat, in_types, self._name)
         if current().debug_key_reuse:
-            _late("key_reuse").consumed(program)
+            _late("random.key_reuse_checker").consumed(program)
         return Entry(program, out_tree, self._donated(treedef, statics))
 
     def _tell_why(self, key: Any) -> None:
@@ -536,19 +536,19 @@ def _merged(args: tuple[Any, ...], kwargs: dict[str, Any], statics: Any) -> tupl
 
 
 def _late(name: str) -> Any:
-    """A module of checks, loaded where it is asked for."""
-    return importlib.import_module(f".{name}", __package__)
+    """A module of `core` with checks, loaded on first use."""
+    return importlib.import_module(f"..{name}", __package__)
 
 
 def keys_used(program: Program, values: Sequence[Any], results: Sequence[Any], by: str) -> None:
     """Note which random keys a Program used up that ran on values, and raise for one that was used up before."""
-    _late("key_reuse").ran(program, values, results, by)
+    _late("random.key_reuse_checker").ran(program, values, results, by)
 
 
 def traced_back(program: Program, values: Sequence[Any], error: NonFiniteError) -> NonFiniteError:
     """The error that a Program's result is not finite, with the equation that first gave such a value."""
     settings = current()
-    return _late("nonfinite").located(program, values, settings.debug_nans, settings.debug_infs, error)
+    return _late("debugging.nan_locator").located(program, values, settings.debug_nans, settings.debug_infs, error)
 
 
 def _guard(leaves: Sequence[Any], name: str) -> None:
