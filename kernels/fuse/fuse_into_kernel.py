@@ -134,7 +134,7 @@ def prologue(call: Eqn, group: Group, eqns: Sequence[Eqn], value: Var) -> Attach
     if any(i == number for i, _ in kernel.aliases):
         return "the kernel writes its result over it"
     if block.fill is not None and (ragged or any(block.element)):
-        return "the kernel gives what lies past the array's end a value"
+        return "the kernel fills out-of-bounds elements"
     why = _plain(kernel, block) or why_no_map(group, eqns, value)
     if why is not None:
         return why
