@@ -6,10 +6,10 @@
     python -m benchmarks.compatibility.agreement numpy --of types            shapes and dtypes alone: quick
     python -m benchmarks.compatibility.agreement scipy.special --of forward --variants odd equal
 
-Each call of `tests/support/surface_calls.py` is made with its arrays as they are and in other dtypes (those of 64 bits
-with these enabled), without axes, without elements, with one axis more, with infinities, NaN and zeros in them, and
-with all arrays equal. Of decompositions what is determined is compared. Where jax gives an answer, ours is held against
-it. What differs from jax's, but not from NumPy's or SciPy's, is counted; what differs without a reason in
+Each call of `tests/support/calls/surface_calls.py` is made with its arrays as they are and in other dtypes (those of 64
+bits with these enabled), without axes, without elements, with one axis more, with infinities, NaN and zeros in them,
+and with all arrays equal. Of decompositions what is determined is compared. Where jax gives an answer, ours is held
+against it. What differs from jax's, but not from NumPy's or SciPy's, is counted; what differs without a reason in
 `docs/differences.json` is printed, and the exit status is 1; entries there that no call needed are printed too. Values
 are computed by NumPy, so that nothing is compiled on our side, unless `--of compiled` is asked for. What jax answers is
 kept in the cache folder, or the one of `--kept`.
@@ -32,9 +32,9 @@ import ml_dtypes
 import numpy as np
 
 import tilewright as tw
-from tests.support.linalg_calls import same
-from tests.support.more_calls import MORE
-from tests.support.surface_calls import CALLS
+from tests.support.calls.linalg_calls import same
+from tests.support.calls.more_calls import MORE
+from tests.support.calls.surface_calls import CALLS
 from tilewright.tuning.store import default_path
 
 from .answers import QUESTIONS, Answer, Call, attribute, kept, of_jax, of_ours, once

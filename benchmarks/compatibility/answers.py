@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 import tilewright as tw
-from tests.support.surface_calls import Of
+from tests.support.calls.surface_calls import Of
 from tilewright.core.tracing.numpy_interpreter import NUMPY
 from tilewright.core.tracing.trace import under
 

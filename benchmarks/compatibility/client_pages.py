@@ -21,7 +21,9 @@ ROOT = Path(__file__).resolve().parents[2]
 RESULTS = ROOT / "benchmarks" / "compatibility" / "clients.json"
 DOCS = ROOT / "docs" / "clients.md"
 COUNTS = ROOT / "src" / "tilewright" / "as_jax" / "tested.json"
-PART = re.compile(r"(<!-- table: made by benchmarks/client_pages\.py -->\n).*?(<!-- end of table -->)", re.S)
+PART = re.compile(
+    r"(<!-- table: made by benchmarks/compatibility/client_pages\.py -->\n).*?(<!-- end of table -->)", re.S
+)
 
 
 class Counts(NamedTuple):

@@ -536,8 +536,8 @@ def _merged(args: tuple[Any, ...], kwargs: dict[str, Any], statics: Any) -> tupl
 
 
 def _late(name: str) -> Any:
-    """A module of `core` with checks, loaded on first use."""
-    return importlib.import_module(f"..{name}", __package__)
+    """A module of checks, loaded where it is asked for."""
+    return importlib.import_module(f"tilewright.core.{name}")
 
 
 def keys_used(program: Program, values: Sequence[Any], results: Sequence[Any], by: str) -> None:

@@ -147,7 +147,7 @@ CHOICES = {
 }
 
 _BOOLEANS = {"1": True, "true": True, "yes": True, "on": True, "0": False, "false": False, "no": False, "off": False}
-_NUMBERS: dict[str, Any] = {"float": (float, "a number from 0 to 1"), "int": (int, "a whole number, zero or more")}
+_NUMBERS: dict[str, Any] = {"float": (float, "a number from 0 to 1"), "int": (int, "a non-negative integer")}
 _KINDS = {field.name: field.type for field in fields(Config)}
 _KINDS |= {name: type(value).__name__ for name, value in vars(watched).items()}
 
@@ -368,7 +368,7 @@ check_tracer_leaks = setting(
     "check_tracer_leaks", "Within a `with` block, raise `LeakedTracerError` where a function keeps a traced value."
 )
 checking_leaks = check_tracer_leaks
-transfer_guard = setting("transfer_guard", "Within a `with` block, 'log' or 'disallow' copies that nobody wrote.")
+transfer_guard = setting("transfer_guard", "Within a `with` block, 'log' or 'disallow' implicit transfers.")
 transfer_guard_host_to_device = setting(
     "transfer_guard_host_to_device", "Within a `with` block, 'log' or 'disallow' NumPy arrays as arguments."
 )

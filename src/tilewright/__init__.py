@@ -120,10 +120,10 @@ if TYPE_CHECKING:
         tuning,
         typing,
     )
-    from .cli.environment import print_environment_info
     from .core.jit.fwd_bwd import fwd_and_bwd
     from .distributed.pmap import pmap
     from .emulator.emulate import emulate
+    from .environment import print_environment_info
     from .explanation.report import explain
     from .lang import ds
     from .profiler import memory_report, profile
@@ -187,7 +187,7 @@ _LATER = {
     "fwd_and_bwd": ".core.jit.fwd_bwd:fwd_and_bwd",
     "Ref": ".lang.frontend.mutable_arrays:Ref",
     "new_ref": ".lang.frontend.mutable_arrays:new_ref",
-    "print_environment_info": ".cli.environment:print_environment_info",
+    "print_environment_info": ".environment:print_environment_info",
     "memory_report": ".profiler:memory_report",
     "profile": ".profiler:profile",
     "tune": ".tuning:tune",

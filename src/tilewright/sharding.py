@@ -241,8 +241,8 @@ def make_array_from_process_local_data(
     sizes = tuple(sum(b - a for a, b in spans) for spans in held)
     if any(n not in (size, whole) for n, size, whole in zip(local.shape, sizes, shape, strict=True)):
         raise ShapeError(
-            f"local_data of shape {local.shape} for an array of shape {shape}, of which {sizes} is held here",
-            "give what this process holds, or the whole",
+            f"local_data of shape {local.shape} for an array of shape {shape}, of which {sizes} is local",
+            "give the local part, or the full array",
         )
 
     def cut(index: tuple[slice, ...]) -> np.ndarray:

@@ -7,7 +7,7 @@ import pytest
 
 from benchmarks.compatibility.agreement import calls, difference
 from benchmarks.compatibility.answers import QUESTIONS, Answer, Call, along, kept, of_jax, of_ours, once
-from tests.support.linalg_calls import same
+from tests.support.calls.linalg_calls import same
 
 X = np.array([[0.5, -1.0], [2.0, 3.0]], np.float32)
 SQUARE = Call("numpy", "square", (X,), {}, same)

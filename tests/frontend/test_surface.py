@@ -1,8 +1,8 @@
 """Laws of every public function on arrays: it is called, its batches are loops, its derivatives those of differences.
 
-The calls are those of `tests/support/surface_calls.py`. Values are computed by NumPy, so that nothing is compiled; that
-compiled programs agree is looked at with the targets. `python -m benchmarks.compatibility.agreement` holds the calls
-against jax.
+The calls are those of `tests/support/calls/surface_calls.py`. Values are computed by NumPy, so that nothing is
+compiled; that compiled programs agree is looked at with the targets. `python -m benchmarks.compatibility.agreement`
+holds the calls against jax.
 """
 
 import importlib
@@ -12,8 +12,8 @@ import pytest
 
 import tilewright as tw
 from docs.names import REFERENCE
+from tests.support.calls.surface_calls import CALLS, ELSEWHERE, NOT_SMOOTH
 from tests.support.surface import SPACES, calls
-from tests.support.surface_calls import CALLS, ELSEWHERE, NOT_SMOOTH
 from tilewright import numpy as tnp
 from tilewright.core.tracing.numpy_interpreter import NUMPY
 from tilewright.core.tracing.trace import under

@@ -39,7 +39,7 @@ of_each = pytest.mark.parametrize("backend", BACKENDS.values(), ids=BACKENDS)
 
 
 def test_the_list_is_all_of_core_and_of_the_kernel_language():
-    modules = [importlib.import_module(m.name) for m in pkgutil.iter_modules(lang.__path__, "tilewright.lang.")]
+    modules = [importlib.import_module(m.name) for m in pkgutil.walk_packages(lang.__path__, "tilewright.lang.")]
     own = {p for module in modules for p in getattr(module, "PRIMITIVES", ())} - {kernel_call_p}
     assert set(MEANING) == {*ALL, *own} and set(PLAIN) <= set(own) and kernel_call_p not in MEANING
     assert sum(map(len, FAMILIES.values())) == len(MEANING)
@@ -170,7 +170,7 @@ def test_a_number_that_is_known_to_be_inside_needs_no_care(backend):
 
 def test_xla_has_the_whole_list():
     """But for keys, exchanges over an axis that `vmap` has taken away by then, and what only devices' bodies hold."""
-    made = {*lang_discharge.RULES, *PLAIN, *ref.PRIMITIVES, *remote_dma.PRIMITIVES}  # `exchange.py` has the last
+    made = {*lang_discharge.RULES, *PLAIN, *ref.PRIMITIVES, *remote_dma.PRIMITIVES}  # `spmd_exchange.py` has the last
     lacking = {p for p in MEANING if p not in rules() and p not in made and p.expand is None}
     lacking -= {*collective.PRIMITIVES, *WARPGROUPS}  # over a mesh XLA has exchanges; kernels for warpgroups it refuses
     assert lacking == {*KEYS, *machine_integers.PRIMITIVES}

@@ -7,6 +7,7 @@ import re
 import subprocess
 import sys
 import tomllib
+from collections import Counter
 from importlib import import_module
 from pathlib import Path
 
@@ -19,7 +20,11 @@ LAYERS = ("core", "lang", "kernels", "xla_backend", "triton_backend", "mosaic_tp
 PRESENT = tuple(layer for layer in LAYERS if (ROOT / layer).is_dir())
 FOLDERS = (*PRESENT, "src/tilewright", "tests", "benchmarks", "examples", "docs")
 TEXT = {".py", ".md", ".toml", ".txt", ".yml", ".yaml", ""}
-MAX_LINES = 800
+MAX_LINES, MAX_MODULES = 800, 25
+WIDE = {
+    "src/tilewright/scipy/stats": "a public module for each distribution",
+    "tests/support/corpus": "a module for each kernel",
+}
 
 # Notes to oneself, and places on one machine. Spelt so that this file does not match itself.
 FORBIDDEN = re.compile(r"\b(?:TO" r"DO|FIX" r"ME|XX" r"X)\b|(?<![\w.:/-])/(?:home|root|Users|work|farm)/\w")
@@ -55,7 +60,7 @@ LATE = {
     ("src/tilewright/bench/command.py", "."): "SciPy, only for benchmarks",
     ("src/tilewright/tuning/autotuned.py", ".session"): "SciPy, only to search",
     ("xla_backend/devices/client.py", "."): "the clients of GPUs and TPUs, only where there may be such a device",
-    ("xla_backend/execution/executable.py", "."): "settings of GPUs, only for programs of these",
+    ("xla_backend/execution/executable.py", "..devices"): "settings of GPUs, only for programs of these",
     ("xla_backend/host/memory_limit.py", "resource"): "Windows has none",
     ("xla_backend/jaxlib/shim.py", "jaxlib"): "SciPy's LAPACK takes a tenth of a second, only for linear algebra",
     ("xla_backend/jaxlib/shim.py", "jaxlib.mlir"): "50 ms, only for programs that call back into Python",
@@ -127,6 +132,29 @@ def run(code: str, cwd: Path = ROOT, **environment: str) -> subprocess.Completed
 def test_no_file_is_over_800_lines():
     sizes = {relative(p): len(p.read_text().splitlines()) for p in files(".py", ".md")}
     assert {name: n for name, n in sizes.items() if n > MAX_LINES} == {}
+
+
+def test_no_folder_has_over_25_modules():
+    sizes = Counter(relative(p.parent) for p in files(".py"))
+    assert {folder for folder, n in sizes.items() if n > MAX_MODULES} == set(WIDE)
+
+
+def test_every_package_says_what_it_is_for():
+    inits = [p for p in package_files() if p.name == "__init__.py"]
+    assert [relative(p) for p in inits if not ast.get_docstring(ast.parse(p.read_text()))] == []
+
+
+def test_files_that_are_named_exist():
+    """Paths from the root in pages, comments and strings; the changelog and results of other projects are history."""
+    path = re.compile(rf"(?<![\w/.*-])((?:{'|'.join(FOLDERS)})/(?:[\w-]+/)*[\w-]+\.(?:py|md|json|hpp|txt|svg))\b")
+    texts = [p for p in files(".py", ".md", ".toml", "") if p.name != "CHANGELOG.md" and "compatibility" not in p.parts]
+    missing = {
+        f"{relative(text)}: {name}"
+        for text in texts
+        for name in path.findall(text.read_text())
+        if not (ROOT / name).exists() and not Path(name).stem.isupper()
+    }
+    assert missing == set()
 
 
 @pytest.mark.parametrize("layer", PRESENT)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import tilewright as tw
-from tests.support.surface_calls import CALLS, UNEVEN, Of
+from tests.support.calls.surface_calls import CALLS, UNEVEN, Of
 
 SPACES = pytest.mark.parametrize("space", CALLS)
 

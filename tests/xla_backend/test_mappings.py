@@ -11,7 +11,7 @@ PROGRAM = """
 import ctypes
 import numpy as np
 import tilewright as tw
-from tilewright.xla_backend.host import mmap_watch as mappings
+from tilewright.xla_backend.host import mmap_watch
 
 x, kept = np.ones(8, np.float32), []
 

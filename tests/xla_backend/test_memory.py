@@ -18,7 +18,7 @@ FAULTS = """
 import resource
 import numpy as np
 import tilewright as tw
-from tilewright.xla_backend.host import malloc_tuning as memory
+from tilewright.xla_backend.host import malloc_tuning
 
 f = tw.jit(lambda x: x + 1)
 x = tw.numpy.zeros((4 << 20,), "float32")

@@ -1,5 +1,5 @@
 """Contractions: dot products, convolutions, Fourier transforms, products of sparse matrices.
 
-Imports what is below `core.primitives`, and rooms of it that do not import this one.
+Imports `elementwise`, `movement`, `reduction` and what is below `core.primitives`.
 Start with `dot_general.py`.
 """

@@ -1,5 +1,5 @@
 """Branches, loops and other primitives that hold programs.
 
-Imports what is below `core.primitives`, and rooms of it that do not import this one.
+Imports `core.primitives` up to `spmd` and `contraction`, and what is below.
 Start with `subprograms.py`, then `cond.py`.
 """

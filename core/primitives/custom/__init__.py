@@ -1,5 +1,5 @@
 """Primitives with derivatives of the user's own, checkpoints, and implicit solves.
 
-Imports what is below `core.primitives`, `control_flow` and rooms below that.
+Imports `core.primitives` up to `control_flow`, and what is below.
 Start with `custom_derivatives.py`.
 """

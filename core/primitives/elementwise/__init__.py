@@ -1,5 +1,5 @@
 """Elementwise primitives: arithmetic, comparison, conversion, and the builders of their rules.
 
-Imports what is below `core.primitives`, and `special`, `movement`'s shapes of it.
+Imports what is below `core.primitives`.
 Start with `builders.py`, then `arithmetic.py`.
 """

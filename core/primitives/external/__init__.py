@@ -1,5 +1,5 @@
 """Calls out of the program: host callbacks, foreign functions, exported programs.
 
-Imports what is below `core.primitives`, `control_flow` and rooms below that.
+Imports `core.primitives` up to `custom`, and what is below.
 Start with `host_callback.py`.
 """

@@ -1,5 +1,5 @@
 """Typed random keys and the threefry counter generator, as primitives.
 
-Imports what is below `core.primitives`, `elementwise` and `movement`.
+Imports `elementwise`, `movement` and what is below `core.primitives`.
 Start with `threefry.py`.
 """

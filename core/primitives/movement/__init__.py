@@ -1,5 +1,5 @@
 """Data movement: shapes, slices, gathers, scatters, sorting, bit packing.
 
-Imports what is below `core.primitives`, and rooms of it that do not import this one.
+Imports `elementwise` and what is below `core.primitives`.
 Start with `shape.py`, then `gather_scatter.py`.
 """

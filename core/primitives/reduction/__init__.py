@@ -1,5 +1,5 @@
 """Reductions over axes and over windows.
 
-Imports what is below `core.primitives`, and rooms of it that do not import this one.
+Imports `elementwise`, `movement` and what is below `core.primitives`.
 Start with `reduce.py`.
 """

@@ -1,5 +1,5 @@
 """Primitives on mutable references: reads, writes, views, indexing, and their state discharge.
 
-Imports what is below `core.primitives`, and rooms of it that do not import this one.
+Imports `elementwise`, `movement` and what is below `core.primitives`.
 Start with `state_primitives.py`.
 """

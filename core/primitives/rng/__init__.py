@@ -1,5 +1,5 @@
 """Random generators beside threefry: Philox, and the stateful generator of the device.
 
-Imports what is below `core.primitives`, `keys`, `custom` and `external`.
+Imports `core.primitives` up to `external`, and what is below.
 Start with `philox.py`.
 """

@@ -1,5 +1,5 @@
 """Special functions as primitives, cumulative operations, and reference values by NumPy and SciPy.
 
-Imports what is below `core.primitives`, and rooms of it that do not import this one.
+Imports `core.primitives` up to `control_flow`, and what is below.
 Start with `functions.py`.
 """

@@ -1,5 +1,5 @@
 """Collectives over named axes, and the types of values that vary along these axes.
 
-Imports what is below `core.primitives`, and rooms of it that do not import this one.
+Imports `elementwise`, `movement`, `reduction` and what is below `core.primitives`.
 Start with `collective.py`.
 """

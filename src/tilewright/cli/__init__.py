@@ -1,4 +1,4 @@
-"""The command line: `tilewright`, `tilewright launch`, and the report of the environment.
+"""The command line: `tilewright` and `tilewright launch`.
 
 Imports all of the package.
 Start with `main.py`.

@@ -190,7 +190,7 @@ def legalize(unit: Unit, settings: Settings, reports: Reports) -> tuple[Unit, Le
     def made(kernel: Kernel) -> Kernel:
         if kernel.interpret or kernel in refused:
             return kernel
-        whole = static(kernel, f"{settings.platform}, where a grid is launched whole, needs")
+        whole = static(kernel, f"{settings.platform}, where the full grid is launched, needs")
         found, taken = routes.choice(whole, machine), []
         passed.extend(found.passed)
         for route in found.routes:

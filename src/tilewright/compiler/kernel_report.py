@@ -67,7 +67,7 @@ class KernelReport:
             out += [f"  {role} {block.show()}" for block in blocks]
         out += [f"  scratch {scratch.show()}" for scratch in kernel.scratch]
         work = f"  {self.flops:,} flops, {self.transcendentals:,} transcendentals, {self.bytes_moved:,} bytes moved"
-        out.append(f"{work}, {self.block_bytes:,} bytes held by a cell")
+        out.append(f"{work}, {self.block_bytes:,} bytes per cell")
         if self.seconds is not None:
             out.append(f"  at least {self.seconds * 1e6:.3g} us, bound by {self.bound}")
         if self.resources is not None:

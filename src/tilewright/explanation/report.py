@@ -132,7 +132,7 @@ def explain(
     kernel double: 2 cells (2 parallel)
       in  x: f32[4] block (2) vmem
       out o: f32[4] block (2) vmem
-      4 flops, 0 transcendentals, 32 bytes moved, 32 bytes held by a cell
+      4 flops, 0 transcendentals, 32 bytes moved, 32 bytes per cell
       proved: 4 of 4 checks
       derivative of x: class A, grid axes (0,) parallel
     """

@@ -60,7 +60,7 @@ class ProgramReport:
 
     def __str__(self) -> str:
         total = f"{self.before * 1e3:.3f} ms before, {self.after * 1e3:.3f} ms after: {self.gain:.2f} times as fast"
-        told = ["together the choices made it slower: the defaults stay"] if self.reverted else []
+        told = ["the choices combined made it slower: the defaults stay"] if self.reverted else []
         return "\n".join([total, *told, *(str(r) for r in self.reports)])
 
 

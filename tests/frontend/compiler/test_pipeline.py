@@ -77,7 +77,7 @@ def test_an_expansion_may_hold_kernels_and_expansions():
 
 def test_a_primitive_without_rule_and_expansion_is_refused_with_its_line():
     bare = tw.Primitive("bare", typing=lambda x: x)
-    with pytest.raises(errors.UnsupportedError, match=r"bare has no lowering to XLA(.|\n)*test_compile.py"):
+    with pytest.raises(errors.UnsupportedError, match=r"bare has no lowering to XLA(.|\n)*test_pipeline.py"):
         tw.jit(lambda x: bare.bind(x))(np.float32(1))
 
 
@@ -200,7 +200,7 @@ def test_what_no_backend_has_a_rule_for_is_told_before_anything_is_compiled():
     bare = tw.Primitive("bare", typing=lambda x: x)
     call = written(bare.bind)
     tw.compile(call, STRUCT, target="cuda", stop="verify")
-    with pytest.raises(errors.UnsupportedError, match=r"bare cannot run in a GPU kernel(.|\n)*test_compile.py"):
+    with pytest.raises(errors.UnsupportedError, match=r"bare cannot run in a GPU kernel(.|\n)*test_pipeline.py"):
         tw.compile(call, STRUCT, target="cuda", stop="legalize")
     assert "cannot run: cuda refused it: kernel" in str(tw.explain(call, STRUCT, target="cuda"))
 
@@ -384,7 +384,7 @@ def test_what_the_numbers_of_xlas_fusions_are_of_is_said():
         return tw.lax.fori_loop(0, 5, lambda i, x: tnp.sin(x) * i, x)
 
     *_, work, least = str(tw.explain(loop, STRUCT, target="cpu")).splitlines()
-    assert work.endswith("by XLA's estimate, a loop counted as one turn")
+    assert work.endswith("by XLA's estimate, a loop counted as one iteration")
     assert least.endswith("at 100 Gflop and 20 GB a second")
     assert str(tw.explain(lambda x: x, STRUCT, target="cpu")).endswith("nothing for XLA to compute on cpu")
 

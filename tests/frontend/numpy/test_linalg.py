@@ -6,8 +6,8 @@ import scipy.linalg
 
 import tilewright as tw
 from tests.support.by_numpy import by_numpy, in_numpy
+from tests.support.calls.linalg_calls import CALLS, H, general, hermitian, matrix
 from tests.support.compilers import needs
-from tests.support.linalg_calls import CALLS, H, general, hermitian, matrix
 from tilewright import lax
 from tilewright import numpy as jnp
 from tilewright.core.support.errors import ArgumentError, DtypeError, ShapeError, UnsupportedError

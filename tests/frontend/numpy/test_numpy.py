@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
+from tests.support.calls.numpy_calls import FAMILIES
 from tests.support.comparing import flat, tolerance
-from tests.support.numpy_calls import FAMILIES
 from tilewright import numpy as jnp
 from tilewright.core.ir.types import canonical_dtype
 

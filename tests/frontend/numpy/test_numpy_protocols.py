@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 import tilewright as tw
+from tests.support.calls.numpy_calls import FAMILIES
 from tests.support.comparing import flat, tolerance
-from tests.support.numpy_calls import FAMILIES
 from tilewright import numpy as tnp
 from tilewright.core.support.errors import ImmutableArrayError, TracerArrayConversionError
 from tilewright.core.tracing.trace import Value

@@ -152,7 +152,7 @@ def test_a_missing_wait_is_found():
         o_ref[...] = buffer[...]
 
     scratch = [tl.VMEM((8, 16), F32), tpu.SemaphoreType.DMA]
-    with pytest.raises(SemaphoreError, match=r"(?s)kernel body.*nothing waited for.*test_copies.py"):
+    with pytest.raises(SemaphoreError, match=r"(?s)kernel body.*nothing waited for.*test_dma.py"):
         far_call(body, scratch, interpret=True)(X)
 
 
@@ -181,7 +181,7 @@ def test_wait_without_start():
     def body(x_ref, o_ref, sem):
         tpu.make_async_copy(x_ref, o_ref, sem).wait()
 
-    with pytest.raises(SemaphoreError, match=r"(?s)waits for a copy of 512 bytes, but only 0.*test_copies.py"):
+    with pytest.raises(SemaphoreError, match=r"(?s)waits for a copy of 512 bytes, but only 0.*test_dma.py"):
         far_call(body, [tpu.SemaphoreType.DMA], interpret=True)(X)
 
 

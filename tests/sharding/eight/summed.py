@@ -136,7 +136,7 @@ REFUSED = {
     "made of several operations": [lambda u: tnp.cumsum(u, 1)],
     "along different axes": [lambda u: reshard(u, P(unreduced={"y"})) + reshard(u, P(unreduced={"x", "y"}))],
     "split along the same axis": [lambda u: u * tw.device_put(np.ones((8, 6), np.float32), P("x", "y"))],
-    "held against the type": [lambda u: tw.sharding.with_sharding_constraint(u, P("x"))],
+    "it must match the type": [lambda u: tw.sharding.with_sharding_constraint(u, P("x"))],
 }  # fmt: skip
 
 

@@ -1,6 +1,6 @@
 """Cases of linear algebra: batches, complex numbers, matrices that are not square, and none at all.
 
-Vectors of complex matrices turn freely, so that their derivatives are in tests/core/test_linalg.py.
+Vectors of complex matrices turn freely, so that their derivatives are in tests/frontend/numpy/test_linalg.py.
 """
 
 import numpy as np

@@ -5,7 +5,7 @@ Arrays are NumPy's. Namespaces are those below the package, and jax's of the sam
 
 import numpy as np
 
-from tests.support.numpy_calls import FAMILIES as NUMPY
+from tests.support.calls.numpy_calls import FAMILIES as NUMPY
 
 _rng = np.random.default_rng(1)
 

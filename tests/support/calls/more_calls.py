@@ -5,9 +5,9 @@ Rows are of a name, arguments, keywords and the facts: a function of the array n
 
 import numpy as np
 
-from tests.support.linalg_calls import CALLS as LINALG
-from tests.support.linalg_calls import H, eig_facts, eigh_facts, qr_facts, same, schur_facts, svd_facts
-from tests.support.surface_calls import KEY, ROW, SPD, SQUARE, X, Z
+from tests.support.calls.linalg_calls import CALLS as LINALG
+from tests.support.calls.linalg_calls import H, eig_facts, eigh_facts, qr_facts, same, schur_facts, svd_facts
+from tests.support.calls.surface_calls import KEY, ROW, SPD, SQUARE, X, Z
 
 TALL, RIGHT, TAUS = np.concatenate([SQUARE, X]), SQUARE[:, :2], np.array([1.2, 0.3, 0.5], np.float32)
 HERMITIAN = (Z @ H(Z) + np.eye(2)).astype(np.complex64)

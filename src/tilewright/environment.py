@@ -7,8 +7,8 @@ import platform
 import sys
 from importlib.metadata import PackageNotFoundError, version
 
-from ..core.support.version import __version__
-from ..devices import devices, process_count
+from .core.support.version import __version__
+from .devices import devices, process_count
 
 _SHOWN = ("TILEWRIGHT_", "JAX_", "XLA_", "CUDA_VISIBLE", "TPU_", "LIBTPU_")
 
