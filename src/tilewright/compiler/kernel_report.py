@@ -107,7 +107,7 @@ def kernel_report(
     """The report on a kernel; `found` is what the target was found to take of it."""
     cost, moved = kernel_cost(kernel), bytes_moved(kernel)
     least = None if target is None else roofline(kernel, moved, target)
-    if mesh_of(kernel) is not None:  # nothing is proved of what warpgroups do together, and it has no derivative
+    if mesh_of(kernel) is not None:  # warpgroup kernels have no proofs and no derivative
         return KernelReport(kernel, (), cost.flops, cost.transcendentals, moved, block_bytes(kernel), found, (), None,
                             None, fused, target)  # fmt: skip
     return KernelReport(
