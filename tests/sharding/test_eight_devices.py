@@ -11,7 +11,7 @@ from tests.support.paths import ROOT
 # A process takes seconds to start, and several run side by side.
 TOGETHER = (
     ("remote", "checked", "saved", "drawn", "ruled", "types_of_clients", "exported"),
-    ("gradients",), ("laws", "arrays", "explicit", "summed"), ("mapped", "kernels", "corpus"),
+    ("gradients", "operations"), ("laws", "arrays", "explicit", "summed"), ("mapped", "kernels", "corpus"),
 )  # fmt: skip
 
 

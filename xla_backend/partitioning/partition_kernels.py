@@ -31,7 +31,9 @@ from ...lang.partition.sharding_rule import Splits, rule_text, ruled, splits
 from ...lang.transforms.split_reduction import Sums, sums
 from ..stablehlo.spmd import kernel_sum_p, unknown_call_p
 from .halo_exchange import moved, place
+from .partition_operations import operation_splits
 
+KERNELS = (kernel_call_p, partitioned_p)
 Chosen = dict[Any, tuple[Any, ...]]  # the axes of the mesh that split what may be split
 Found = Mapping[int, tuple[Sequence[Any], Sequence[Any]]]  # by number: the axes of each dimension, operands and results
 
@@ -73,9 +75,11 @@ class Calls:
         if program not in known:
             eqns, parts = [], _unreduced(program)
             for eqn in program.eqns:
-                if eqn.primitive in (kernel_call_p, partitioned_p):
-                    if self._made(eqn) is not None and not parts.isdisjoint((*eqn.inputs, *eqn.outputs)):
-                        self._left[_name(eqn), OPEN] = None
+                if eqn.primitive in KERNELS or operation_splits(eqn) is not None:
+                    written = eqn.primitive is partitioned_p or eqn.primitive is kernel_call_p and not self._made(eqn)
+                    if not written and not parts.isdisjoint((*eqn.inputs, *eqn.outputs)):
+                        if eqn.primitive is kernel_call_p:
+                            self._left[_name(eqn), OPEN] = None
                         eqn = self._plain(eqn)
                     else:
                         eqn = change(eqn)
@@ -131,9 +135,11 @@ class Calls:
                 if made and _gathers(found, chosen, mesh, ins, outs):
                     why = FINER
                 elif chosen:
-                    self._split[_name(eqn), _shown(found, mesh, chosen)] = None
+                    if eqn.primitive in KERNELS:
+                        self._split[_name(eqn), _shown(found, mesh, chosen)] = None
                     return _on_devices(eqn, found, mesh, chosen)
-            (self._left if made else self._whole)[_name(eqn), why] = None
+            if eqn.primitive in KERNELS:
+                (self._left if made else self._whole)[_name(eqn), why] = None
             return self._plain(eqn)
 
         return self._walked(self.program, change, {})
@@ -168,6 +174,8 @@ def _gathers(found: Splits, chosen: Chosen, mesh: Any, ins: Sequence[Any], outs:
 
 
 def _splits(eqn: Eqn) -> Splits | str:
+    if eqn.primitive not in KERNELS:
+        return operation_splits(eqn) or UNSPLIT
     if eqn.primitive is partitioned_p:
         return ruled(eqn.params["rule"], *_types(eqn))
     return splits(eqn.params["kernel"])
@@ -178,6 +186,8 @@ def _types(eqn: Eqn) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
 
 
 def _name(eqn: Eqn) -> str:
+    if eqn.primitive not in KERNELS:
+        return eqn.primitive.name
     return eqn.params["program" if eqn.primitive is partitioned_p else "kernel"].name
 
 

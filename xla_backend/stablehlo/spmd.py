@@ -346,12 +346,13 @@ def _not_cropped(i: int, x: Operand, params: dict[str, Any]) -> Any:
     return [d for d, c in enumerate(params["padding_config"]) if min(c[:2]) >= 0 and c[2] == 0]
 
 
-def _batch_alone(i: int, x: Operand, params: dict[str, Any]) -> Any:
-    """Of a convolution only the examples are split: sums over the edges of parts come out wrong."""
+def _not_spatial(i: int, x: Operand, params: dict[str, Any]) -> Any:
+    """Of a convolution examples and features are split, of a grouped one examples: halos come out wrong."""
     numbers = params["dimension_numbers"]
-    if params["batch_group_count"] > 1 or i == 1:
+    if params["batch_group_count"] > 1 or 0 in x.shape:
         return ()
-    return (numbers.out_spec[0] if i < 0 else numbers.lhs_spec[0],)
+    spec = (numbers.lhs_spec, numbers.rhs_spec, numbers.out_spec)[i]
+    return spec[:2] if params["feature_group_count"] == 1 else spec[: int(i != 1)]
 
 
 def _whole(i: int, x: Operand, params: dict[str, Any]) -> Any:
@@ -425,6 +426,6 @@ RULES: dict[Any, Any] = {
        for p in (scatter_p, scatter_mul_p, scatter_min_p, scatter_max_p, scatter_apply_p)},
     reduce_xor_p: _limited(reduce.RULES[reduce_xor_p], _not_parity),
     pad_p: _limited(shape.RULES[pad_p], _not_cropped),
-    conv_general_dilated_p: _limited(conv.RULES[conv_general_dilated_p], _batch_alone),
+    conv_general_dilated_p: _limited(conv.RULES[conv_general_dilated_p], _not_spatial),
     **{p: _limited(window.RULES[p], _whole) for p in (reduce_window_p, select_and_scatter_add_p)},
 }  # fmt: skip

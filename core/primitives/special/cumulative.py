@@ -208,6 +208,12 @@ cummax_p = _cumulative("cummax", ORDERED, np.maximum.accumulate, max_p.bind)
 cummin_p = _cumulative("cummin", ORDERED, np.minimum.accumulate, min_p.bind)
 cumlogsumexp_p = _cumulative("cumlogsumexp", INEXACT, _running_log_add_exp, log_add_exp, scan=_scan_log_add_exp)
 
+# What joins two neighbouring parts of each scan.
+COMBINE: dict[Primitive, Combine] = {
+    cumsum_p: add_p.bind, cumprod_p: mul_p.bind, cummax_p: max_p.bind, cummin_p: min_p.bind,
+    cumlogsumexp_p: log_add_exp,
+}  # fmt: skip
+
 
 def _function(primitive: Primitive, doc: str) -> Callable[..., Any]:
     def cumulative(operand: Any, axis: int = 0, reverse: bool = False) -> Any:
@@ -225,7 +231,7 @@ cummax = _function(cummax_p, "The maxima of all prefixes (suffixes, with `revers
 cummin = _function(cummin_p, "The minima of all prefixes (suffixes, with `reverse`) along an axis.")
 cumlogsumexp = _function(cumlogsumexp_p, "The log-sum-exps of all prefixes (suffixes, with `reverse`) along an axis.")
 
-PRIMITIVES: tuple[Primitive, ...] = (cumsum_p, cumprod_p, cummax_p, cummin_p, cumlogsumexp_p)
+PRIMITIVES: tuple[Primitive, ...] = (*COMBINE,)
 
 __all__ = [
     "cumlogsumexp", "cumlogsumexp_p", "cummax", "cummax_p", "cummin", "cummin_p", "cumprod", "cumprod_p", "cumsum",

@@ -25,6 +25,7 @@ PARTS = {
     "inspected": ".xla_backend.pipeline.inspect_sharding",
     "communication": ".xla_backend.partitioning.collective_report",
     "kernels on mesh": ".xla_backend.partitioning.partition_kernels",
+    "operations on mesh": ".xla_backend.partitioning.partition_operations",
     "partition": ".xla_backend.partitioning.partition",
     "shardy": ".xla_backend.partitioning.shardy",
 }

@@ -76,7 +76,9 @@ def _kernels(unit: Unit, settings: Settings) -> Any:
     """What finds the kernels of a program on a mesh of some size; standard operations become kernels first."""
     if settings.tiled:
         return functools.partial(part("kernel passes").made_on_mesh, settings=settings)
-    return (lambda program, count: part("kernels on mesh").Calls(program)) if _has_kernels(unit) else None
+    if _has_kernels(unit) or part("operations on mesh").has_operations(unit.program):
+        return lambda program, count: part("kernels on mesh").Calls(program)
+    return None
 
 
 def _text(unit: Unit, settings: Settings) -> str:

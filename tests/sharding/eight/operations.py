@@ -1,0 +1,91 @@
+"""Operations on whole arrays that stay local on a mesh, or need one small collective, and their values."""
+
+import numpy as np
+import pytest
+
+import tilewright as tw
+from tests.support.equivalence import draws
+from tilewright import lax, ops
+from tilewright import numpy as tnp
+from tilewright.sharding import NamedSharding, P
+
+MESH = tw.make_mesh((4, 2), ("x", "y"))
+ROWS, COLUMNS, BOTH = P(("x", "y")), P(None, ("x", "y")), P("x", "y")
+(X,) = draws((16, 16))
+J = np.arange(16, dtype=np.int32) * 5 % 16
+SQUARES = np.eye(3, dtype=np.float32) * 4 + draws((16, 3, 3), seed=1)[0]
+IMAGES, FILTERS = draws((8, 6, 6, 4), (3, 3, 4, 8), seed=2)
+NAMES = ("NHWC", "HWIO", "NHWC")
+
+
+def placed(x, spec):
+    return tw.device_put(x, NamedSharding(MESH, spec))
+
+
+def slope(f):
+    return tw.grad(lambda x: (f(x) ** 2).sum())
+
+
+def pooled(x):
+    return lax.reduce_window(x.reshape(16, 4, 4, 1), -np.inf, lax.max, (1, 2, 2, 1), (1, 2, 2, 1), "VALID")
+
+
+LOCAL = {
+    "gradient of sort": (slope(lambda x: tnp.sort(x, 1) * tnp.arange(16)), X, ROWS),
+    "gradient of top_k": (slope(lambda x: lax.top_k(x, 4)[0]), X, ROWS),
+    "gradient of take_along_axis": (slope(lambda x: tnp.take_along_axis(x, J[:, None], 1)), X, ROWS),
+    "gradient of take": (slope(lambda x: tnp.take(x, J, 0)), X, COLUMNS),
+    "gradient of max pooling": (slope(pooled), X, ROWS),
+    "at.add of columns": (lambda x: tnp.asarray(x).at[J].add(1.0), X, COLUMNS),
+    "at.set under vmap": (tw.vmap(lambda a: a.at[3].set(0.0)), X, ROWS),
+    "dynamic_update_slice under vmap": (
+        lambda x: tw.vmap(lambda a, j: lax.dynamic_update_slice(a, tnp.ones(1), (j,)))(x, J), X, ROWS),
+    "segment_sum of columns": (lambda x: ops.segment_sum(x, J // 2, 8), X, COLUMNS),
+    "solve": (lambda a: tnp.linalg.solve(a, tnp.ones((16, 3, 1))), SQUARES, ROWS),
+    "cholesky": (lambda a: tnp.linalg.cholesky(a @ a.mT), SQUARES, ROWS),
+    "eigh": (lambda a: tnp.linalg.eigh(a @ a.mT)[0], SQUARES, ROWS),
+    "qr": (lambda a: abs(tnp.linalg.qr(a)[1]), SQUARES, ROWS),
+    "irfft of rfft": (lambda x: tnp.fft.irfft(tnp.fft.rfft(x)), X, ROWS),
+    "cumsum of columns": (lambda x: tnp.cumsum(x, 0), X, COLUMNS),
+    "convolution by output channels": (
+        lambda w: lax.conv_general_dilated(IMAGES, w, (1, 1), "SAME", dimension_numbers=NAMES),
+        FILTERS, P(None, None, None, ("x", "y"))),
+}  # fmt: skip
+
+
+def collectives(f, *args):
+    return [(c.kind, c.bytes) for c in tw.explain(f, *args).communication.collectives]
+
+
+@pytest.mark.parametrize("name", LOCAL)
+def test_operation_is_local(name):
+    f, x, spec = LOCAL[name]
+    split = placed(x, spec)
+    assert collectives(f, split) == []
+    np.testing.assert_allclose(tw.jit(f)(split), f(x), rtol=1e-4, atol=1e-4)
+
+
+def test_filter_gradient_of_a_convolution_is_one_all_reduce():
+    def loss(w, x):
+        return (lax.conv_general_dilated(x, w, (2, 2), "SAME", dimension_numbers=NAMES) ** 2).sum()
+
+    split = placed(IMAGES, ROWS)
+    ((kind, _),) = collectives(tw.grad(loss), FILTERS, split)
+    assert kind == "all-reduce"
+    np.testing.assert_allclose(tw.jit(tw.grad(loss))(FILTERS, split), tw.grad(loss)(FILTERS, IMAGES), rtol=1e-4)
+
+
+SCANS = (lax.cumsum, lax.cumprod, lax.cummax, lax.cummin, lax.cumlogsumexp)
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+@pytest.mark.parametrize("spec", [P("x"), P(("y", "x")), BOTH], ids=str)
+@pytest.mark.parametrize("scan", SCANS, ids=lambda scan: scan.__name__)
+def test_scan_along_a_split_axis_exchanges_totals_once(scan, spec, reverse):
+    def f(x):
+        return scan(x, axis=0, reverse=reverse)
+
+    split = placed(X, spec)
+    ((kind, nbytes),) = collectives(f, split)
+    assert kind == "all-gather" and nbytes < X.nbytes
+    np.testing.assert_allclose(tw.jit(f)(split), f(X), rtol=1e-3, atol=1e-4)
