@@ -95,7 +95,7 @@ OUTSIDE = {  # what stays beside the kernel, and why
     "a reduction": (lambda x: tnp.sum(rows(doubled, x), -1), "loops of its own"),
     "a transposition": (lambda x: tnp.tanh(rows(doubled, x).T), "transpose"),
     "a wider result": (lambda x: rows(doubled, x)[:, :, None] * ones(16, 3), "axes that the kernel's block lacks"),
-    "several readers": (lambda x: (lambda y: (rows(doubled, y), tnp.sum(y * x)))(tnp.tanh(x)), "it has other consumers"),
+    "several readers": (lambda x: (lambda y: (rows(doubled, y), tnp.sum(y * x)))(tnp.tanh(x)), "other consumers"),
     "an aliased operand": (
         lambda x: rows(doubled, tnp.tanh(x), input_output_aliases={0: 0}), "writes its result over it"),
     "a block written in pieces": (lambda x: tnp.tanh(rows(by_halves, x)), "piece by piece"),

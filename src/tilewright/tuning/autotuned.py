@@ -114,7 +114,7 @@ class Autotuned:
         Configurations are compiled and run in worker processes, unless `isolate` is False or the device is a GPU, so
         that one that crashes, or takes longer than the time-out, is passed over. The choice differs from the defaults
         only if it was faster than they are beyond noise, timed alternately with them. `around` wraps the timed
-        function of the arrays among the arguments: in its gradient, say. Ctrl-C ends the search and keeps what it found.
+        function of the arrays among the arguments: in its gradient, say. Ctrl-C ends the search and keeps its results.
 
         Raises:
           ArgumentError: within a transformation, a budget that is no time, no defaults.
@@ -205,8 +205,8 @@ def autotune(
     `space` gives the values to try: a dict of lists, a list of dicts, or a function of the arguments that gives either;
     `powers_of_two`, `divisors` and `permutations` make such lists, and `where` says of the parameters that it names
     whether the combination is valid. `key(*args)` adds what the best choice depends on beyond dtypes and shapes. Results
-    are compared with `reference(*args)` (by default the function at its own defaults), to within `tolerance` of the largest
-    element. Configurations that take longer than `timeout` seconds, or whose kernels hold more than `memory` bytes a
+    are compared with `reference(*args)` (by default the function at its own defaults), to within `tolerance` of the
+    largest element. Configurations that take longer than `timeout` seconds, or whose kernels hold more than `memory` bytes a
     cell, are refused. Nothing is measured until `.tune(*args)` is called; `required=True` makes a call without
     measurements a `NotTunedError`.
 
