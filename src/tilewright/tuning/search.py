@@ -2,7 +2,7 @@
 
 Configurations that XLA compiles to the same program are one trial. The fastest few are timed alternately with the
 defaults, and the fastest of these once more, alone with them. It replaces the defaults if it is faster beyond noise: a
-signed rank test of the ratios of neighbouring timings has p below 0.01 (`decide.py`), and the median ratio exceeds 1.01.
+signed rank test of the ratios of neighbouring timings has p below 0.01 (`decide.py`), and their median exceeds 1.01.
 """
 
 from __future__ import annotations
