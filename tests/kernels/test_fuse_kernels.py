@@ -99,7 +99,7 @@ OUTSIDE = {  # what stays beside the kernel, and why
     "an aliased operand": (
         lambda x: rows(doubled, tnp.tanh(x), input_output_aliases={0: 0}), "writes its result over it"),
     "a block written in pieces": (lambda x: tnp.tanh(rows(by_halves, x)), "piece by piece"),
-    "results in another order": (lambda x: (lambda y, z: y * z)(*turned(x)), "cut in different ways"),
+    "results in another order": (lambda x: (lambda y, z: y * z)(*turned(x)), "which have different blocks"),
     "a detour": (lambda x: (lambda y: y + lax.sort(y))(rows(doubled, x)), "in neither"),
 }  # fmt: skip
 

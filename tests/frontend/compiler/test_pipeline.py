@@ -355,7 +355,7 @@ def test_the_way_of_each_kernel_shows_in_explain():
     explained = tw.explain(lambda x: (summed(x), in_order(x)), STRUCT, compile=True)
     assert [(kernel.name, route) for kernel, route in explained.routes] == [
         ("gram", "XLA, cells side by side, sums over grid axis 1"),
-        ("running", "XLA, cells side by side, a loop of 4 turns over grid axis 0"),
+        ("running", "XLA, cells side by side, a loop of 4 iterations over grid axis 0"),
     ]
     assert "kernel gram runs by XLA, cells side by side" in str(explained)
     assert tw.explain(in_order, STRUCT).routes == ()
