@@ -135,7 +135,7 @@ REFUSED = {
                            lambda u: u + reshard(u, P("x"))],
     "decomposed into operations": [lambda u: tnp.cumsum(u, 1)],
     "along different axes": [lambda u: reshard(u, P(unreduced={"y"})) + reshard(u, P(unreduced={"x", "y"}))],
-    "split along the same axis": [lambda u: u * tw.device_put(np.ones((8, 6), np.float32), P("x", "y"))],
+    "sharded along the same axis": [lambda u: u * tw.device_put(np.ones((8, 6), np.float32), P("x", "y"))],
     "it must match the type": [lambda u: tw.sharding.with_sharding_constraint(u, P("x"))],
 }  # fmt: skip
 
