@@ -5,12 +5,15 @@
 VENV ?= .venv
 BENCH_VENV ?= .venv-bench
 PYTEST_ARGS ?= -n auto
+LAW_SHARE ?= 0.1
+LAW_SEED ?= 0
 BENCH_ARGS ?=
 
 # A process that may not keep compiled modules compiles all of them again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo gpt gpt-sharded test test-compilers test-targets test-gpu lint types layers unit bench bench-gpu clean
+.PHONY: demo gpt gpt-sharded test test-all test-rest test-compilers test-targets test-gpu lint types layers unit \
+    bench bench-gpu clean
 
 demo: $(VENV)/.installed-demo
 	$(VENV)/bin/python examples/digits.py
@@ -24,7 +27,19 @@ gpt-sharded: $(VENV)/.installed-demo
 	$(VENV)/bin/python examples/gpt_sharded.py
 	$(VENV)/bin/tilewright launch -n 2 --devices 2 examples/gpt_sharded.py
 
+PYTEST = $(VENV)/bin/python -m pytest $(PYTEST_ARGS)
+DRAW = --law-share $(LAW_SHARE) --law-seed $(LAW_SEED)
+
+# All tests written by hand, and a drawn share of each law that is stated of every operation.
 test: lint types layers unit
+
+# The same with every case of every law.
+test-all: lint types layers
+	$(PYTEST)
+
+# The tests of `test-all` that `test` with the same share and seed leaves out.
+test-rest: $(VENV)/.installed-test
+	$(PYTEST) $(DRAW) --law-rest
 
 lint: $(VENV)/.installed-test
 	$(VENV)/bin/ruff check .
@@ -37,19 +52,19 @@ layers: $(VENV)/.installed-test
 
 # The size of files, the guards of the layers and what may be imported are tests like any other.
 unit: $(VENV)/.installed-test
-	$(VENV)/bin/python -m pytest $(PYTEST_ARGS)
+	$(PYTEST) $(DRAW)
 
-# What the last run skipped, with the compilers for GPUs and TPUs: no device is needed.
+# The tests that were skipped when they last ran, with the compilers for GPUs and TPUs: no device is needed.
 test-compilers: $(VENV)/.installed-test,cuda,tpu
-	$(VENV)/bin/python -m pytest $(PYTEST_ARGS) --skipped
+	$(PYTEST) --skipped
 
 # Everything for every TPU and GPU, through their own compilers: no device, but many minutes.
 test-targets: $(VENV)/.installed-test,cuda,tpu
-	$(VENV)/bin/python -m pytest $(PYTEST_ARGS) -m targets
+	$(PYTEST) -m targets
 
 # On a machine with a GPU: numerics on the device. Without one every test skips itself.
 test-gpu: $(VENV)/.installed-test,cuda
-	$(VENV)/bin/python -m pytest $(PYTEST_ARGS) -n 0 -m device
+	$(PYTEST) -n 0 -m device
 
 # The baseline is installed beside this package, in an environment of its own.
 bench: $(BENCH_VENV)/.installed-bench

@@ -28,11 +28,10 @@ from ..core.primitives.elementwise.arithmetic import RoundingMethod
 from ..core.primitives.movement.shape import broadcast_in_dim_p, copy_p, reshape_p, squeeze_p, transpose_p
 from ..core.primitives.refs.state_primitives import addupdate_p, get_p, swap_p
 from ..core.primitives.special.functions import erf_p, erfc_p
-from ..core.support.errors import Source
 from ..lang import cutlass
-from ..lang.gpu.plan import forms
+from ..lang.gpu.normalize import PASSES
 from ..lang.kernel.kernel import Kernel
-from ..lang.legalize import Backend
+from ..lang.legalize import Backend, KernelPasses, Unfit
 from ..lang.targets.compiler_params import stated
 from ..lang.targets.target import Target
 from ..lang.tpu import approx_reciprocal_p
@@ -45,14 +44,6 @@ TYPES = {
     "float8_e4m3fn": "cutlass::float_e4m3_t", "float8_e5m2": "cutlass::float_e5m2_t",
     "int8": "int8_t", "uint8": "uint8_t",
 }  # fmt: skip
-
-
-class Unfit(Exception):
-    """Why a kernel is not for this backend, and what to do; `source` is the line that it is about, if it is one."""
-
-    def __init__(self, why: str, source: Source | None = None):
-        super().__init__(why)
-        self.source = source
 
 
 @dataclass(frozen=True)
@@ -92,12 +83,12 @@ _OTHERS = frozenset((
 RULES: dict[Primitive, Any] = {**_UNARY, **_BINARY, **_TRUTHS, **dict.fromkeys(_SAME | _RESHAPED | _OTHERS, "")}
 
 
-def _forms(kernel: Kernel, target: Target) -> tuple[Kernel, ...]:
-    """As GPUs run it; C++ that an author gives is left as it is."""
-    return (kernel,) if isinstance(stated(kernel), cutlass.Source) else forms(kernel, target)
+def _passes(kernel: Kernel, target: Target) -> tuple[KernelPasses, ...]:
+    """Those of all GPUs; C++ that an author gives is left as it is."""
+    return ((),) if isinstance(stated(kernel), cutlass.Source) else (PASSES,)
 
 
-BACKEND = Backend("a CUTLASS epilogue", RULES, {}, {}, _forms, exact=False)
+BACKEND = Backend("a CUTLASS epilogue", RULES, {}, {}, _passes, exact=False)
 
 
 class Printer:

@@ -18,11 +18,13 @@ from ..core.primitives.contraction.dot_general import Precision, dot_general_p
 from ..core.primitives.movement.shape import broadcast_in_dim_p, transpose_p
 from ..core.primitives.refs.state_primitives import addupdate_p, get_p, swap_p
 from ..lang.analysis.index_maps import inside, map_of
-from ..lang.gpu.peel import peeled
-from ..lang.gpu.plan import Plan, plan
+from ..lang.gpu.normalize import GPU_LIMITS
 from ..lang.kernel.kernel import Block, Kernel
+from ..lang.legalize import Unfit
 from ..lang.legalize.opset import FAMILIES
-from .epilogue import COLUMNS, ROWS, RULES, TYPES, Axes, Printer, Unfit, Value, value_of
+from ..lang.loopnest.peeling import peeled
+from ..lang.loopnest.plan import Plan, plan
+from .epilogue import COLUMNS, ROWS, RULES, TYPES, Axes, Printer, Value, value_of
 
 SHORT = ("float16", "bfloat16", "float8_e4m3fn", "float8_e5m2")
 FACTORS = (*SHORT, "float32", "int8", "uint8")
@@ -96,7 +98,7 @@ def contraction(kernel: Kernel) -> Contraction:
     Raises:
       Unfit: it is none, and why.
     """
-    planned = plan(kernel)
+    planned = plan(kernel, GPU_LIMITS)
     k = planned.kernel
     if not k.cells:
         raise Unfit("its grid is empty, so that nothing runs: leave the call out")

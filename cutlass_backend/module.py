@@ -20,10 +20,10 @@ from ..core.support.memo import cached
 from ..lang.cutlass import CompilerParams, Source
 from ..lang.gpu.code import Module
 from ..lang.kernel.kernel import Kernel
-from ..lang.legalize import Legal, entry
+from ..lang.legalize import Legal, Unfit, entry
 from ..lang.targets.compiler_params import params_of, stated
 from ..lang.targets.target import Target
-from .epilogue import BACKEND, TYPES, Unfit
+from .epilogue import BACKEND, TYPES
 from .gemm_match import Contraction, Factor, Leaf, contraction
 from .tiling import Tiling, grid, tiling
 

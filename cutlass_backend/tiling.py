@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from ..lang.cutlass import CompilerParams
+from ..lang.legalize import Unfit
 from ..lang.targets.target import Target
-from .epilogue import Unfit
 from .gemm_match import Contraction
 
 HOPPER, BLACKWELL = "cuda:sm_90", "cuda:sm_100"

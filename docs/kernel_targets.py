@@ -26,9 +26,10 @@ from tests.support.authors.kit import Case
 from tilewright import numpy as tnp
 from tilewright.core.support import pytree
 from tilewright.core.support.errors import TilewrightError
-from tilewright.lang.gpu.plan import plan
+from tilewright.lang.gpu.normalize import GPU_LIMITS
 from tilewright.lang.kernel.traverse import kernels_of
 from tilewright.lang.legalize import legal
+from tilewright.lang.loopnest.plan import plan
 from tilewright.lang.targets.target import target_of
 from tilewright.triton_backend.compiler import WORKERS
 from tilewright.triton_backend.rules import BACKEND
@@ -69,7 +70,7 @@ def held(case: Case, column: str) -> int:
     """The most bytes of Refs that a program of a kernel for GPUs keeps in registers: why it spills."""
     most = 0
     for kernel in kernels_of(tw.make_jaxpr(function_of(case, column))(*case.large)):
-        made, first = plan(legal(kernel, BACKEND, target_of("cuda:sm_90")).kernel), kernel.splits[2]
+        made, first = plan(legal(kernel, BACKEND, target_of("cuda:sm_90")).kernel, GPU_LIMITS), kernel.splits[2]
         refs = made.kernel.body.inputs[first:]
         homes = (*made.output_homes, *made.scratch_homes)
         most = max(most, sum(r.type.array.nbytes for r, home in zip(refs, homes, strict=False) if home is not None))

@@ -19,7 +19,7 @@ from tilewright import cutlass_backend, lax, mosaic_gpu, nn, triton_backend
 from tilewright.compiler.backend_selection import CUTLASS as CUTLASS_ROUTE
 from tilewright.core.support.errors import TilewrightError, VersionError
 from tilewright.kernels.fused.attention import dot_product_attention
-from tilewright.lang.gpu.resources import resources
+from tilewright.lang.gpu.code import resources
 from tilewright.lang.kernel.kernel import Kernel
 from tilewright.lang.kernel.traverse import kernels_of
 from tilewright.lang.targets.target import Target, target_of

@@ -1,4 +1,4 @@
-"""What the CPU lowering of a kernel is told."""
+"""Options of the CPU lowering of a kernel."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ class CompilerParams(Params):
     """`intermediate_bytes`: the most that an intermediate result of cells run side by side may take.
 
     Beyond it the cells run in a loop, as many side by side as fit. Without it the bound is some hundred MiB.
-    `backward`: what the kernels of its gradient are told instead; None: the same.
+    `backward`: those of the kernels of its gradient; None: the same.
     """
 
     intermediate_bytes: int | None = None

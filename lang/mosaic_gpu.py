@@ -15,7 +15,6 @@ from .frontend.warpgroup_kernel import kernel
 from .kernel.missing_names import MOSAIC_GPU, absent_from
 from .ops.interpret_params import InterpretParams, force_tpu_interpret_mode, set_tpu_interpret_mode
 from .targets.compiler_params import Params
-from .warpgroups.atomics import atomic_add, atomic_and, atomic_max, atomic_min, atomic_or, atomic_xor
 from .warpgroups.barriers import barrier_arrive, barrier_wait, set_max_registers
 from .warpgroups.hints import (
     BlockSpec,
@@ -60,6 +59,12 @@ from .warpgroups.specs import (
 )
 from .warpgroups.transfers import (
     CopyPartition,
+    atomic_add,
+    atomic_and,
+    atomic_max,
+    atomic_min,
+    atomic_or,
+    atomic_xor,
     commit_smem,
     commit_smem_to_gmem_group,
     copy_gmem_to_smem,

@@ -13,7 +13,8 @@ from typing import Any
 from ..core.ir.program import Var
 from ..core.ir.types import INT32
 from ..core.primitives.refs.state_primitives import Index
-from ..lang.gpu.peel import end_cell
+from ..lang.legalize import Unfit
+from ..lang.loopnest.peeling import end_cell
 from ..lang.ops.basic import next_power_of_2
 from . import ptx, tcgen05
 from .mma_types import FLOAT32, KINDS, depth
@@ -21,7 +22,7 @@ from .products import left_of, right_of
 from .refs import Register, TileRef
 from .tensor_memory import Tensor
 from .text import Int
-from .values import Fragment, Layout, Product, Tile, Unfit, computed
+from .values import Fragment, Layout, Product, Tile, computed
 
 GROUP = 128
 

@@ -15,6 +15,7 @@ from typing import Any
 from ..core.ir.program import Program, Var
 from ..core.ir.types import INT32, ArrayType
 from ..core.primitives.refs.state_primitives import Index
+from ..lang.legalize import Unfit
 from ..lang.ops.basic import next_power_of_2
 from . import ptx, tcgen05
 from .lower import Group
@@ -23,7 +24,7 @@ from .products import left_of, right_of, staged
 from .schedule import MOST_SITES
 from .tensor_memory import Tensor
 from .text import Int
-from .values import Fragment, Late, Layout, Lazy, Product, Tile, Unfit, Value, computed, halves
+from .values import Fragment, Late, Layout, Lazy, Product, Tile, Value, computed, halves
 
 WIDEST_ROW = 128  # numbers of a product or a sum that a thread has at once
 

@@ -12,9 +12,9 @@ from dataclasses import replace
 from ..core.ir.program import Var
 from ..core.primitives.contraction.dot_general import dot_general_p
 from ..core.primitives.refs.state_primitives import get_p
-from ..lang.gpu.narrow import Line
+from ..lang.legalize import Unfit
+from ..lang.loopnest.bounds import Line
 from .schedule import Moved, Schedule, steady
-from .values import Unfit
 
 ALONE = "leave `cluster` out"
 

@@ -16,14 +16,13 @@ from dataclasses import dataclass
 from ..core.support.memo import cached
 from ..lang.analysis.facts import analyse
 from ..lang.cost.estimate import kernel_cost
-from ..lang.legalize import Legal, entry
+from ..lang.legalize import Legal, Unfit, entry
 from ..lang.targets.target import Target
 from .blackwell_attention import Chained, Held
 from .language import BACKEND
 from .mma_types import FLOAT32
 from .module import mosaic_gpu_module, refusal
 from .schedule import BLACKWELL, HOPPER, products
-from .values import Unfit
 
 
 @dataclass(frozen=True)

@@ -6,10 +6,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from ..core.support.memo import cached
-from ..lang.gpu.code import Compiled
-from ..lang.gpu.programs import start_all, with_kernels
-from ..lang.gpu.ptx_call import ptx_call
-from ..lang.gpu.resources import check
+from ..lang.gpu.code import Compiled, check
+from ..lang.gpu.ptx_call import ptx_call, start_all, with_kernels
 from ..lang.kernel.kernel import Kernel
 from ..lang.legalize import Legal, entry
 from ..lang.targets.target import CustomCall, Target

@@ -13,15 +13,16 @@ from ..core.primitives.refs.state_primitives import whole
 from ..lang.analysis.index_maps import inside, map_of
 from ..lang.gpu.launch import GROUP as BAND
 from ..lang.gpu.launch import Launch
-from ..lang.gpu.narrow import Line
-from ..lang.gpu.peel import end_cell
 from ..lang.kernel.kernel import Block
+from ..lang.legalize import Unfit
+from ..lang.loopnest.bounds import Line
+from ..lang.loopnest.peeling import end_cell
 from . import ping_pong, ptx
 from .lower import LANES, Group, Lowering
 from .refs import Memory, Register, TileRef, Window
 from .schedule import Moved, Schedule
 from .text import Int, Printer
-from .values import Fragment, Lazy, Unfit
+from .values import Fragment, Lazy
 
 
 class Nest(Lowering):

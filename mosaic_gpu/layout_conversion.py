@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from .values import Fragment, Layout, Unfit, Value, computed
+from ..lang.legalize import Unfit
+from .values import Fragment, Layout, Value, computed
 
 
 def agreed(e: Any, values: Sequence[Value]) -> list[Value]:

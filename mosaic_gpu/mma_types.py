@@ -13,7 +13,7 @@ import numpy as np
 
 from ..core.ir.types import INT32
 from ..core.primitives.contraction.dot_general import Precision
-from .values import Unfit
+from ..lang.legalize import Unfit
 
 FLOAT32 = np.dtype(np.float32)
 BYTES = 32  # of an operand, that one instruction sums over

@@ -12,9 +12,10 @@ from ..core.support.errors import UnsupportedError
 from ..core.support.memo import cached
 from ..lang.gpu.code import Module
 from ..lang.gpu.launch import Launch, launch_of
-from ..lang.gpu.plan import plan
+from ..lang.gpu.normalize import GPU_LIMITS
 from ..lang.kernel.kernel import Kernel
-from ..lang.legalize import Legal, entry
+from ..lang.legalize import Legal, Unfit, entry
+from ..lang.loopnest.plan import plan
 from ..lang.mosaic_gpu import CompilerParams
 from ..lang.targets.compiler_params import params_of
 from ..lang.targets.target import Target
@@ -29,7 +30,6 @@ from .language import BACKEND
 from .ping_pong import ordered, pays
 from .schedule import BLACKWELL, Schedule, products, schedule
 from .text import Printer
-from .values import Unfit
 from .warpgroup_kernels.program import REMEDY, Direct, Found
 
 MOST_PAIRED = 2  # products of a body whose blocks are pairs unasked: more of them take too many registers
@@ -87,7 +87,7 @@ def mosaic_gpu_module(kernel: Legal, target: Target) -> MosaicGpuModule:
 
 
 def _module(kernel: Kernel, target: Target) -> MosaicGpuModule:
-    planned = plan(kernel)
+    planned = plan(kernel, GPU_LIMITS)
     if not planned.kernel.cells:
         raise Unfit("its grid is empty, so that nothing runs: leave the call out")
     launch, asked = launch_of(planned), params_of(kernel, CompilerParams)

@@ -10,9 +10,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 from ..lang.cost.estimate import eqn_cost, program_cost
+from ..lang.legalize import Unfit
 from ..lang.targets.target import Target
 from .schedule import Schedule, products
-from .values import Unfit
 
 FIRST = 4  # of the two named barriers: those before it are of the block and of each warpgroup
 HANDOVER = 60  # cycles from an arrival at a named barrier until the other warpgroup goes on: an assumption

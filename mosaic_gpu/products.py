@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from ..lang.legalize import Unfit
 from . import ptx
 from .mma_types import BYTES, KINDS, depth
 from .text import Int
-from .values import EIGHT, Fragment, Layout, Lazy, Product, Tile, Unfit, halves, narrowed, word
+from .values import EIGHT, Fragment, Layout, Lazy, Product, Tile, halves, narrowed, word
 
 WIDEST = 256  # columns of one instruction
 

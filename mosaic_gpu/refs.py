@@ -10,8 +10,9 @@ from typing import Any
 from ..core.ir.types import ArrayType, is_bool
 from ..core.primitives.refs.state_primitives import Index, Point, Span, Take, access_shape
 from ..lang.kernel.kernel import EDGE
+from ..lang.legalize import Unfit
 from .text import Int, Printer
-from .values import EIGHT, Fragment, Layout, Lazy, Product, Tile, Unfit, computed, narrowed, widened
+from .values import EIGHT, Fragment, Layout, Lazy, Product, Tile, computed, narrowed, widened
 
 Space = tuple[str, str, str]  # the name of a memory, and what an address in it is: in PTX, in MLIR
 GLOBAL, SHARED = ("global", "l", "!llvm.ptr"), ("shared::cta", "r", "i32")

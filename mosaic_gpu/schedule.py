@@ -19,14 +19,14 @@ from ..core.ir.types import is_bool
 from ..core.primitives.contraction.dot_general import dot_general_p
 from ..core.primitives.refs.state_primitives import get_p
 from ..lang.analysis.index_maps import inside, map_of
-from ..lang.gpu.narrow import Turns, narrowed
-from ..lang.gpu.peel import Peeled, peeled
-from ..lang.gpu.plan import Plan
 from ..lang.kernel.kernel import Block
+from ..lang.legalize import Unfit
+from ..lang.loopnest.bounds import Bounds, narrow
+from ..lang.loopnest.peeling import Peeled, peeled
+from ..lang.loopnest.plan import Plan
 from ..lang.targets.target import Target
 from . import ptx
 from .mma_types import FLOAT32
-from .values import Unfit
 
 MOST_STAGES, MOST_CONSUMERS, MOST_BOX = 8, 2, 256
 MOST_SITES = 8  # products of a body, whose sums are in tensor memory
@@ -91,7 +91,7 @@ class Schedule:
 
     plan: Plan
     parts: Peeled  # what runs before, in and after the loops
-    turns: Turns | None  # of the innermost loop, where not all
+    turns: Bounds | None  # of the innermost loop, where not all
     rows: int
     consumers: int
     moved: dict[int, Moved]
@@ -257,7 +257,7 @@ def schedule(plan: Plan, target: Target, stages: int | None, consumers: int | No
                     target.fast_bytes, stages)  # fmt: skip
 
 
-def _parts(plan: Plan) -> tuple[Peeled, Turns | None]:
+def _parts(plan: Plan) -> tuple[Peeled, Bounds | None]:
     """The body without what only first and last cells do, and the turns in which it does something."""
     k = plan.kernel
     homes = (*plan.output_homes, *plan.scratch_homes)
@@ -265,7 +265,7 @@ def _parts(plan: Plan) -> tuple[Peeled, Turns | None]:
     parts = peeled(k, plan.carry, {v: h for v, h in registers if h is not None})
     if not plan.carry:
         return parts, None
-    main, turns = narrowed(k, plan.carry[-1], parts.main)
+    main, turns = narrow(k, plan.carry[-1], parts.main)
     return replace(parts, main=main), turns
 
 

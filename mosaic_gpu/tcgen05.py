@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from ..lang.legalize import Unfit
 from .mma_types import Kind
 from .text import Int, Printer
-from .values import Late, Unfit
+from .values import Late
 
 COLUMNS = 512
 PARTS = (32, 16)  # columns of one load

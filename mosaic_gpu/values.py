@@ -15,17 +15,11 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ..core.ir.types import is_bool, is_float
-from ..core.support.errors import Source
+from ..lang.legalize import Unfit
 from .text import Int, Printer
 
 Shape = tuple[int, ...]
 At = Callable[[Printer, Sequence[Int]], str]
-
-
-class Unfit(Exception):
-    """Why a kernel is not for this backend, and what to do; `source` is the line that it is about, if it is one."""
-
-    source: Source | None = None
 
 
 @dataclass(frozen=True)

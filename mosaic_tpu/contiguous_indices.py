@@ -22,8 +22,7 @@ from ..core.primitives.refs.state_primitives import Index, Span, Take, access_sh
 from ..lang.analysis.dead_stores import ACCESSES
 from ..lang.kernel.canonicalize import touches_refs
 from ..lang.kernel.kernel import Kernel
-from ..lang.kernel.traverse import equation
-from ..lang.transforms.axis_split import passed
+from ..lang.kernel.traverse import dataflow, equation
 
 INT32 = np.dtype(np.int32)
 
@@ -62,7 +61,7 @@ def _program(program: Program, lines: Mapping[Any, Line]) -> Program:
 def _within(eqn: Eqn, known: Mapping[Any, Line]) -> Eqn:
     """A branch or loop; what it takes of lines without a scalar are lines within it too, unless it carries them."""
     made: dict[int, Program] = {}
-    for inner, taken, given in passed(eqn):
+    for inner, taken, given in dataflow(eqn):
         carried = {a for a, _, _ in given}
         lines = {b: known[a] for a, b, ahead in taken
                  if a in known and known[a].scalar is None and not ahead and b not in carried}  # fmt: skip

@@ -8,6 +8,7 @@ from __future__ import annotations
 from ..core.ir.program import Program, Var
 from ..core.ir.types import FAR
 from ..lang.kernel.kernel import Kernel, whole_block
+from ..lang.legalize import KernelPass, KernelPasses
 from ..lang.ops.dma import dma_start_p, dma_wait_p, semaphore_read_p, semaphore_signal_p, semaphore_wait_p
 from ..lang.targets.target import Target
 from ..lang.transforms.desugar import plain, uses
@@ -37,22 +38,20 @@ def in_windows(kernel: Kernel, target: Target) -> bool:
     return alone and not communicates(kernel) and far_bytes(kernel) > target.fast_bytes
 
 
-def forms(kernel: Kernel, target: Target) -> tuple[Kernel, ...]:
-    """With its copies, where it reaches far; in plain accesses, where what is far can be kept in VMEM."""
-    here = guarded(kernel, tuple(a for a, p in kernel.extents if by_ids(kernel, p)))
+def passes(kernel: Kernel, target: Target) -> tuple[KernelPasses, ...]:
+    """With its copies, where it reaches far; desugared, where what is far can be kept in VMEM."""
     if not kernel.cells:
-        return (_idle(here),)
+        return ((GUARD, IDLE),)
     if not reaches_far(kernel, target):
-        return (_near(here),)
-    far = with_wholes(here, FAR)
+        return ((GUARD, *NEAR),)
     if communicates(kernel):
-        return (far,)
-    return (far, with_wholes(plain(here), FAR) if in_windows(kernel, target) else _near(here))
+        return ((GUARD, WHOLE_FAR),)
+    return (GUARD, WHOLE_FAR), (GUARD, DESUGAR, WHOLE_FAR) if in_windows(kernel, target) else (GUARD, *NEAR)
 
 
-def _near(kernel: Kernel) -> Kernel:
-    """A kernel whose copies are plain ones, its body as VMEM and registers like it."""
-    return with_wholes(turned(with_spans(plain(kernel))))
+def _guarded(kernel: Kernel) -> Kernel:
+    """A kernel over a static grid, where ids alone give the sizes that are computed."""
+    return guarded(kernel, tuple(a for a, p in kernel.extents if by_ids(kernel, p)))
 
 
 def _idle(kernel: Kernel) -> Kernel:
@@ -64,3 +63,14 @@ def _idle(kernel: Kernel) -> Kernel:
     refs = [Var(b.ref_type) for b in (*inputs, *outputs)]
     body = Program([*kept[len(kernel.grid) :], *refs], (), (), (), (), body.name)
     return kernel.replace(grid=(), inputs=inputs, outputs=outputs, scratch=(), body=body, semantics=None)
+
+
+GUARD = KernelPass("guard-grid", "guarded", lambda kernel, target: _guarded(kernel))
+IDLE = KernelPass("empty-grid", "idle", lambda kernel, target: _idle(kernel))
+DESUGAR = KernelPass("desugar", "desugared", lambda kernel, target: plain(kernel))
+WHOLE_FAR = KernelPass("whole-refs", "whole", lambda kernel, target: with_wholes(kernel, FAR))
+NEAR: KernelPasses = (  # copies are plain ones, the body as VMEM and registers like it
+    DESUGAR, KernelPass("index-spans", "spans", lambda kernel, target: with_spans(kernel)),
+    KernelPass("transpose-lanes", "sublanes", lambda kernel, target: turned(kernel)),
+    KernelPass("whole-refs", "whole", lambda kernel, target: with_wholes(kernel)),
+)  # fmt: skip

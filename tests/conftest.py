@@ -18,11 +18,12 @@ if _FIRST:
     shutil.rmtree(_CACHE, ignore_errors=True)  # what a run of the same number left that was killed
 os.environ["TILEWRIGHT_CACHE_DIR"] = str(_CACHE)
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # processes that tests start would compile every module again
-_SKIPPED = "tilewright/skipped"
 _SOURCE = str(Path(__file__).resolve().parent.parent / "src")
 os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [_SOURCE, os.environ.get("PYTHONPATH")]))
 
 from hypothesis import HealthCheck, settings  # noqa: E402
+
+pytest_plugins = ["tests.support.selection"]
 
 settings.register_profile(
     "tilewright",
@@ -56,33 +57,3 @@ def pytest_sessionfinish() -> None:
 def root() -> Path:
     """The repository's top folder."""
     return Path(__file__).resolve().parent.parent
-
-
-def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--update-golden", action="store_true", help="rewrite the golden texts instead of comparing")
-    parser.addoption("--skipped", action="store_true", help="only what the last run skipped")
-
-
-def pytest_configure(config: pytest.Config) -> None:
-    if hasattr(config, "cache") and not hasattr(config, "workerinput"):
-        config.pluginmanager.register(_Skips(config.cache))
-
-
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    if config.getoption("--skipped"):
-        chosen = set(config.cache.get(_SKIPPED, []))
-        items[:] = [item for item in items if item.nodeid in chosen]
-
-
-class _Skips:
-    """Keeps the names of the tests that a run skips."""
-
-    def __init__(self, cache: pytest.Cache) -> None:
-        self.cache, self.names = cache, []
-
-    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        if report.skipped:
-            self.names.append(report.nodeid)
-
-    def pytest_sessionfinish(self) -> None:
-        self.cache.set(_SKIPPED, self.names)

@@ -13,7 +13,7 @@ import numpy as np
 
 from ..core.ir.types import BOOL, INT64, is_float, is_unsigned
 from ..core.support.errors import UnsupportedError
-from ..lang.gpu.plan import adds_atomically
+from ..lang.gpu.normalize import GPU_LIMITS
 from ..lang.ops.atomics import Sync
 from .text import Printer, Value, power, spell, stored
 from .values import bitcast, both, compare, lanes, regroup, relabel, select, spread, take
@@ -46,7 +46,7 @@ def atomic_rmw(p: Printer, kind: str, pointers: Value, value: Value, mask: Value
     """Combine memory with a value; gives what was there before. `sync`: the order and the scope."""
     dtype = value.dtype
     if kind == "add" and is_float(dtype):
-        if not adds_atomically(dtype):
+        if not GPU_LIMITS.adds(dtype):
             raise _narrow(kind, dtype)
         return _rmw(p, "fadd", pointers, value, mask, sync)
     if dtype.itemsize < 4:

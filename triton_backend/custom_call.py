@@ -28,8 +28,7 @@ from typing import Any
 
 from ..core.support.memo import cached
 from ..lang.gpu.code import Compiled
-from ..lang.gpu.programs import start_all
-from ..lang.gpu.ptx_call import config, ptx_call
+from ..lang.gpu.ptx_call import config, ptx_call, start_all
 from ..lang.kernel.kernel import Kernel
 from ..lang.legalize import Legal, entry
 from ..lang.targets.target import CustomCall, Target, target_of

@@ -19,14 +19,14 @@ from typing import Any
 import numpy as np
 
 from ..core.ir.program import Program, Var
+from ..core.ir.types import FAR as UNCUT
 from ..core.ir.types import INT32, INT64, ArrayType, is_bool, is_float, is_key
 from ..core.primitives.contraction.dot_general import dot_general_p
 from ..core.primitives.refs.state_primitives import Index, Point, Span, Take, get_p, swap_p
 from ..lang.analysis.index_maps import map_of
-from ..lang.gpu.plan import FAR as UNCUT
-from ..lang.gpu.plan import Plan, stays_in
 from ..lang.kernel.kernel import EDGE, Block
 from ..lang.kernel.traverse import inner_programs
+from ..lang.loopnest.plan import Plan, stays_in
 from ..lang.targets.target import Target
 from .pointers import FAR, Window, places_of
 from .text import Printer, Value, power, spell

@@ -15,8 +15,7 @@ from typing import Any
 from ..core.ir.types import ArrayType
 from ..core.support.errors import CompileError
 from ..core.support.memo import cached
-from ..lang.gpu.code import Compiled
-from ..lang.gpu.resources import check, resources
+from ..lang.gpu.code import Compiled, check, resources
 from ..lang.kernel.kernel import Kernel
 from ..lang.legalize import Legal, entry
 from ..lang.targets.compiler_params import params_of

@@ -12,7 +12,7 @@ from ..core.ir.program import Program, subprograms
 from ..core.ir.types import INT32
 from ..core.support.errors import ArgumentError
 from ..lang.gpu.launch import GROUP, PRODUCT, Launch
-from ..lang.gpu.plan import Plan
+from ..lang.loopnest.plan import Plan
 from ..lang.targets.compiler_params import params_of
 from ..lang.targets.target import Target
 from ..lang.transforms.desugar import uses

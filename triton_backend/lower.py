@@ -20,11 +20,13 @@ from ..core.support.memo import cached
 from ..lang.analysis.affine import Affine
 from ..lang.analysis.index_maps import inside, map_of
 from ..lang.gpu.launch import Launch, launch_of
-from ..lang.gpu.narrow import Line, narrowed
-from ..lang.gpu.peel import end_cell, peeled
-from ..lang.gpu.plan import Access, Plan, plan
+from ..lang.gpu.normalize import GPU_LIMITS
 from ..lang.kernel.kernel import Block, Kernel
 from ..lang.legalize import Legal, entry
+from ..lang.loopnest.accesses import Access
+from ..lang.loopnest.bounds import Line, narrow
+from ..lang.loopnest.peeling import end_cell, peeled
+from ..lang.loopnest.plan import Plan, plan
 from ..lang.targets.target import Target
 from .descriptors import Described, described
 from .launch import SETTINGS, place, settings_of
@@ -40,7 +42,7 @@ class Lowering:
     """One kernel being printed: what rules see as `e`."""
 
     def __init__(self, kernel: Kernel, target: Target):
-        self.plan: Plan = plan(kernel)
+        self.plan: Plan = plan(kernel, GPU_LIMITS)
         self.kernel, self.target, self.p = self.plan.kernel, target, Printer()
         self.wanted: list[bool] = []  # which results of the equation at hand are used
         self.ids: list[Int] = [0] * len(self.kernel.grid)
@@ -180,7 +182,7 @@ class Nest(Lowering):
         self.traffic = self._traffic()
         self.parts, self.turns = peeled(k, self.plan.carry, self._homes()), None
         if self.plan.carry:
-            main, self.turns = narrowed(k, self.plan.carry[-1], self.parts.main)
+            main, self.turns = narrow(k, self.plan.carry[-1], self.parts.main)
             self.parts = replace(self.parts, main=main)
 
     def _homes(self) -> dict[Var, int]:
@@ -277,7 +279,7 @@ class Nest(Lowering):
             if plan_.scratch_homes[n] == level:
                 self.register(refs[first_scratch + n], type_.array, level)
         for n, block in enumerate(k.inputs):
-            if plan_.ahead[n] == level:
+            if plan_.staged[n] == level:
                 self.refs[refs[first_in + n]] = memory = self.input(n)
                 memory.held = memory.read(p, whole(block.shape), ())
 
@@ -305,7 +307,7 @@ class Nest(Lowering):
         _, first_in, first_out, first_scratch, _ = k.splits
         refs, seen = k.body.inputs, {a for e in program.eqns for a in e.inputs}
         for n in range(len(k.inputs)):
-            ref, ahead = refs[first_in + n], plan_.ahead[n]
+            ref, ahead = refs[first_in + n], plan_.staged[n]
             if ref in seen and (ahead is None or ahead > level):
                 self.refs[ref] = self.input(n)
         for n, block in enumerate(k.outputs):
@@ -348,7 +350,7 @@ def triton_module(legal: Legal, target: Target, **overrides: Any) -> TritonModul
     unknown = set(overrides) - set(SETTINGS)
     if unknown:
         raise ArgumentError(f"triton_module does not take {sorted(unknown)}", f"it takes {', '.join(SETTINGS)}")
-    kernel, planned = legal.kernel, plan(legal.kernel)
+    kernel, planned = legal.kernel, plan(legal.kernel, GPU_LIMITS)
     launch, settings = launch_of(planned), settings_of(planned, target, **overrides)
     name = identifier(kernel.name)
     moved = described(planned, target, settings.tensor_descriptors)

@@ -286,7 +286,9 @@ def vjp(fun: Callable[..., Any], *primals: Any, has_aux: bool = False, reduce_ax
 
 def _over_values(fun: Callable[..., Any], flat: Sequence[Any], chosen: Sequence[bool]) -> Any:
     """A function as one of what Refs among its operands hold, its operands, and which of them were Refs."""
-    return (fun, flat, ()) if runtime.over_values is None else runtime.over_values(fun, flat, chosen)
+    if not any([getattr(type(x), "is_mutable_ref", False) for x in flat]):
+        return fun, flat, ()
+    return runtime.interceptors.mutable_refs.over_values(fun, flat, chosen)
 
 
 def _aux_last(run: Callable[..., Any]) -> Callable[..., Any]:

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from ..ir.binding import with_out_sharding
 from ..ir.promotion import promote_types
 from ..ir.types import INT32, INT64, Shape, is_bool, is_integer
 from ..primitives.elementwise.arithmetic import add_p, max_p, min_p, mul_p, sub_p
@@ -52,7 +53,6 @@ from ..primitives.movement.shape import (
 )
 from ..support.config import current
 from ..support.errors import IndexingError, ShapeError, check_options, warn
-from ..support.runtime import runtime
 from ..tracing.index_entries import Entries, Entry, Flag, Span, is_array, is_basic, known_mask, parse_index, takes_axis
 from ..tracing.trace import Tracer, Value, dtype_of, is_evaluating, shape_of, typeof
 
@@ -595,7 +595,7 @@ def _lying(method: Callable[..., Any]) -> Callable[..., Any]:
         def run(array: Any, index: Any, *given: Any) -> Any:
             return method(Place(array, index), *given, **options)
 
-        return runtime.asked(out_sharding, run, self.array, self.index, *args)
+        return with_out_sharding(out_sharding, run, self.array, self.index, *args)
 
     return call
 

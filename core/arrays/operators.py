@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from ..ir.dimension import dimension
 from ..ir.extension_types import is_opaque
 from ..ir.promotion import promote_types, to_inexact
 from ..ir.types import ArrayType, canonical_dtype, is_bool, is_complex, is_inexact, is_integer, is_unsigned
@@ -51,7 +52,6 @@ from ..primitives.elementwise.conversion import complex as make_complex
 from ..primitives.movement.shape import broadcast_shapes, broadcast_to, full_like, transpose_p
 from ..support.config import current
 from ..support.errors import ArgumentTypeError, ImmutableArrayError, ShapeError, warn
-from ..support.runtime import runtime
 from ..tracing.array_conversion import as_array
 from ..tracing.trace import Scalar, Tracer, Value, typeof
 from ..transforms.rule_helpers import like
@@ -323,7 +323,7 @@ def _binary(function: Function, name: str, swapped: bool = False) -> Function:
             if getattr(other, "__jax_array__", None) is not None:
                 return method(self, other.__jax_array__())
             if getattr(other, "symbolic", False):
-                other = runtime.dimension(other)
+                other = dimension(other)
             # While tracing, an array of jax is a constant; beside an array of ours it is jax's to add up.
             elif not (isinstance(self, Tracer) and hasattr(other, "aval")):
                 return declined(name, other)

@@ -27,8 +27,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ..support.runtime import runtime
 from .axis_relation import ONE, Relation, Work
+from .binding import bind
 from .types import Type
 
 
@@ -63,21 +63,11 @@ class Primitive:
     choice: bool = False  # one of the Programs among its parameters runs, not all
     checked: Callable[..., Any] | None = None
     eager: bool = False  # evaluated at once by its NumPy meaning, outside of any transformation
+    impl: Callable[..., Any] | None = None  # evaluates it on arrays, in place of the backend
 
     def bind(self, /, *args: Any, **params: Any) -> Any:
         """Apply the primitive to values, under whatever transformation is current."""
-        return runtime.bind(self, args, params)  # core/tracing/trace.py's, which imports this module
-
-    # The names under which code written for jaxprs looks for these.
-    multiple_results = property(lambda self: self.multiple)
-    call_primitive = map_primitive = property(lambda self: False)
-
-    def bind_with_trace(self, trace: Any, args: Sequence[Any], *rest: Any) -> Any:
-        """Apply it under another trace than the current one; the parameters come last."""
-        return trace.run(self, args, rest[-1])
-
-    def get_bind_params(self, params: dict[str, Any]) -> tuple[list[Any], dict[str, Any]]:
-        return [], dict(params)
+        return bind(self, args, params)
 
     def __repr__(self) -> str:
         return self.name

@@ -111,11 +111,6 @@ class Eqn:
         fields = {name: changes.get(name, getattr(self, name)) for name in Eqn.__slots__}
         return Eqn(**fields)
 
-    # The names under which code written for jaxprs looks for these.
-    invars = property(lambda self: list(self.inputs))
-    outvars = property(lambda self: list(self.outputs))
-    source_info = property(lambda self: self.source)
-
     def __repr__(self) -> str:
         return show_eqn(self)
 
@@ -150,16 +145,6 @@ class Program:
     def replace(self, **changes: Any) -> Program:
         names = ("inputs", "eqns", "outputs", "constants", "values", "name")
         return Program(**{name: changes.get(name, getattr(self, name)) for name in names})
-
-    # The names under which code written for jaxprs looks for these.
-    jaxpr = property(lambda self: self)
-    consts = property(lambda self: list(self.values))
-    literals = property(lambda self: list(self.values))
-    invars = property(lambda self: list(self.inputs))
-    outvars = property(lambda self: list(self.outputs))
-    constvars = property(lambda self: list(self.constants))
-    in_avals = in_types
-    out_avals = out_types
 
     def __repr__(self) -> str:
         return show_program(self)

@@ -20,7 +20,7 @@ import numpy as np
 from ..support.config import current
 from ..support.errors import ArgumentTypeError, DtypeError, IntegerOverflowError, KernelBodyError
 from ..support.memo import cached
-from ..support.runtime import runtime
+from ..support.runtime import InternTable, runtime
 
 Shape = tuple[int, ...]
 
@@ -213,8 +213,7 @@ class ArrayType:
     dtype: Any
     weak_type: bool
     vary: frozenset[Any] = frozenset()  # the axes of a mesh along which devices may have other values: see VaryingType
-    # Types are compared by identity, so none may be forgotten while it is in use: this is no cache.
-    _interned: dict[Any, ArrayType] = runtime.part("types.interned", {})
+    _interned: InternTable = runtime.register("types.interned", InternTable())  # types are compared by identity
 
     def __new__(
         cls, shape: Any, dtype: Any, weak_type: bool = False, *, sharding: Any = None, vma: Any = None,
@@ -222,20 +221,18 @@ class ArrayType:
     ) -> ArrayType:  # fmt: skip
         # What is taken by keyword alone is JAX's; only a sharding over axes of the type `Explicit` is kept.
         if sharding is not None:
-            return runtime.explicit.lying(ArrayType(shape, dtype, weak_type), sharding)
+            return with_sharding(ArrayType(shape, dtype, weak_type), sharding)
         key = (shape, dtype, weak_type)
         try:
-            return cls._interned[key]
+            found = cls._interned[key]()
+            if found is not None:
+                return found
         except (KeyError, TypeError):
             pass
         shape, dtype = tuple(as_size(d) for d in shape), as_dtype(dtype)
-        full = (shape, dtype, bool(weak_type))
-        self = cls._interned.get(full)
-        if self is None:
-            self = object.__new__(cls)
-            self.shape, self.dtype, self.weak_type = full
-            cls._interned[full] = self
-        return self
+        self = object.__new__(cls)
+        self.shape, self.dtype, self.weak_type = full = (shape, dtype, bool(weak_type))
+        return cls._interned.intern(full, self)
 
     @property
     def ndim(self) -> int:
@@ -287,42 +284,7 @@ class ArrayType:
     def with_axis(self, axis: int, size: Any, lies: Any = None) -> ArrayType:
         """The type of so many elements along a new axis; `lies` is the sharding of that axis alone."""
         found = self.with_shape((*self.shape[:axis], size, *self.shape[axis:]))
-        return found if lies is None else runtime.explicit.lying(found, lies.with_spec((*(None,) * axis, *lies.spec)))
-
-    # The names under which code written for jaxprs looks for these.
-    def update(self, **changes: Any) -> ArrayType:
-        """The type with another shape, dtype or weak type."""
-        fields = {name: changes.get(name, getattr(self, name)) for name in ("shape", "dtype", "weak_type")}
-        kept = self.placed if fields["shape"] == self.shape else None
-        return VaryingType(ArrayType(**fields, sharding=changes.get("sharding", kept)), self.vary)
-
-    def to_tangent_aval(self) -> ArrayType:
-        return self.tangent()
-
-    def to_ct_aval(self) -> ArrayType:
-        return self.cotangent()
-
-    def at_least_vspace(self) -> ArrayType:
-        return self.tangent()
-
-    # As clients' own types are asked, which may be made of arrays.
-    def lo_ty(self) -> list[ArrayType]:
-        return [self]
-
-    def lower_val(self, value: Any) -> list[Any]:
-        return [value]
-
-    def raise_val(self, value: Any) -> Any:
-        return value
-
-    def dec_rank(self, size: Any, axis: int | None) -> ArrayType:
-        return self if axis is None else self.without_axis(axis)
-
-    def inc_rank(self, size: Any, axis: int | None) -> ArrayType:
-        return self if axis is None else self.with_axis(axis, size)
-
-    def leading_axis_spec(self) -> int:
-        return 0
+        return found if lies is None else with_sharding(found, lies.with_spec((*(None,) * axis, *lies.spec)))
 
     def shard(self, mesh: Any, manual_axes: Any, check_vma: bool, spec: Any) -> ArrayType:
         """The type of a device's part: the axes of the spec divide its shape, and along them devices differ.
@@ -338,17 +300,16 @@ class ArrayType:
         sizes = zip(self.shape, spec.padded(self.ndim), strict=True)
         whole = self.with_shape(tuple([n * mesh.parts(names) for n, names in sizes]))
         left = self.vary.difference(mesh.axis_names if manual is None else manual)
-        return runtime.explicit.lying(VaryingType(whole, left), mesh.sharding(spec))
-
-    def strip_weak_type(self) -> ArrayType:
-        return self.strong()
+        return with_sharding(VaryingType(whole, left), mesh.sharding(spec))
 
     placed: Any = None  # how its arrays lie along axes of the type `Explicit`: see ShardedType
 
     @property
     def sharding(self) -> Any:
         """How its arrays lie along those axes of the mesh in force that types tell of (`AxisType.Explicit`)."""
-        return runtime.explicit.whole(self.ndim) if self.placed is None else self.placed.of_type(self.ndim)
+        if self.placed is None:
+            return runtime.interceptors.sharded_types.whole(self.ndim)
+        return self.placed.of_type(self.ndim)
 
     def str_short(self, short_dtypes: bool = False, mesh_axis_types: bool = False) -> str:
         return f"{short_name(self.dtype) if short_dtypes else self.dtype}[{self._sizes()}]{self._marks()}"
@@ -358,10 +319,6 @@ class ArrayType:
 
     def _marks(self) -> str:
         return _marks(V=self.vary)
-
-    @property
-    def vma(self) -> frozenset[Any]:
-        return self.vary
 
     @property
     def manual_axis_type(self) -> ManualAxisType:
@@ -403,13 +360,10 @@ class VaryingType(ArrayType):
         if not vary:
             return type.plain if type.vary else type
         plain = type.plain
-        found = cls._interned.get((plain, vary))
-        if found is None:
-            found = object.__new__(cls)
-            found.shape, found.dtype, found.weak_type = plain.shape, plain.dtype, plain.weak_type
-            found.vary, found._plain = vary, plain
-            found = cls._interned.setdefault((plain, vary), found)
-        return found
+        self = object.__new__(cls)
+        self.shape, self.dtype, self.weak_type = plain.shape, plain.dtype, plain.weak_type
+        self.vary, self._plain = vary, plain
+        return cls._interned.intern((plain, vary), self)
 
     @property
     def plain(self) -> ArrayType:
@@ -438,20 +392,17 @@ class ShardedType(ArrayType):
     __slots__ = ("placed", "_plain")
 
     def __new__(cls, type: ArrayType, placed: Any) -> ArrayType:
-        found = cls._interned.get((type.plain, placed))
-        if found is None:
-            found = object.__new__(cls)
-            found.shape, found.dtype, found.weak_type = type.shape, type.dtype, type.weak_type
-            found.placed, found._plain = placed, type.plain
-            found = cls._interned.setdefault((type.plain, placed), found)
-        return found
+        self = object.__new__(cls)
+        self.shape, self.dtype, self.weak_type = type.shape, type.dtype, type.weak_type
+        self.placed, self._plain = placed, type.plain
+        return cls._interned.intern((type.plain, placed), self)
 
     @property
     def plain(self) -> ArrayType:
         return self._plain
 
     def _like(self, plain: ArrayType, dims: Any) -> ArrayType:
-        return runtime.explicit.lying(plain, self.placed.with_spec(self.placed.spec.with_dims(*dims)))
+        return with_sharding(plain, self.placed.with_spec(self.placed.spec.with_dims(*dims)))
 
     def with_shape(self, shape: Any) -> ArrayType:
         return self if shape == self.shape else self._plain.with_shape(shape)
@@ -520,6 +471,15 @@ class MemorySpace(StrEnum):
 
 
 FAR = (MemorySpace.ANY, MemorySpace.HBM)  # memory that outlives the cells, of which a body reaches parts by itself
+
+
+def with_sharding(type: Any, sharding: Any) -> Any:
+    """The type of an array with a sharding: plain where no axis of the type `Explicit` splits it."""
+    explicit = sharding.in_types() if hasattr(sharding, "in_types") else None  # one device's has none
+    if explicit is None:
+        return type
+    explicit.check_rank(type.shape)
+    return ShardedType(type, explicit)
 
 
 @dataclass(frozen=True, slots=True)

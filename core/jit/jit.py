@@ -1,20 +1,18 @@
 """`jit`: trace a function once for each kind of arguments, compile it, and run that.
 
-What compiles and runs is a backend that the front door hands to the runtime; without one a traced Program is
-evaluated equation by equation. Calls on arrays alone (the flat case) are dispatched by `core/jit/dispatch_cache.py`;
-pytrees, numbers and NumPy arrays take the general path, `Jit.call`.
+The backend of the runtime (`core/ir/backend.py`) compiles and runs. Calls on arrays alone (the flat case) are
+dispatched by `core/jit/dispatch_cache.py`; pytrees, numbers and NumPy arrays take the general path, `Jit.call`.
 """
 
 from __future__ import annotations
 
 import contextlib
 import functools
-import importlib
 import inspect
 import threading
 import types
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -37,6 +35,7 @@ from ..support.errors import (
     TreeError,
     user_source,
 )
+from ..support.lazy_imports import LazyModule
 from ..support.runtime import runtime
 from ..support.transfer_guard import HOST_TO_DEVICE, guard
 from ..tracing.trace import EVAL, Value, _current, as_type, axis_environment, eval_program, trace_program, typeof
@@ -44,77 +43,10 @@ from .cache_miss import why
 from .dispatch_cache import Known, array_key, dispatched, kind_of, placement, specialize
 from .stages import CompilerOptions, Lowered, Traced, flags_of
 
-
-class Backend(Protocol):
-    """What runs Programs."""
-
-    def lower(
-        self, program: Program, name: str, donated: Sequence[int], keep_unused: bool, place: Any = None
-    ) -> Any:
-        """A Program as a module, with `text`; `place`: shardings or None, of each input and of each result."""
-        ...
-
-    def compile(self, module: Any, device: Any, flags: Sequence[tuple[str, Any]] = ()) -> Any:
-        """A module's executable, with `as_text`, `cost_analysis` and `memory_analysis`."""
-        ...
-
-    def compiler_ir(self, module: Any, dialect: str) -> Any:
-        """A module as an object of the compiler's library."""
-        ...
-
-    def runner(self, executable: Any, result: str, unflatten: Any) -> Callable[..., Any]:
-        """A function from the arguments' buffers to results of a form: one, tuple, list, or tree (by `unflatten`)."""
-        ...
-
-    def buffers(self, values: Sequence[Any], types: Sequence[Any], kept: bool = True) -> Sequence[Any]:
-        """The buffers of arrays, numbers and NumPy arrays of the types given; `kept`: of equal numbers one for all."""
-        ...
-
-    def beside(self, first: Any, numbers: Sequence[Any]) -> Sequence[Any]:
-        """The buffers of Python numbers where an array lies: on each of its devices."""
-        ...
-
-    def held(self, values: Sequence[Any]) -> tuple[Sequence[Any], Sequence[Any]] | None:
-        """Kinds and buffers of values that are all arrays of its own; None where one is not."""
-        ...
-
-    def fast_path(self, arity: int, plain: bool) -> tuple[types.CodeType, dict[str, Any]] | None:
-        """Code for a function that `core/jit/dispatch_cache.py` dispatches, called on so many operands."""
-        ...
-
-
-class _Walker:
-    """The backend of `core` on its own: buffers are values, and running is evaluating each equation."""
-
-    def lower(
-        self, program: Program, name: str, donated: Sequence[int], keep_unused: bool, place: Any = None
-    ) -> Any:
-        return program
-
-    def compile(self, module: Any, device: Any, flags: Sequence[tuple[str, Any]] = ()) -> Any:
-        return module
-
-    def compiler_ir(self, module: Any, dialect: str) -> Any:
-        return module
-
-    def runner(self, executable: Any, result: str, unflatten: Any) -> Callable[..., Any]:
-        finish = {"one": lambda outs: outs[0], "tuple": tuple, "list": list}.get(result, unflatten)
-        return lambda *values: finish(eval_program(executable, *values))
-
-    def buffers(self, values: Sequence[Any], types: Sequence[Any], kept: bool = True) -> Sequence[Any]:
-        return values
-
-    def beside(self, first: Any, numbers: Sequence[Any]) -> Sequence[Any]:
-        return numbers
-
-    def held(self, values: Sequence[Any]) -> tuple[Sequence[Any], Sequence[Any]] | None:
-        return None
-
-    def fast_path(self, arity: int, plain: bool) -> tuple[types.CodeType, dict[str, Any]] | None:
-        return None
-
-
-runtime.backend = _Walker()
+if TYPE_CHECKING:
+    from ..random import key_reuse_checker
+else:
+    key_reuse_checker = LazyModule("..random.key_reuse_checker", __package__)
 
 
 class Options(NamedTuple):
@@ -318,7 +250,7 @@ class Jit:
         try:
             out = run(*self._buffers(leaves))
         except NonFiniteError as error:
-            raise traced_back(self._entry(leaves, treedef, statics, given).closed, leaves, error) from None
+            raise runtime.backend.located(self._entry(leaves, treedef, statics, given).closed, leaves, error) from None
         if config.debug_key_reuse:
             entry = self._entry(leaves, treedef, statics, given)
             keys_used(entry.program, (*entry.constants, *leaves), tree.leaves(out), self._name)
@@ -362,7 +294,7 @@ class Jit:
         with contextlib.nullcontext() if self._ours else recorded(TRACE, self._name):
             program = trace_program(flat, in_types, self._name)
         if current().debug_key_reuse:
-            _late("random.key_reuse_checker").consumed(program)
+            key_reuse_checker.consumed(program)
         return Entry(program, out_tree, self._donated(treedef, statics))
 
     def _tell_why(self, key: Any) -> None:
@@ -535,20 +467,9 @@ def _merged(args: tuple[Any, ...], kwargs: dict[str, Any], statics: Any) -> tupl
     return merged, kwargs
 
 
-def _late(name: str) -> Any:
-    """A module of checks, loaded where it is asked for."""
-    return importlib.import_module(f"tilewright.core.{name}")
-
-
 def keys_used(program: Program, values: Sequence[Any], results: Sequence[Any], by: str) -> None:
     """Note which random keys a Program used up that ran on values, and raise for one that was used up before."""
-    _late("random.key_reuse_checker").ran(program, values, results, by)
-
-
-def traced_back(program: Program, values: Sequence[Any], error: NonFiniteError) -> NonFiniteError:
-    """The error that a Program's result is not finite, with the equation that first gave such a value."""
-    settings = current()
-    return _late("debugging.nan_locator").located(program, values, settings.debug_nans, settings.debug_infs, error)
+    key_reuse_checker.ran(program, values, results, by)
 
 
 def _guard(leaves: Sequence[Any], name: str) -> None:

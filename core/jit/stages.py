@@ -117,7 +117,7 @@ class Traced:
     @property
     def jaxpr(self) -> Program:
         """The Program, as those see it who read jaxprs."""
-        return runtime.as_jaxpr(self.program)
+        return self.program
 
     @property
     def program(self) -> Program:

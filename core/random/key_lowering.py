@@ -229,15 +229,12 @@ def _taken_apart(primitive: Primitive, types: Any, params: Any) -> tuple[Program
     return program, physicalize(program, keys=False)
 
 
-def _evaluate(primitive: Primitive, args: Sequence[Any], params: dict[str, Any]) -> Any:
+def evaluate(primitive: Primitive, args: Sequence[Any], params: dict[str, Any]) -> Any:
     """Evaluate a primitive that may take or give values of opaque types, by their parts."""
     types = tuple(map(typeof, args))
     program, apart = _taken_apart(primitive, types, tuple(params.items()))
     if apart is program:
-        return runtime.evaluator(primitive, args, params)
+        return runtime.backend.evaluate(primitive, args, params)
     flat = (x for t, value in zip(types, args, strict=True) for x in flat_parts(t, value))
     outs = iter(eval_program(apart, *flat))
     return [from_parts(t, outs) for t in program.out_types]
-
-
-runtime.apart = _evaluate

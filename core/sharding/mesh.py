@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 
 from ..ir.primitive import OWN, AxisInfo, Primitive
-from ..ir.types import ShardedType
+from ..ir.types import with_sharding
 from ..jit.jit import flat_shardings
 from ..support import pytree
 from ..support.config import config, current
@@ -373,6 +373,10 @@ class PartitionSpec:
             raise ArgumentError(f"{what}: {self} without a mesh in force", "use NamedSharding(mesh, spec), or set_mesh")
         return NamedSharding(current().mesh, self)
 
+    def in_types(self) -> NamedSharding | None:
+        """What types show of it, over the mesh in force."""
+        return self.placed().explicit
+
     def trimmed(self) -> PartitionSpec:
         """The spec without the dimensions at its end that nothing splits."""
         dims = self.dims
@@ -539,6 +543,10 @@ class NamedSharding:
         spec = self.spec.with_dims(*dims).trimmed()
         return NamedSharding(self.mesh, spec) if spec.dims or spec.marked else None
 
+    def in_types(self) -> NamedSharding | None:
+        """What types show of it, over the devices of the mesh in force."""
+        return self.placed().explicit
+
     def of_type(self, ndim: int) -> NamedSharding:
         """It as a type of `ndim` dimensions shows it: without devices, an entry for each dimension."""
         dims = self.spec.padded(ndim)
@@ -630,18 +638,6 @@ def indices(sharding: NamedSharding, shape: tuple[int, ...]) -> tuple[tuple[slic
     return tuple(found)
 
 
-# ---------------------------------------------------------------------------- in types
-
-
-def lying(type: Any, sharding: Any) -> Any:
-    """The type of an array that lies as a sharding says: plain where no axis of the type `Explicit` splits it."""
-    explicit = sharding.placed().explicit if isinstance(sharding, (PartitionSpec, NamedSharding)) else None
-    if explicit is None:
-        return type
-    explicit.check_rank(type.shape)
-    return ShardedType(type, explicit)
-
-
 # ---------------------------------------------------------------------------- the mesh in force
 
 
@@ -731,7 +727,8 @@ def _batch(axis: AxisInfo, args: Sequence[Any], dims: Sequence[int | None], *, s
 
 # A value that is to lie on a mesh as a sharding says.
 constraint_p = Primitive(
-    "sharding_constraint", typing=lambda x, *, sharding: lying(x.plain, sharding) if sharding.mesh.explicit else x,
+    "sharding_constraint",
+    typing=lambda x, *, sharding: with_sharding(x.plain, sharding) if sharding.mesh.explicit else x,
     jvp=linear_jvp(lambda: constraint_p), batch=_batch, places=OWN, numpy=lambda x, *, sharding: x,
     transpose=lambda ct, x, *, sharding: [constraint_p.bind(ct, sharding=sharding)],
 )  # fmt: skip

@@ -13,7 +13,6 @@ from __future__ import annotations
 import contextlib
 import functools
 import itertools
-import sys
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -23,7 +22,7 @@ from ..ir.axis_relation import Reduced, Whole, _related
 from ..ir.passes import vocabulary, within
 from ..ir.primitive import OWN, Linear, Primitive, Zero
 from ..ir.program import Eqn, Program, Var
-from ..ir.types import ArrayType, ShardedType
+from ..ir.types import ArrayType, ShardedType, with_sharding
 from ..jit.eager_jit import composite
 from ..jit.jit import flat_shardings
 from ..primitives.control_flow.jit_primitive import jit_p
@@ -31,7 +30,6 @@ from ..primitives.custom.checkpoint import optimization_barrier_p
 from ..support import pytree
 from ..support.errors import ArgumentError, MeshError, ShardingTypeError
 from ..support.memo import cached
-from ..support.runtime import runtime
 from ..tracing.trace import Value, on_each_device, trace_program, typeof
 from ..tracing.unreduced_scope import asked_open
 from ..transforms.rule_helpers import linear_jvp
@@ -43,7 +41,6 @@ from .mesh import (
     constraint_p,
     get_abstract_mesh,
     get_mesh,
-    lying,
     use_mesh,
 )
 from .shard_map import part_type, shard_map_p
@@ -111,7 +108,7 @@ def _checked(primitive: Primitive, type: Any, spec: Sequence[Names], marks: Any,
         how = "and unreduced along it" if twice in unreduced else "along two of its axes"
         raise ShardingTypeError(f"{primitive.name} would give {type.show()} split by {twice!r} {how}", REMEDY)
     reduced = reduced.difference(split)
-    return lying(type, NamedSharding(mesh, PartitionSpec(*spec, unreduced=unreduced, reduced=reduced)))
+    return with_sharding(type, NamedSharding(mesh, PartitionSpec(*spec, unreduced=unreduced, reduced=reduced)))
 
 
 def _by_relation(primitive: Primitive, types: Sequence[Any], relation: Any, mesh: Any, opened: Any = ()
@@ -247,8 +244,6 @@ def auto_axes(f: Callable[..., Any] | None = None, *, axes: Any = None, out_shar
 def placed(out_sharding: Any, f: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     """The result of a function, lying as `out_sharding` says however the operands lie.
 
-    Functions with that argument call this by themselves: a wrapper around each would take 0.4 us of each eager call.
-
     Raises:
       ArgumentError: a bare `PartitionSpec` where neither a mesh is in force nor an operand lies on one.
     """
@@ -277,9 +272,6 @@ def _left_open(arrays: Any, rest: Any, f: Any, treedef: Any, out_sharding: Any) 
         asked_open.reset(before)
     mesh = next((t.placed.mesh for t in map(typeof, pytree.leaves(result)) if t.placed is not None), None)
     return constrained(result, out_sharding, mesh)
-
-
-runtime.explicit, runtime.asked = sys.modules[__name__], placed
 
 
 def constrained(result: Any, shardings: Any, mesh: Any = None) -> Any:
@@ -422,12 +414,12 @@ def bounded(program: Program, ins: Sequence[Any], outs: Sequence[Any]) -> Progra
     eqns, inputs, outputs = list(program.eqns), list(program.inputs), list[Any](program.outputs)
     for i, (var, sharding) in enumerate(zip(inputs, ins, strict=True)):
         if spec_of(var.type).unreduced != sharding.spec.unreduced:
-            inputs[i] = Var(lying(var.type.plain, sharding))
+            inputs[i] = Var(with_sharding(var.type.plain, sharding))
             known = {"sharding": sharding.with_spec(spec_of(var.type))}
             eqns.insert(0, Eqn(constraint_p, [inputs[i]], [var], known))
     for i, (atom, sharding) in enumerate(zip(outputs, outs, strict=True)):
         if sharding is not None and spec_of(atom.type).unreduced != sharding.spec.unreduced:
-            outputs[i] = Var(lying(atom.type.plain, sharding))
+            outputs[i] = Var(with_sharding(atom.type.plain, sharding))
             eqns.append(Eqn(constraint_p, [atom], [outputs[i]], {"sharding": sharding}))
     return program if len(eqns) == len(program.eqns) else program.replace(inputs=inputs, eqns=eqns, outputs=outputs)
 

@@ -21,6 +21,7 @@ from .errors import (
     TilewrightError,
     is_internal,
 )
+from .runtime import runtime
 
 # What Python and NumPy raise of arguments, and what it is in the catalogue.
 _KINDS: tuple[tuple[type[Exception], type[TilewrightError]], ...] = (
@@ -56,11 +57,17 @@ def public[F: Callable[..., Any]](function: F) -> F:
 
 
 def told(function: Any, name: str) -> Any:
-    """A function that is called by a name, whose errors about its arguments are of the catalogue."""
+    """A function that is called by a name, whose errors about its arguments are of the catalogue.
+
+    One that takes `out_sharding` by keyword is called without it, and its result is given that sharding.
+    """
+    shardable = "out_sharding" in (getattr(function, "__kwdefaults__", None) or ())
 
     @functools.wraps(function)
     def call(*args: Any, **named: Any) -> Any:
         try:
+            if shardable and named and named.get("out_sharding") is not None:
+                return runtime.interceptors.sharded_types.placed(named.pop("out_sharding"), call, *args, **named)
             return function(*args, **named)
         except tuple(kind for kind, _ in _KINDS) as error:
             made = _of_catalogue(error, function, name, args, named)

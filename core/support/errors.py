@@ -76,11 +76,6 @@ class Source:
                 return line
         return self.code.co_firstlineno
 
-    @property
-    def name_stack(self) -> str:
-        """The named scopes that the line ran in, as code written for jaxprs asks for them."""
-        return self.scope
-
     def __str__(self) -> str:
         return f"{self.code.co_filename}:{self.line} ({self.code.co_name})"
 

@@ -1,23 +1,12 @@
-"""JAX's options: which setting of ours each one is, and what the others say when they are asked.
+"""JAX's options that are no settings of ours (`settings.py` has those): what they say when they are asked.
 
-    RENAMED   options that are settings of ours under another name
     FIXED     options whose value here cannot be another, with the reason
     UNUSED    options that any value may be given to, for they would change nothing here; read, they give their default
-
-Options under their own name (`jax_enable_x64`) are settings of that name without the prefix.
 """
 
 from __future__ import annotations
 
 from typing import Any
-
-RENAMED = {
-    "compilation_cache_dir": "cache_dir",
-    "enable_checks": "debug_checks",
-    "pallas_poison_buffers": "debug_poison",
-    "platform_name": "platforms",
-    "x64_enabled": "enable_x64",
-}
 
 _SHARDY = "programs are partitioned by Shardy"
 FIXED: dict[str, tuple[Any, str]] = {

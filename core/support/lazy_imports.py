@@ -5,8 +5,29 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Mapping
 from importlib import import_module
+from importlib.util import resolve_name
 from types import ModuleType
 from typing import Any
+
+
+class LazyModule:
+    """A module that is imported when one of its names is first used.
+
+    Who uses it imports the module itself under `TYPE_CHECKING`, so that its names are typed.
+    """
+
+    __slots__ = ("__name__",)
+
+    def __init__(self, name: str, package: str | None = None):
+        self.__name__ = resolve_name(name, package)
+
+    def __getattr__(self, attribute: str) -> Any:
+        return getattr(import_module(self.__name__), attribute)
+
+
+def is_loaded(module: ModuleType) -> bool:
+    """Whether a module, which may be a `LazyModule`, is imported already."""
+    return module.__name__ in sys.modules
 
 
 def members(modules: Mapping[str, str]) -> dict[str, str]:

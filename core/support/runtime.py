@@ -1,6 +1,6 @@
 """The one value that holds what changes in this process after import: settings, what evaluates and compiles, caches.
 
-    Runtime ::= slots, filled in by the layers above and by the front door
+    Runtime ::= the settings, and the backend and the interceptors (core/ir/backend.py), handed over once by `install`
               + parts: a layer's own state (clients, workers), one small object each
               + caches: everything that may be forgotten at any time, with a name and a size
               + facts: what was found out about the process once and stays (its devices, its libraries)
@@ -12,8 +12,13 @@ from __future__ import annotations
 
 import threading
 import weakref
+from _weakref import _remove_dead_weakref
 from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+if TYPE_CHECKING:
+    from ..ir.backend import Backend, Interceptors
+    from .config import Config
 
 
 class CacheSize(NamedTuple):
@@ -64,6 +69,34 @@ class WeakTable(weakref.WeakKeyDictionary[Any, Any]):
     limit = None
 
 
+class InternTable(dict[Any, weakref.KeyedRef[Any, Any]]):
+    """Weak references to one object for each key, which stays as long as something else refers to it.
+
+    A look-up is `table[key]()`, None where the object has just gone. No step takes a lock.
+    """
+
+    __slots__ = ("_remove", "__weakref__")
+    limit = None
+
+    def __init__(self) -> None:
+        super().__init__()
+
+        def remove(gone: Any, table: Any = self, remove: Any = _remove_dead_weakref) -> None:
+            remove(table, gone.key)
+
+        self._remove = remove
+
+    def intern[T](self, key: Any, made: T) -> T:
+        """The object of a key: `made`, unless another thread was faster."""
+        new = weakref.KeyedRef(made, self._remove, key)
+        while (found := self.setdefault(key, new)()) is None:
+            _remove_dead_weakref(self, key)  # and not what another thread has put there since
+        return found
+
+    def clear(self) -> None:
+        """Nothing: what is in use has to stay the one object of its key."""
+
+
 def _size(cache: Any) -> CacheSize:
     if hasattr(cache, "cache_info"):  # made by functools
         info = cache.cache_info()
@@ -74,40 +107,25 @@ def _size(cache: Any) -> CacheSize:
 class Runtime:
     """The state of this process. There is one, `runtime`."""
 
-    # Read at each operation, hence attributes rather than entries of a dictionary:
     __slots__ = (
-        "config",  # the Config of threads that have set none of their own
-        "bind",  # what gives meaning to `Primitive.bind`
-        "apart",  # what evaluates a primitive some of whose operands or results may be of opaque types
-        "over_values",  # what makes a function of Refs one of the arrays that they hold; None until there are Refs
-        "as_jaxpr",  # what gives a Program as clients see it who were written for jaxprs
-        "evaluator",  # what evaluates a primitive on concrete arrays
-        "backend",  # what compiles and runs Programs
-        "lower",  # what makes a module of a Program for a device
-        "array_maker",  # what makes an array of the runtime of a fresh NumPy array
-        "target_here",  # what gives the target that the default device is
-        "devices",  # what gives the devices of this process
-        "everywhere",  # what puts a NumPy array of a type on every device of the mesh in force, where there is one
-        "align",  # what makes operands vary along the same axes of a mesh
-        "dimension",  # what gives a symbolic size as a number of the program being traced
-        "varied",  # what gives the types of results with the axes along which they vary
-        "explicit",  # the module of shardings in types, once there are any; until then what loads it
-        "asked",  # what calls a function whose result is to lie as is asked for by `out_sharding`
-        "process_index",  # the number of this process among those that compute together
-        "process_count",  # how many these are
-        "parts",
-        "facts",
-        "_caches",
-    )
+        "config", "backend", "interceptors", "process_index", "process_count", "parts", "facts", "_caches",
+    )  # fmt: skip
+    # Read at each operation, hence attributes rather than entries of a dictionary:
+    config: Config  # of threads that have set none of their own
+    backend: Backend  # what compiles and runs Programs, and holds arrays
+    interceptors: Interceptors  # what acts on binds before a trace does
+    process_index: int  # the number of this process among those that compute together
+    process_count: int
 
     def __init__(self) -> None:
         self.parts: dict[str, Any] = {}
         self._caches: dict[int, tuple[str, weakref.ref[Any]]] = {}
         self.facts: dict[str, Any] = {}
-        self.everywhere: Any = None
-        self.over_values: Any = None
-        self.as_jaxpr: Any = lambda program: program
         self.process_index, self.process_count = 0, 1
+
+    def install(self, backend: Backend, interceptors: Interceptors) -> None:
+        """Hand over what the layers above provide; called once."""
+        self.backend, self.interceptors = backend, interceptors
 
     # ------------------------------------------------------------ parts
 

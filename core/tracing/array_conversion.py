@@ -1,8 +1,4 @@
-"""From concrete Python and NumPy data to the array of the runtime.
-
-The front door hands the runtime the maker of arrays; until then NumPy's own arrays serve, as they do for the
-NumPy evaluator of `core` alone.
-"""
+"""From concrete Python and NumPy data to the array of the backend."""
 
 from __future__ import annotations
 
@@ -10,22 +6,20 @@ from typing import Any
 
 import numpy as np
 
+from ..ir.dimension import dimension
 from ..ir.types import ArrayType
 from ..support.runtime import runtime
 from .trace import Value, typeof
 
-# What makes the runtime's array of a NumPy array, whose dtype is the type's; `owned`: nobody else writes to it.
-runtime.array_maker = lambda array, type, owned: array if owned else array.copy()
-
 
 def make_array(array: np.ndarray, type: ArrayType | None = None) -> Any:
     """A runtime array of a NumPy array that nobody else holds."""
-    return runtime.array_maker(array, ArrayType(array.shape, array.dtype) if type is None else type, True)
+    return runtime.backend.array(array, ArrayType(array.shape, array.dtype) if type is None else type, True)
 
 
 def copied(array: np.ndarray) -> Any:
     """A runtime array of the values that a NumPy array has now."""
-    return runtime.array_maker(array, ArrayType(array.shape, array.dtype), False)
+    return runtime.backend.array(array, ArrayType(array.shape, array.dtype), False)
 
 
 def as_array(x: Any) -> Any:
@@ -33,12 +27,12 @@ def as_array(x: Any) -> Any:
     if isinstance(x, Value):
         return x
     if getattr(x, "symbolic", False):
-        return runtime.dimension(x)
+        return dimension(x)
     if getattr(x, "__jax_array__", None) is not None:
         return as_array(x.__jax_array__())
-    type = typeof(x)
+    type: Any = typeof(x)
     array = np.asarray(x)
     if array.dtype != type.dtype:
-        return runtime.array_maker(array.astype(type.dtype), type, True)
+        return runtime.backend.array(array.astype(type.dtype), type, True)
     # The caller may write to its own array later.
-    return runtime.array_maker(array, type, not isinstance(x, np.ndarray))
+    return runtime.backend.array(array, type, not isinstance(x, np.ndarray))

@@ -14,7 +14,6 @@ from ..ir.primitive import Primitive
 from ..ir.program import Eqn, Program, run
 from ..ir.types import ArrayType, RefType, is_key
 from ..support.errors import UnsupportedError
-from ..support.runtime import runtime
 from .trace import EvalTrace, typeof, under
 
 Rule = Callable[..., Any]
@@ -53,9 +52,6 @@ def _applied(primitive: Primitive, arrays: Sequence[np.ndarray], params: dict[st
     if primitive.multiple:
         return [_typed(o, t) for o, t in zip(out, expected, strict=True)]
     return _typed(out, expected)
-
-
-runtime.evaluator = apply  # of `core` on its own, until the front door hands in a compiler
 
 
 def _stored(value: Any, type: Any) -> np.ndarray:

@@ -1,8 +1,7 @@
-"""Tracing: one context variable holds the current trace, and every primitive goes through it.
+"""Tracing: tracers, and the trace that records a Program.
 
-A trace gives meaning to `Primitive.bind`. The outermost one evaluates (with what the front door
-handed to the runtime; NumPy until then); `ProgramTrace` records a Program; the transformations'
-traces (jvp, linearize, vmap) rewrite one bind into binds on the trace they were opened under. A value
+The current trace (`core/ir/binding.py`) gives meaning to `Primitive.bind`. `ProgramTrace` records a Program; the
+transformations' traces (jvp, linearize, vmap) rewrite one bind into binds on the trace they were opened under. A value
 that is not a trace's own tracer is a constant to it.
 """
 
@@ -16,15 +15,39 @@ import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextvars import ContextVar
 from types import FrameType
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
+from ..ir.binding import (  # noqa: F401  (names of tracing, for those who import them from here)
+    EVAL,
+    CustomCall,
+    EvalTrace,
+    Trace,
+    _axes,
+    _current,
+    bind,
+    current_trace,
+    is_evaluating,
+    under,
+    using,
+)
+from ..ir.dimension import dimension
 from ..ir.extension_types import OpaqueType, flat_parts, is_opaque, opaque_types
 from ..ir.primitive import Primitive
 from ..ir.program import NO_EFFECTS, Atom, Eqn, Literal, Program, Var, run
 from ..ir.typeof import Scalar, Value, typeof
-from ..ir.types import ArrayType, RefType, ShardedType, Type, VaryingType, as_dtype, canonical_dtype, is_key
+from ..ir.types import (
+    ArrayType,
+    RefType,
+    ShardedType,
+    Type,
+    VaryingType,
+    as_dtype,
+    canonical_dtype,
+    is_key,
+    with_sharding,
+)
 from ..ir.verifier import check_program
 from ..support.config import current as current_config
 from ..support.errors import (
@@ -49,131 +72,7 @@ def dtype_of(x: Any) -> Any:
     return typeof(x).dtype
 
 
-_axes: ContextVar[tuple[tuple[Any, ...], ...]] = ContextVar("tilewright_axes", default=())
-
-
 # ---------------------------------------------------------------------------- traces
-
-
-class CustomCall(Protocol):
-    """A flat function with a custom derivative, as traces see it (`custom/custom_derivative_primitives.py`)."""
-
-    @property
-    def fun(self) -> Callable[..., Any]: ...
-
-    def record(self, trace: Trace, args: Sequence[Any]) -> Any:
-        """Bind the call as an equation that knows the rule."""
-        ...
-
-    def derive(self, primals: Sequence[Any], tangents: Sequence[Any]) -> Any:
-        """The rule: of a jvp rule, outputs and tangents; of one for reverse mode, outputs and the linear map.
-
-        (For reverse mode `tangents` says which primals have one.)
-        """
-        ...
-
-
-class Trace:
-    """Gives meaning to primitives. `done` once its transformation has returned."""
-
-    __slots__ = ("parent", "done", "meshed")
-
-    def __init__(self, parent: Trace | None):
-        self.parent, self.done = parent, False
-        axes = _axes.get()
-        self.meshed = bool(axes) and any([len(a) == 3 for a in axes])  # on each device of a mesh
-
-    def bind(self, primitive: Primitive, args: Sequence[Any], params: dict[str, Any]) -> Any:
-        raise NotImplementedError
-
-    @property
-    def main(self) -> Trace:
-        """The trace itself, under the name by which clients compare those of two tracers."""
-        return self
-
-    def run(self, primitive: Primitive, args: Sequence[Any], params: dict[str, Any]) -> Any:
-        """`bind` with this trace current."""
-        return under(self, self.bind, primitive, args, params)
-
-    def custom_jvp(self, call: CustomCall, args: Sequence[Any]) -> Any:
-        """Call a function that has a jvp rule; by default recorded as an equation."""
-        return call.record(self, args)
-
-    def custom_vjp(self, call: CustomCall, args: Sequence[Any]) -> Any:
-        """Call a function that has a rule for reverse mode; by default recorded as an equation."""
-        return call.record(self, args)
-
-    def outputs_of(self, primitive: Primitive, types: Sequence[Type], params: dict[str, Any]) -> list[Var]:
-        """New variables for an equation's results, with the mesh axes along which they vary."""
-        out = typed(primitive, types, params)
-        outs = out if primitive.multiple else (out,)
-        return [Var(t) for t in (runtime.varied(primitive, types, outs, params) if self.meshed else outs)]
-
-    def splitting(self) -> Trace:
-        """The trace for users' rules, which may hand values and tangents to one function; what it knows is computed."""
-        return self
-
-
-class EvalTrace(Trace):
-    """Evaluates at once."""
-
-    __slots__ = ()
-
-    def bind(self, primitive: Primitive, args: Sequence[Any], params: dict[str, Any]) -> Any:
-        if opaque_types and primitive.recounted is not None:
-            return runtime.apart(primitive, args, params)
-        return runtime.evaluator(primitive, args, params)
-
-    def custom_jvp(self, call: CustomCall, args: Sequence[Any]) -> Any:
-        return call.fun(*args)
-
-    def custom_vjp(self, call: CustomCall, args: Sequence[Any]) -> Any:
-        return call.fun(*args)
-
-
-EVAL = EvalTrace(None)
-_current: ContextVar[Trace] = ContextVar("tilewright_trace", default=EVAL)
-
-
-def current_trace() -> Trace:
-    return _current.get()
-
-
-def is_evaluating() -> bool:
-    """Whether primitives are evaluated at once here (no transformation is under way)."""
-    return _current.get() is EVAL
-
-
-def bind(primitive: Primitive, args: Sequence[Any], params: dict[str, Any]) -> Any:
-    for i, x in enumerate(args):  # an object that stands for an array must not hide a tracer from the traces
-        if isinstance(x, Value) or type(x) in opaque_types:
-            continue
-        if getattr(x, "__jax_array__", None) is not None:  # None: a tracer of jax
-            return bind(primitive, [*args[:i], x.__jax_array__(), *args[i + 1 :]], params)
-    return _current.get().bind(primitive, args, params)
-
-
-runtime.bind = bind
-
-
-@contextlib.contextmanager
-def using(trace: Trace) -> Iterator[None]:
-    """Make a trace current within a `with` block."""
-    token = _current.set(trace)
-    try:
-        yield
-    finally:
-        _current.reset(token)
-
-
-def under(trace: Trace, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
-    """Call a function with `trace` current: the fast form of `using`."""
-    token = _current.set(trace)
-    try:
-        return function(*args, **kwargs)
-    finally:
-        _current.reset(token)
-
 
 _line: ContextVar[Source | None] = ContextVar("tilewright_line", default=None)
 
@@ -427,8 +326,17 @@ class ProgramTracer(Tracer):
 def typed(primitive: Primitive, types: Sequence[Type], params: dict[str, Any]) -> Any:
     """The type of a primitive's result, or of each, for operands of some types."""
     if ShardedType in map(type, types):
-        return runtime.explicit.type_of_result(primitive, types, params)
+        return runtime.interceptors.sharded_types.type_of_result(primitive, types, params)
     return primitive.typing(*types, **params)
+
+
+def outputs_of(trace: Trace, primitive: Primitive, types: Sequence[Type], params: dict[str, Any]) -> list[Var]:
+    """New variables for an equation's results, with the mesh axes along which they vary."""
+    out = typed(primitive, types, params)
+    outs = out if primitive.multiple else (out,)
+    if trace.meshed:
+        outs = runtime.interceptors.varying_axes.varied(primitive, types, outs, params)
+    return [Var(t) for t in outs]
 
 
 class ProgramTrace(Trace):
@@ -462,7 +370,7 @@ class ProgramTrace(Trace):
             if not is_key(type_.dtype):
                 return Literal(np.asarray(x).astype(type_.dtype)[()], type_)  # type: ignore[union-attr, arg-type]
         elif getattr(x, "symbolic", False):
-            return self.atom(runtime.dimension(x))
+            return self.atom(dimension(x))
         found = self.constants.get(id(x))
         if found is None:
             type_ = typeof(x)
@@ -475,10 +383,10 @@ class ProgramTrace(Trace):
 
     def bind(self, primitive: Primitive, args: Sequence[Any], params: dict[str, Any]) -> Any:
         if self.meshed:
-            args = runtime.align(primitive, args, params)
+            args = runtime.interceptors.varying_axes.align(primitive, args, params)
         atoms = [self.atom(a) for a in args]
         types = [a.type for a in atoms]
-        outs = self.outputs_of(primitive, types, params)
+        outs = outputs_of(self, primitive, types, params)
         effects = NO_EFFECTS if primitive.effects is None else primitive.effects(*types, **params)
         self.eqns.append(Eqn(primitive, atoms, outs, params, effects, line_here()))
         if primitive.multiple:
@@ -581,5 +489,5 @@ def as_type(x: Any) -> Type:
         found = ArrayType(tuple(x.shape), canonical_dtype(dtype), bool(getattr(x, "weak_type", False)))
         place, manual = getattr(x, "sharding", None), getattr(x, "manual_axis_type", None)
         found = VaryingType(found, frozenset(getattr(manual, "varying", ())))
-        return found if place is None else runtime.explicit.lying(found, place)
+        return found if place is None else with_sharding(found, place)
     return typeof(x)

@@ -73,7 +73,7 @@ class DualTrace(Trace):
 
     def bind(self, primitive: Primitive, args: Sequence[Any], params: dict[str, Any]) -> Any:
         if self.meshed:
-            args = runtime.align(primitive, args, params)
+            args = runtime.interceptors.varying_axes.align(primitive, args, params)
         primals, tangents = self.split(args)
         if all_zero(tangents):
             return under(self.parent, self.parent.bind, primitive, primals, params)

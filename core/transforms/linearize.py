@@ -31,6 +31,7 @@ from ..tracing.trace import (
     eval_program,
     line_here,
     of_line,
+    outputs_of,
     trace_program,
     typed,
     typeof,
@@ -85,9 +86,9 @@ class LinearTrace(Trace):
         if not any(self.owns(a) for a in args):
             return under(self.parent, self.parent.bind, primitive, args, params)  # type: ignore[union-attr, arg-type]
         if self.meshed:
-            args = runtime.align(primitive, args, params)
+            args = runtime.interceptors.varying_axes.align(primitive, args, params)
         atoms: list[Any] = [a._var if self.owns(a) else Known(a) for a in args]
-        outs = self.outputs_of(primitive, [a.type for a in atoms], params)
+        outs = outputs_of(self, primitive, [a.type for a in atoms], params)
         self.eqns.append(Eqn(primitive, atoms, outs, params, source=line_here() if self.lines else None))
         tracers = [LinearTracer(self, v) for v in outs]
         return tracers if primitive.multiple else tracers[0]

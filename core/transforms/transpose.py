@@ -52,7 +52,7 @@ def transpose_map(linear: LinearMap, cotangents: Sequence[Any], wanted: Sequence
         args = [a.value if type(a) is Known else Linear(a.type) for a in eqn.inputs]
         given = cts if primitive.multiple else cts[0]
         if primitive.varies is not OWN and ShardedType in map(_type, (*eqn.inputs, *eqn.outputs)):
-            results = of_line(eqn.source, runtime.explicit.transposed, eqn, given, args)
+            results = of_line(eqn.source, runtime.interceptors.sharded_types.transposed, eqn, given, args)
         else:
             results = of_line(eqn.source, primitive.transpose, given, *args, **eqn.params)
         for atom, ct in zip(eqn.inputs, results, strict=True):

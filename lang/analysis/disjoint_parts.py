@@ -15,8 +15,8 @@ from ...core.primitives.control_flow.while_loop import while_p
 from ...core.primitives.refs.state_primitives import Index, Take
 from ...core.support.memo import cached
 from ..kernel.kernel import Kernel
+from ..kernel.traverse import CALLS
 from ..ops.dma import dma_start_p, dma_wait_p
-from .poison_control import CALLS
 from .ranges import VALUES, Places, Ref
 
 _KNOWN = (*VALUES, dma_start_p, dma_wait_p, cond_p, scan_p, while_p, *CALLS)

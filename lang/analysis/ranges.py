@@ -1,4 +1,4 @@
-"""Places that bodies and index maps compute: whether an access without a mask lies within its Ref, in every cell.
+"""Range analysis: whether unmasked accesses at computed indices are in bounds, in every cell.
 
 An integer (or boolean) is followed as the range of what it may be, each end a table that broadcasts to the grid; one
 whose ends are one table is known. What data goes into is not known. Masked accesses leave out what lies outside.
@@ -38,10 +38,10 @@ from ...core.primitives.elementwise.conversion import convert_element_type_p
 from ...core.primitives.movement.shape import iota_p
 from ...core.primitives.refs.state_primitives import Index, Take, addupdate_p, get_p, swap_p
 from ..kernel.kernel import Kernel
+from ..kernel.traverse import CALLS
 from ..ops.atomics import atomic_cas_p, atomic_rmw_p
 from ..ops.dma import dma_start_p, dma_wait_p
 from .affine import MAX_CELLS
-from .poison_control import CALLS
 
 FAR = 2**40  # beyond any size
 
@@ -299,8 +299,8 @@ class Places:
             outs.append(None if unknown else values[0] if len(values) == 1 else _ends([e for v in values for e in v]))
         return outs
 
-    def carried(self, program: Program, carry: Sequence[Any], first: int, turns: Any, last: bool = False) -> list[Any]:
-        """What the carry of a loop may be in any turn (`last`: is in the last one): counters, and what stays as it is.
+    def carried(self, program: Program, carry: Sequence[Any], first: int, count: Any, last: bool = False) -> list[Any]:
+        """The ranges of a loop's carry in any iteration (`last`: in the last one): of counters, and of invariants.
         """
         made = {v: e for e in program.eqns for v in e.outputs}
         out = []
@@ -312,7 +312,7 @@ class Places:
             elif after is mine:
                 out.append(start)
             else:
-                way = step * np.maximum(turns - 1, 0)
+                way = step * np.maximum(count - 1, 0)
                 if last:
                     out.append(_exact(start.low + way) if start.known else None)
                 else:
@@ -323,11 +323,11 @@ class Places:
         p = eqn.params
         n, m, length = p["num_consts"], p["num_carry"], p["length"]
         if length:
-            turns, ranges = np.asarray(length), self.ranges
-            carry = self.carried(p["program"], inputs[n : n + m], n, turns)
+            count, ranges = np.asarray(length), self.ranges
+            carry = self.carried(p["program"], inputs[n : n + m], n, count)
             self.run(p["program"], [*inputs[:n], *carry, *inputs[n + m :]], may, sure)
             if self.ranges > ranges and not self.wrong[0].sure:
-                for known in (inputs[n : n + m], self.carried(p["program"], inputs[n : n + m], n, turns, last=True)):
+                for known in (inputs[n : n + m], self.carried(p["program"], inputs[n : n + m], n, count, last=True)):
                     self.run(p["program"], [*inputs[:n], *known, *inputs[n + m :]], may, sure)
         after = self.carried(p["program"], inputs[n : n + m], n, np.asarray(length + 1))
         return [*after, *[None] * (len(eqn.outputs) - m)]

@@ -1,15 +1,15 @@
-"""Kernels followed cell by cell with the levels of what their memory holds: whether anything unspecified comes out.
+"""Uninitialised-memory analysis: whether poison reaches an output, by interpreting the cells in grid order.
 
-Unspecified is what lies past the end of an operand without `fill`; what scratch and output blocks hold that no cell has
-written; and what a copy brings that nobody has waited for. A cell depends on its ids only by the values that it asks
-for (the test of a `when`, a place, a mask), so cells that agree in these, and in the memory they find, are one.
+Poison is what lies past the end of an operand without `fill`, memory that no cell has written, and the destination of a
+copy that nobody has waited for. A cell depends on its ids only through the values that the interpreter reads (tests of
+`when`, indices, masks), so cells that agree in these, and in the memory they find, are interpreted once.
 """
 
 from __future__ import annotations
 
 import bisect
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,30 +21,30 @@ from ...core.primitives.control_flow.cond import cond_p
 from ..kernel.kernel import Block, Kernel, ragged_axes
 from .affine import MAX_CELLS, Fact, predicate
 from .index_maps import linear_index, map_of, spread
-from .poison_control import RULES
-from .poison_interp import Follower, TooLong
+from .poison_interp import Interpreter, OverBudget
 from .poison_lattice import (
     CLEAN,
     MAYBE,
-    PERHAPS,
-    RAW,
-    SPOILED,
+    MAYBE_UNWRITTEN,
+    POISON,
+    TAINTED,
     UNWRITTEN,
     Level,
     State,
-    flat,
-    joined,
-    most,
-    stored,
-    tidy,
+    canonical,
+    escaping,
+    join_memory,
+    uniform,
+    worst_of,
 )
+from .ragged_tails import tails_contained
 
 Ids = tuple[int, ...]
-STEPS = 50_000  # over grid axes for one question
+STEPS = 50_000  # over grid axes for one kernel
 
 
-class _Edge:
-    """Where the block of an operand lies past the end of its array, cell by cell."""
+class _RaggedBlock:
+    """Where the block of an operand ends past its array, cell by cell."""
 
     def __init__(self, kernel: Kernel, block: Block):
         self.block, self.rank = block, len(block.shape)
@@ -83,17 +83,17 @@ class _Edge:
                 past = np.ones(self.block.sizes[d], np.uint8) * MAYBE
             elif ids is None:
                 starts = self.starts(d)
-                past = (self.past(d, int(starts.min())) | self.past(d, int(starts.max()))) * np.uint8(RAW)
+                past = (self.past(d, int(starts.min())) | self.past(d, int(starts.max()))) * np.uint8(POISON)
             else:
-                past = self.past(d, self.start(d, ids)) * np.uint8(RAW)
-            found.append(tidy(past.reshape([-1 if k == d else 1 for k in self.block.seen]).astype(np.uint8)))
-        return most(found, self.rank)
+                past = self.past(d, self.start(d, ids)) * np.uint8(POISON)
+            found.append(canonical(past.reshape([-1 if k == d else 1 for k in self.block.seen]).astype(np.uint8)))
+        return worst_of(found, self.rank)
 
-    def element(self, held: np.ndarray, ids: Ids) -> tuple[int, ...] | None:
+    def element(self, content: np.ndarray, ids: Ids) -> tuple[int, ...] | None:
         """The element of the array that has the worst level of those that lie within it."""
         if self.fact is None or self.fact.table is None:
             return None
-        at = iter(np.unravel_index(int(held.argmax()), held.shape))
+        at = iter(np.unravel_index(int(content.argmax()), content.shape))
         index = self.fact.table[tuple(ids[a] for a in self.fact.axes)]
         found = []
         for d in range(self.block.array.ndim):
@@ -101,47 +101,53 @@ class _Edge:
             found.append(max(start, 0) + (int(next(at)) if d in self.block.seen else 0))
         return tuple(found)
 
-    def within(self, held: np.ndarray, ids: Ids) -> np.ndarray:
+    def within(self, content: np.ndarray, ids: Ids) -> np.ndarray:
         """The part of a level of the block that lies within the array."""
         for place, d in enumerate(self.block.seen):
-            if d in self.axes and self.known and held.shape[place] > 1:
+            if d in self.axes and self.known and content.shape[place] > 1:
                 start, n = self.start(d, ids), self.block.array.shape[d]
-                held = held[(slice(None),) * place + (slice(max(-start, 0), max(n - start, 0)),)]
-        return held
+                content = content[(slice(None),) * place + (slice(max(-start, 0), max(n - start, 0)),)]
+        return content
 
 
 @dataclass(frozen=True)
 class Witness:
-    """A cell after which an element of an output holds what is unspecified."""
+    """A cell after which an element of an output is poison."""
 
     cell: Ids
     element: tuple[int, ...] | None
 
 
-def _worst(held: np.ndarray, edge: _Edge) -> int:
-    """The worst level that a block lets out. What a longer output holds past an operand's end may be meant; a block
-    that holds nothing else is not."""
-    worst = int(held.max())
+def _escaping_level(content: np.ndarray, edge: _RaggedBlock) -> int:
+    """The worst level of a block that is copied out. Poison in place may be meant, where the output is longer than an
+    operand, but not in a block of nothing else."""
+    worst = int(content.max())
     if edge.axes and not edge.known:  # it may lie past the output's end
         return min(worst, MAYBE)
-    return SPOILED if worst == RAW == held.min() else worst
+    return TAINTED if worst == POISON == content.min() else worst
 
 
-class Memory:
-    """One kernel followed through its cells, with some sources of what is unspecified.
+def _numbered(keys: Iterable[Any]) -> np.ndarray:
+    """Keys as numbers from 0, equal where the keys are (`numpy.unique` takes 20 us for a few)."""
+    numbers: dict[Any, int] = {}
+    return np.array([numbers.setdefault(key, len(numbers)) for key in keys], np.int64)
 
-    `ragged`: the inputs, with the axes, whose ends count. `unwritten`: whether what nothing has written does. `asks`:
-    masks over what is partly unspecified are worked out. `worst` has the worst level that comes out in each output.
+
+class GridInterpreter:
+    """Interprets the cells of a kernel in grid order, with some sources of poison.
+
+    `ragged`: the inputs, with the axes, whose tails are poison. `unwritten`: whether uninitialised memory is.
+    `precise`: masks over partly poisoned values are computed. `worst` has the worst level that reaches each output.
     """
 
-    def __init__(self, kernel: Kernel, ragged: Sequence[tuple[int, int]], unwritten: bool, asks: bool):
-        self.kernel, self.unwritten = kernel, unwritten
+    def __init__(self, kernel: Kernel, ragged: Sequence[tuple[int, int]], unwritten: bool, precise: bool):
+        self.kernel, self.tracks_unwritten = kernel, unwritten
         _, self.first_in, self.first_out, self.first_scratch, self.end = kernel.splits
         self.ragged: dict[int, list[int]] = {}
         for i, axis in ragged:
             self.ragged.setdefault(i, []).append(axis)
-        self.edges = {i: _Edge(kernel, kernel.inputs[i]) for i in self.ragged}
-        self.outs = [_Edge(kernel, b) for b in kernel.outputs]
+        self.edges = {i: _RaggedBlock(kernel, kernel.inputs[i]) for i in self.ragged}
+        self.outs = [_RaggedBlock(kernel, b) for b in kernel.outputs]
         self.aliased = {o for _, o in kernel.aliases}
         self.moving = [o for o, b in enumerate(kernel.outputs) if b.space not in FAR or b.index_map is not None]
         self.steps = 0
@@ -149,7 +155,7 @@ class Memory:
         self.witnesses: dict[tuple[State, int], Witness] = {}
         self.shown: dict[int, Witness | None] = {}
         self.ids: Ids | None = None
-        self.body = Follower(kernel, self.input_level, unwritten, asks, RULES)
+        self.body = Interpreter(kernel, self.input_level, unwritten, precise)
         self.states: dict[Any, State] = {}
         self.memo: dict[Any, dict[tuple[int, ...], dict[Ids, State]]] = {}  # by class; by the ids that were asked for
 
@@ -160,38 +166,39 @@ class Memory:
         return self.edges[number].level(self.ids, self.ragged[number]) if number in self.edges else None
 
     def entered(self, o: int) -> Level:
-        """What an output block holds when its run of cells begins."""
+        """The level of an output block when its run of cells begins."""
         block = self.kernel.outputs[o]
-        if not self.unwritten:
+        if not self.tracks_unwritten:
             return None
         if o in self.aliased:
             return self.outs[o].level(self.ids, self.outs[o].axes)
-        return flat(PERHAPS if block.space in FAR else UNWRITTEN, len(block.shape))  # far memory may have been written
+        # Memory without a block of its own may have been written by other cells.
+        return uniform(MAYBE_UNWRITTEN if block.space in FAR else UNWRITTEN, len(block.shape))
 
     def start(self) -> State:
         """The memory before the first cell."""
         levels: dict[int, Level] = {}
         for o, block in enumerate(self.kernel.outputs):
-            bare = o in self.aliased or not self.unwritten
-            levels[self.first_out + o] = None if bare else flat(UNWRITTEN, len(block.shape))
+            bare = o in self.aliased or not self.tracks_unwritten
+            levels[self.first_out + o] = None if bare else uniform(UNWRITTEN, len(block.shape))
         for k, scratch in enumerate(self.kernel.scratch):
-            bare = scratch.space is MemorySpace.SEMAPHORE or not self.unwritten
-            levels[self.first_scratch + k] = None if bare else flat(UNWRITTEN, len(scratch.shape))
+            bare = scratch.space is MemorySpace.SEMAPHORE or not self.tracks_unwritten
+            levels[self.first_scratch + k] = None if bare else uniform(UNWRITTEN, len(scratch.shape))
         return self.intern(levels, (), {})
 
-    def intern(self, levels: dict[int, Level], dirty: tuple[int, ...], copies: dict[Any, Any]) -> State:
-        state = State(levels, dirty, copies)
+    def intern(self, levels: dict[int, Level], escapes: tuple[int, ...], copies: dict[Any, Any]) -> State:
+        state = State(levels, escapes, copies)
         return self.states.setdefault(state.key, state)
 
     def leaves(self, state: State) -> None:
         """The output blocks of a cell are copied out."""
-        for o in range(len(state.dirty)):
+        for o in range(len(state.escapes)):
             self.lets_out(o, state)
 
     def lets_out(self, o: int, state: State) -> None:
         """An output block of a cell is copied out."""
-        if state.dirty[o] > self.worst[o]:
-            self.worst[o] = state.dirty[o]
+        if state.escapes[o] > self.worst[o]:
+            self.worst[o] = state.escapes[o]
             self.shown[o] = self.witnesses.get((state, o))
 
     def cell(self, ids: Ids | None, fresh: tuple[int, ...], state: State) -> State:
@@ -199,58 +206,57 @@ class Memory:
         self.ids = ids
         levels = dict(state.levels)
         for o in fresh:
-            if state.dirty:
+            if state.escapes:
                 self.lets_out(o, state)
             position, edge = self.first_out + o, self.outs[o]
             sure = ids is None or edge.known or (edge.fact is not None and edge.fact.affine is not None)
-            levels[position] = self.entered(o) if sure else joined(levels[position], self.entered(o))
+            levels[position] = self.entered(o) if sure else join_memory(levels[position], self.entered(o))
         levels, copies = self.body.cell(ids, levels, state.copies)
-        dirty: list[int] = []
+        escapes: list[int] = []
         found: dict[int, Witness] = {}
         for o, edge in enumerate(self.outs):
-            held = None if edge.block.loose or 0 in edge.block.shape else stored(levels[self.first_out + o])
-            if held is not None and ids is not None:  # what lies past the end is dropped
-                held = edge.within(held, ids)
-            dirty.append(0 if held is None or not held.size else _worst(held, edge))
-            if held is not None and dirty[-1] and ids is not None:
-                found[o] = Witness(ids, edge.element(held, ids))
-        state = self.intern({p: tidy(x) for p, x in levels.items()}, tuple(dirty), copies)
+            content = None if edge.block.loose or 0 in edge.block.shape else escaping(levels[self.first_out + o])
+            if content is not None and ids is not None:  # what lies past the end is dropped
+                content = edge.within(content, ids)
+            escapes.append(0 if content is None or not content.size else _escaping_level(content, edge))
+            if content is not None and escapes[-1] and ids is not None:
+                found[o] = Witness(ids, edge.element(content, ids))
+        state = self.intern({p: canonical(x) for p, x in levels.items()}, tuple(escapes), copies)
         for o, witness in found.items():
             self.witnesses.setdefault((state, o), witness)
         return state
 
     # ------------------------------------------------------------ all cells
 
-    def anywhere(self) -> bool:
-        """Whether a cell of which nothing is known, not even what it finds, lets out nothing: then none does."""
+    def clean_in_any_cell(self) -> bool:
+        """Whether a cell that stands for all of them lets no poison out."""
         try:
             after = self.cell(None, tuple(self.moving), self.start())
-        except (TooLong, RecursionError):
+        except (OverBudget, RecursionError):
             return False
-        return not any(after.dirty) and not after.copies
+        return not any(after.escapes) and not after.copies
 
     def run(self) -> None:
-        """Follow all cells in grid order; raises `TooLong` where they are too many to be told apart."""
+        """Interpret all cells in grid order; raises `OverBudget` where too many of them differ."""
         kernel, rank = self.kernel, len(self.kernel.grid)
         if rank == 0:
             self.leaves(self.cell((), tuple(self.moving), self.start()))
             return
-        self.classes = [self.kinds()]
+        self.classes = [self.cell_classes()]
         for axis in range(rank - 1, -1, -1):  # for each number of leading ids, which of them lead to the same cells
             rows = self.classes[0].reshape(-1, self.classes[0].shape[axis])
-            _, which = np.unique(rows, axis=0, return_inverse=True)
-            self.classes.insert(0, which.reshape(self.classes[0].shape[:axis]))
+            self.classes.insert(0, _numbered(map(np.ndarray.tobytes, rows)).reshape(self.classes[0].shape[:axis]))
         final, _ = self.inner((), None, self.start())
         self.leaves(final)
         if final.copies and kernel.outputs:
             self.worst = [max(w, MAYBE) for w in self.worst]
 
     def tables(self) -> list[np.ndarray]:
-        """What tells cells apart: ends of blocks, tests, and where blocks that are not affine change."""
+        """What distinguishes cells: ends of blocks, tests, and where blocks that are not affine change."""
         kernel, rank = self.kernel, len(self.kernel.grid)
         found = [t for i, e in self.edges.items() if e.known for t in e.tables(self.ragged[i], rank)]
         found += [t for e in self.outs if e.known for t in e.tables(e.axes, rank)]
-        found += [self.turns(e) for e in self.outs if e.known and e.fact.affine is None]  # type: ignore[union-attr]
+        found += [self.block_changes(e) for e in self.outs if e.known and e.fact.affine is None]  # type: ignore[union-attr]
         for eqn in (e for e in kernel.body.eqns if e.primitive is cond_p):
             table = predicate(kernel.body, eqn.inputs[0], kernel.grid)
             if table is not None:
@@ -258,8 +264,8 @@ class Memory:
                 found.append(table)
         return found
 
-    def kinds(self) -> np.ndarray:
-        """A number for every cell, equal where they are not told apart, over `runs` of ids: the first of each run."""
+    def cell_classes(self) -> np.ndarray:
+        """The class of every cell, over `runs` of ids: the first of each run."""
         rank, tables = len(self.kernel.grid), self.tables()
         self.runs: list[list[int]] = []
         for axis in range(rank):
@@ -272,19 +278,18 @@ class Memory:
         for table in tables:
             table = table[np.ix_(*(r if n > 1 else [0] for r, n in zip(self.runs, table.shape, strict=True)))]
             if np.broadcast(found, table).size > MAX_CELLS // 4:
-                raise TooLong
-            _, which = np.unique(table, return_inverse=True)
-            found = found * (int(which.max()) + 1) + which.reshape(table.shape)
-            _, which = np.unique(found, return_inverse=True)
-            found = which.reshape(found.shape)
+                raise OverBudget
+            part = _numbered(table.reshape(-1).tolist()).reshape(table.shape)
+            found = found * (int(part.max()) + 1) + part
+            found = _numbered(found.reshape(-1).tolist()).reshape(found.shape)
         return found
 
-    def turns(self, edge: _Edge) -> np.ndarray:
+    def block_changes(self, edge: _RaggedBlock) -> np.ndarray:
         """Where a cell's block is another than that of the cell before it."""
         fact: Any = edge.fact
         grid, last = self.kernel.grid, max(fact.axes, default=-1) + 1
         if math.prod(grid[:last]) > MAX_CELLS:
-            raise TooLong
+            raise OverBudget
         numbers = spread(linear_index(fact.table - fact.table.min(initial=0)), fact.axes, last)
         row = np.broadcast_to(numbers, grid[:last]).reshape(-1)
         found = np.concatenate([[True], row[1:] != row[:-1]])
@@ -313,7 +318,7 @@ class Memory:
         return int(self.classes[len(prefix)][self.run_of(prefix, len(prefix))])
 
     def run_of(self, prefix: Ids, depth: int) -> tuple[int, ...]:
-        """The runs that some first ids lie in, as an index of the classes at a depth."""
+        """The runs of some first ids, as an index of the classes at a depth."""
         shape = self.classes[depth].shape
         return tuple(bisect.bisect_right(r, i) - 1 if n > 1 else 0 for r, i, n in
                      zip(self.runs, prefix, shape, strict=False))  # fmt: skip
@@ -330,9 +335,9 @@ class Memory:
             if found is not None:
                 return found, frozenset(axes)
         if depth == len(grid):
-            self.body.asked = set()
+            self.body.ids_read = set()
             after = self.cell(prefix, fresh, state)
-            used = frozenset(self.body.asked)
+            used = frozenset(self.body.ids_read)
         else:
             after, used = self.along(prefix, last, state)
         used = frozenset(a for a in used if a < depth)
@@ -352,11 +357,11 @@ class Memory:
         while i < grid[axis]:
             self.steps += 1
             if self.steps > STEPS:
-                raise TooLong
+                raise OverBudget
             before, entry = state, self.fresh((*prefix, i, *zeros), last)
             state, asked = self.inner((*prefix, i), last, state)
             used |= asked
-            result = either_state(self, result, state) if axis in self.kernel.computed else state
+            result = join_states(self, result, state) if axis in self.kernel.computed else state
             last = (*prefix, i, *rest)
             i += 1
             stop = stops[bisect.bisect_left(stops, i)]
@@ -367,25 +372,25 @@ class Memory:
         return result, used
 
 
-def either_state(memory: Memory, one: State, two: State) -> State:
+def join_states(grid: GridInterpreter, one: State, two: State) -> State:
     """The memory that is one of two."""
     if one is two:
         return one
     if one.copies != two.copies:
-        raise TooLong
-    levels = {p: joined(one.levels[p], two.levels[p]) for p in one.levels}
-    dirty = tuple(map(max, one.dirty or two.dirty, two.dirty or one.dirty))
-    return memory.intern(levels, dirty, one.copies)
+        raise OverBudget
+    levels = {p: join_memory(one.levels[p], two.levels[p]) for p in one.levels}
+    escapes = tuple(map(max, one.escapes or two.escapes, two.escapes or one.escapes))
+    return grid.intern(levels, escapes, one.copies)
 
 
-# ---------------------------------------------------------------------------- the question
+# ---------------------------------------------------------------------------- verdict
 
 
 @dataclass(frozen=True)
 class Leak:
-    """What comes out of a source of what is unspecified: the worst level, in which output, stored by which equation.
+    """How poison leaks: the worst level, the output that it reaches, the equation that stores it.
 
-    `read`: the position of a Ref that is read before anything has written it. `witness`: where it shows first.
+    `read`: the position of a Ref that is read uninitialised. `witness`: where the leak shows first.
     """
 
     level: int = CLEAN
@@ -400,37 +405,38 @@ UNKNOWN = Leak(MAYBE)
 
 @dataclass(frozen=True)
 class Leaks:
-    """What comes out of a kernel: of the ragged ends of inputs, by number, and of memory that nothing has written."""
+    """The leaks of a kernel: from the ragged tails of inputs, by number, and from uninitialised memory."""
 
     ragged: dict[int, Leak]
     unwritten: Leak
 
 
-def _question(kernel: Kernel, ragged: Sequence[tuple[int, int]], unwritten: bool, asks: bool = False) -> Leak:
-    memory = Memory(kernel, ragged, unwritten, asks)
+def _walk(kernel: Kernel, ragged: Sequence[tuple[int, int]], unwritten: bool, precise: bool = False) -> Leak:
+    grid = GridInterpreter(kernel, ragged, unwritten, precise)
     try:
-        memory.run()
-    except (TooLong, RecursionError):
+        grid.run()
+    except (OverBudget, RecursionError):
         return UNKNOWN
-    o = max(range(len(memory.worst)), key=memory.worst.__getitem__, default=-1)
-    if o < 0 or not memory.worst[o]:
+    o = max(range(len(grid.worst)), key=grid.worst.__getitem__, default=-1)
+    if o < 0 or not grid.worst[o]:
         return Leak()
-    if not asks:
-        return _question(kernel, ragged, unwritten, True)
-    _, eqn = memory.body.culprits.get(memory.first_out + o, (0, None))
-    first = memory.body.unwritten
-    level = min(memory.worst[o], MAYBE) if kernel.extents else memory.worst[o]
+    if not precise:
+        return _walk(kernel, ragged, unwritten, True)
+    _, eqn = grid.body.worst_stores.get(grid.first_out + o, (0, None))
+    first = grid.body.unwritten_read
+    level = min(grid.worst[o], MAYBE) if kernel.extents else grid.worst[o]
     return Leak(level, kernel.outputs[o].name, eqn or (first and first[1]), first and first[0],
-                memory.shown.get(o))  # fmt: skip
+                grid.shown.get(o))  # fmt: skip
 
 
 def leaks(kernel: Kernel) -> Leaks:
-    """What of that which is unspecified comes out of a kernel."""
+    """The leaks of a kernel."""
     ends = {i: ragged_axes(b) for i, b in enumerate(kernel.inputs) if b.fill is None and ragged_axes(b)}
     every = [(i, d) for i, axes in ends.items() for d in axes]
-    if every and not _question(kernel, every, True).level:  # one walk answers for all sources
+    # Without a walk, else by one walk for all sources at once.
+    if tails_contained(kernel, ends) or (every and not _walk(kernel, every, True).level):
         return Leaks(dict.fromkeys(ends, Leak()), Leak())
-    unwritten = Leak() if Memory(kernel, (), True, False).anywhere() else _question(kernel, (), True)
-    found = {i: max((_question(kernel, [(i, d)], False) for d in axes), key=lambda leak: leak.level)
+    unwritten = Leak() if GridInterpreter(kernel, (), True, False).clean_in_any_cell() else _walk(kernel, (), True)
+    found = {i: max((_walk(kernel, [(i, d)], False) for d in axes), key=lambda leak: leak.level)
              for i, axes in ends.items()}  # fmt: skip
     return Leaks(found, unwritten)

@@ -23,7 +23,7 @@ from ...core.transforms.structural_primitives import add_tangents
 from ..analysis.dead_stores import ACCESSES
 from ..kernel.traverse import inner_programs
 from .branches import Choice
-from .loops import Turns, loops_of, spaces
+from .loops import LoopAdjoint, loops_of, spaces
 
 turns_p = Primitive("turns", lambda *types, **params: [], multiple=True)  # a loop of a record; never bound
 
@@ -122,7 +122,7 @@ def _turn_back(
     program: Program, args: Sequence[Any], active: Sequence[int], space: Sequence[Any], refs: dict[int, Any],
     cts: Sequence[Any],
 ) -> dict[int, Any]:  # fmt: skip
-    """Run one turn of a loop again, then backwards: gives the cotangents of the values that it takes."""
+    """Run one iteration of a loop again, then backwards: gives the cotangents of the values that it takes."""
     return run_backwards(record(program, args, active, space), refs, cts)
 
 
@@ -178,7 +178,7 @@ def run_backwards(found: Record, refs: dict[int, Any], cts: Sequence[Any] = ()) 
 
 def _turns_back(eqn: Eqn, ref_of: dict[Var, Any], cts: Sequence[Any]) -> list[tuple[Any, Any]]:
     """Run a loop, or a branch, backwards: the cotangents of the values that it takes."""
-    loop: Turns | Choice = eqn.params["loop"]
+    loop: LoopAdjoint | Choice = eqn.params["loop"]
     refs = {i: _memory(ref_of[a]) for i, a in enumerate(eqn.inputs) if a in ref_of}
     given = iter(cts)
     outs = [next(given) if a else None for a in loop.derived]

@@ -1,9 +1,8 @@
 """Loops and branches of a cell in the form that its adjoint takes.
 
-A loop over no values stays a loop over Refs. Of those that it takes, operands that are only read, Refs that are only
-written and Refs that each turn sets before it reads them stay memory; any other is a value that the loop carries. So it
-is with branches over far memory. Other loops and branches work on values: they read their Refs before and write them
-after.
+A loop over no values stays a loop over Refs. Operands that are only read, Refs that are only written and Refs that each
+iteration sets before it reads them stay memory; any other is a value that the loop carries. So it is with branches over
+HBM. Other loops and branches work on values: they read their Refs before and write them after.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""Loops of a cell run backwards, with the values that they carry kept in scratch.
+"""Reverse mode of loops: saves loop-carried values in scratch.
 
-    forward     the loop, which also keeps what it carries on entry to each turn, where the derivative reads it
-    backward    the turns from the last to the first: each runs again from what was kept, then backwards
+    forward     the loop, which also keeps what it carries on entry to each iteration, where the derivative reads it
+    backward    the iterations from the last to the first: each runs again from what was kept, then backwards
 
-What would take more than `BYTES` is kept every few turns: the loop becomes a loop of loops, whose inner ones keep what
-they carry while they are run again. Carried counters are counted and not kept.
+What would take more than `BYTES` is kept every few iterations: the loop becomes nested loops, whose inner ones keep
+what they carry while they are run again. Carried counters are counted and not kept.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def dependent(program: Program, active: Sequence[bool]) -> list[bool]:
 
 
 def _counter(program: Program, var: Var, out: Any) -> int | None:
-    """What a loop adds to a carried integer in each turn, where that is a literal; 0 to what stays as it is."""
+    """What a loop adds to a carried integer in each iteration, where that is a literal; 0 to what stays as it is."""
     eqn = next((e for e in program.eqns if out in e.outputs), None)
     if out is var or eqn is None or eqn.primitive is not add_p or is_inexact(var.type.dtype):
         return 0 if out is var else None
@@ -55,14 +55,14 @@ def _counter(program: Program, var: Var, out: Any) -> int | None:
 
 
 def _looped(program: Program, consts: int, length: int) -> Program:
-    """A Program that takes some turns of a loop."""
+    """A Program that takes some iterations of a loop."""
     eqn = Eqn(scan_p, program.inputs, [Var(a.type) for a in program.outputs],
               {"program": program, "length": length, "reverse": False, "unroll": 1, "num_consts": consts,
                "num_carry": len(program.inputs) - consts}, program.effects)  # fmt: skip
     return Program(program.inputs, [eqn], eqn.outputs, name=program.name)
 
 
-class Turns:
+class LoopAdjoint:
     """A loop of a cell, to be run backwards; `active` says which of what it takes has a tangent."""
 
     def __init__(self, eqn: Eqn, active: Sequence[bool], back: Callable[..., Any]):
@@ -91,7 +91,7 @@ class Turns:
         return list(self.step.inputs[self.consts :])
 
     def _every(self) -> int:
-        """How many turns apart what the loop carries is kept; 0: in each."""
+        """How many iterations apart what the loop carries is kept; 0: in each."""
         size = sum(self.carried[k].type.nbytes for k in self.saved)
         if size * self.length <= BYTES:
             return 0
@@ -110,22 +110,22 @@ class Turns:
         """Which of what the loop gives has a tangent."""
         return self.active[self.consts :]
 
-    # ------------------------------------------------------------ one turn backwards
+    # ------------------------------------------------------------ one iteration backwards
 
     def _counters(self) -> dict[int, int]:
-        """What is added in each turn to what is carried, by position among it."""
+        """What is added in each iteration to what is carried, by position among it."""
         found = {k: _counter(self.step, v, self.step.outputs[k]) for k, v in enumerate(self.carried)}
         return {k: n for k, n in found.items() if n is not None}
 
     def positions(self, refs: bool, first: int = 0, last: int | None = None) -> list[int]:
-        """The inputs of a turn that have a tangent: Refs, or values."""
+        """The inputs of an iteration that have a tangent: Refs, or values."""
         types = self.step.in_types[:last]
         return [i for i, t in enumerate(types) if self.active[i] and i >= first and isinstance(t, RefType) is refs]
 
     @kept
     def back(self, given: tuple[int, ...]) -> Program:
-        """A turn backwards: what it takes, Refs of cotangents (of inputs `given`), cotangents of what is carried, sums
-        of those of its constants, and its work space; gives new ones of the carried and the sums."""
+        """An iteration backwards: takes operands, Refs of cotangents (of inputs `given`), cotangents of the carry, sums
+        of those of its constants, and its work space; gives new cotangents of the carry, and sums."""
         step, n = self.step, len(self.step.inputs)
         carried, summed = self.positions(False, self.consts), self.positions(False, 0, self.consts)
         types: list[Any] = [*step.in_types, *(step.inputs[i].type.tangent() for i in (*given, *carried, *summed))]
@@ -147,12 +147,12 @@ class Turns:
 
     @cached_property
     def inner(self) -> list[RefType]:
-        """The work space of the loops within a turn."""
+        """The work space of the loops within an iteration."""
         return spaces(self.step, tuple(i for i, a in enumerate(self.active) if a), self.record_back)
 
     @cached_property
     def saved(self) -> tuple[int, ...]:
-        """What is kept, by position among what is carried: what a turn backwards reads, but for counters."""
+        """What is kept, by position among what is carried: what an iteration backwards reads, but for counters."""
         back = self.back(tuple(self.positions(True)))
         used = {a for e in back.eqns for a in e.inputs} | set(back.outputs)
         return tuple(k for k in range(len(self.carried))
@@ -174,13 +174,13 @@ class Turns:
         """Run the loop, and keep what it carries."""
         consts, init = primals[: self.consts], primals[self.consts :]
 
-        def turn(number: Any, *carry: Any) -> list[Any]:
+        def iteration(number: Any, *carry: Any) -> list[Any]:
             for k, ref in zip(self.saved, space, strict=False):
                 write(view(ref, (number,)), carry[k])
             return [add_p.bind(number, np.int32(1)), *eval_program(self.step, *consts, *carry)]
 
         types = [ArrayType((), np.dtype(np.int32)), *(v.type for v in self.carried)]
-        body = trace_program(turn, types, self.step.name)
+        body = trace_program(iteration, types, self.step.name)
         return bind_scan(body, [], [np.int32(0), *init], [], length=self.length, **self.how)[1:]
 
     def backward(
@@ -194,20 +194,20 @@ class Turns:
         start = [instantiate(cts[i - self.consts]) for i in carried]
         start += [instantiate(Zero(self.step.inputs[i].type.tangent())) for i in summed]
 
-        def turn(number: Any, *held: Any) -> list[Any]:
+        def iteration(number: Any, *carried: Any) -> list[Any]:
             at = sub_p.bind(np.int32(self.length - 1), number)
             kept = {k: view(ref, (at,))[...] for k, ref in zip(self.saved, space, strict=False)}
             values = [kept[k] if k in kept else self.count(k, at, init[k]) for k in range(len(init))]
-            outs = eval_program(back, *consts, *values, *(refs[i] for i in given), *held, *inner)
+            outs = eval_program(back, *consts, *values, *(refs[i] for i in given), *carried, *inner)
             return [add_p.bind(number, np.int32(1)), *outs]
 
         types = [ArrayType((), np.dtype(np.int32)), *(self.step.inputs[i].type.tangent() for i in (*carried, *summed))]
-        body = trace_program(turn, types, f"{self.step.name}_back")
+        body = trace_program(iteration, types, f"{self.step.name}_back")
         outs = bind_scan(body, [], [np.int32(0), *start], [], length=self.length, **self.how)[1:]
         return dict(zip((*carried, *summed), outs, strict=True))
 
     def count(self, k: int, at: Any, start: Any) -> Any:
-        """A counter in a turn; zeros for what nothing reads."""
+        """A counter in an iteration; zeros for what nothing reads."""
         type = self.carried[k].type
         if not self.counters.get(k):
             return start if k in self.counters else instantiate(Zero(type))
@@ -218,20 +218,20 @@ class Turns:
 
 
 @cached(1024)
-def loops_of(program: Program, active: tuple[int, ...], back: Callable[..., Any]) -> dict[Eqn, Turns | Choice]:
+def loops_of(program: Program, active: tuple[int, ...], back: Callable[..., Any]) -> dict[Eqn, LoopAdjoint | Choice]:
     """The loops of a Program that are run backwards, and branches over far memory, by equation.
 
     `active` inputs have tangents.
     """
     live = {program.inputs[i] for i in active}
-    found: dict[Eqn, Turns | Choice] = {}
+    found: dict[Eqn, LoopAdjoint | Choice] = {}
     for eqn in program.eqns:
         flags = [a in live for a in eqn.inputs]
         if not any(flags):
             continue
         live.update(v for v in eqn.outputs if is_inexact(v.type.dtype))
         if is_turns(eqn):
-            found[eqn] = Turns(eqn, flags, back)
+            found[eqn] = LoopAdjoint(eqn, flags, back)
         elif is_far(eqn) or eqn.primitive is cond_p and residual_bytes(eqn, flags) > RESIDUALS:
             found[eqn] = Choice(eqn, flags, dependent, back, spaces)
     return found

@@ -4,8 +4,8 @@ A `Ref` holds an array and belongs to the trace that it was made under. There, a
 within it, an access replaces the held array (`core/primitives/refs/state_discharge_rules.py`), so that derivatives and
 batching need no rule. Where a Program is recorded further within (the body of a loop, a branch, a function under
 `jit`), the access is recorded as one to memory, as in a kernel; the Ref becomes an operand of the loop, and when that
-is bound where the Ref belongs, `lang/transforms/discharge.py` makes it one over values. Importing this module puts
-`bind_refs` in the place of the bind of `core/tracing/trace.py`.
+is bound where the Ref belongs, `lang/transforms/discharge.py` makes it one over values. `bind` calls `bind_refs` where
+an operand is a `Ref`.
 """
 
 from __future__ import annotations
@@ -38,14 +38,12 @@ from ...core.support.errors import (
     UnsupportedError,
 )
 from ...core.support.memo import cached
-from ...core.support.runtime import runtime
 from ...core.tracing.array_conversion import as_array
 from ...core.tracing.trace import (
     EVAL,
     ProgramTrace,
     Trace,
     Tracer,
-    bind,
     current_trace,
     eval_program,
     shape_of,
@@ -76,6 +74,7 @@ class Ref:
     """A mutable array; made by `new_ref`. Indexing reads it, and assignment to an index writes it."""
 
     __slots__ = ("_trace", "aval", "_value", "_still", "__weakref__")
+    is_mutable_ref = True
 
     def __init__(self, value: Any, still: bool = False):
         type_: Any = typeof(value)
@@ -190,7 +189,7 @@ def _within(trace: Trace | None, wanted: Trace) -> bool:
 def bind_refs(primitive: Primitive, args: Sequence[Any], params: dict[str, Any]) -> Any:
     """Bind a primitive whose operands may be Refs."""
     if primitive.effects is None or not any(type(a) is Ref for a in args):
-        return bind(primitive, args, params)
+        return current_trace().bind(primitive, args, params)
     refs = [a for a in args if type(a) is Ref]
     for ref in refs:
         ref.value  # noqa: B018  (alive)
@@ -199,7 +198,7 @@ def bind_refs(primitive: Primitive, args: Sequence[Any], params: dict[str, Any])
                             "pass it once")  # fmt: skip
     mine = {id(ref) for ref in refs if ref.acts_here()}
     if not mine:
-        return bind(primitive, args, params)
+        return current_trace().bind(primitive, args, params)
     if id(args[0]) in mine and primitive in _ACCESSES:
         return _ACCESSES[primitive](args[0], *args[1:], **params)
     return _discharged(primitive, args, params, mine)
@@ -306,7 +305,6 @@ def over_values(
 
 
 _REFS = (Ref, RefTracer)
-runtime.bind, runtime.over_values = bind_refs, over_values
 
 
 # ---------------------------------------------------------------------------- functions

@@ -1,12 +1,16 @@
-"""A kernel as text for a compiler for GPUs, and as the machine code that a launch takes."""
+"""A kernel as text for a GPU compiler, as machine code, and the resources that this takes.
+"""
 
 from __future__ import annotations
 
 import math
+import re
 from dataclasses import dataclass
 
 from ...core.ir.program import Program
 from ...core.ir.types import ArrayType
+from ...core.support.errors import ResourceError, Source
+from ..targets.target import Resources, Target
 
 
 @dataclass(frozen=True)
@@ -59,3 +63,32 @@ class Compiled:
     def scratch_bytes(self) -> int:
         """The global memory that a launch needs besides its operands and results, one program's after the other's."""
         return self.scratch * math.prod(self.grid)
+
+
+REGISTER_BYTES = 4
+# ptxas's account of a kernel (CUDA binary utilities, `ptxas -v`); the AMD GPU metadata of a code object (LLVM, "User
+# guide for AMDGPU backend", code object V5).
+_PTXAS = {"registers": re.compile(r"Used (\d+) registers"), "spills": re.compile(r"(\d+) bytes spill stores")}
+_AMD = {"registers": re.compile(r"\.vgpr_count:\s+(\d+)"), "spills": re.compile(r"\.vgpr_spill_count:\s+(\d+)")}
+
+
+def resources(compiled: Compiled, machine: Target) -> Resources:
+    """Shared memory of a program, registers of a thread and bytes spilled to memory by a thread."""
+    cuda = machine.kind == "cuda"
+    text, patterns = (compiled.log, _PTXAS) if cuda else (compiled.assembly, _AMD)
+    found = {name: [int(n) for n in pattern.findall(text)] for name, pattern in patterns.items()}
+    registers, spills = (max(found[name], default=None) for name in ("registers", "spills"))
+    if spills is not None and not cuda:
+        spills *= REGISTER_BYTES
+    return Resources(compiled.name, compiled.shared, machine.fast_bytes, registers, spills)
+
+
+def check(compiled: Compiled, machine: Target, source: Source | None = None) -> None:
+    """Raise a `ResourceError` for a kernel that needs more shared memory than a program may have."""
+    if compiled.shared > machine.fast_bytes:
+        raise ResourceError(
+            f"kernel {compiled.name} needs {compiled.shared} bytes of shared memory; a program on {machine.name} has "
+            f"{machine.fast_bytes}",
+            "smaller blocks, or fewer stages: `compiler_params=lang.triton.CompilerParams(num_stages=...)`",
+            source,
+        )

@@ -11,8 +11,8 @@ from ...core.support.errors import ArgumentError
 from ...core.tracing.trace import trace_program
 from ..analysis.index_maps import map_of
 from ..kernel.kernel import Kernel
+from ..loopnest.plan import Plan
 from ..transforms.desugar import uses
-from .plan import Plan
 
 MOST = (2**31 - 1, 65535, 65535)  # programs along x, y, z
 PRODUCT = frozenset({dot_general_p})

@@ -1,17 +1,22 @@
-"""Machine code as XLA's custom call that launches PTX, with memory of its own that is dropped."""
+"""Kernels in an XLA program: compiled side by side, called as PTX custom calls, with scratch memory that is dropped.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
 from ...core.ir.program import Program
 from ...core.ir.types import ArrayType
+from ...core.support.errors import TilewrightError
 from ...core.tracing.trace import eval_program, trace_program
 from ..kernel.kernel import Kernel
-from ..targets.target import CustomCall
-from .code import Compiled, Module
+from ..legalize import Legal
+from ..targets.target import CustomCall, Target, target_of
+from .code import Compiled, Module, resources
 
 PTX_CALL = "__gpu$xla.gpu.ptx"
 BYTE = np.dtype(np.uint8)
@@ -54,3 +59,23 @@ def config(texts: dict[str, str], sizes: dict[str, int], more: str = "") -> str:
 
 def _escaped(text: str) -> str:
     return "".join(c if " " <= c <= "~" and c not in '"\\' else "".join(f"\\{b:02X}" for b in c.encode()) for c in text)
+
+
+def start_all[K: Kernel | Legal](kernels: Sequence[K], start: Callable[[K], object]) -> None:
+    """Begin to compile kernels side by side; errors are raised when it is emitted."""
+    for kernel in dict.fromkeys(kernels):
+        try:
+            start(kernel)
+        except TilewrightError:
+            continue
+
+
+def with_kernels(
+    text: str, name: str, target: str, kernels: Sequence[Kernel | Legal], build: Callable[[str, str, str], Any],
+    compiled_kernel: Callable[[Any, Target], tuple[Any, Compiled]],
+) -> Any:  # fmt: skip
+    """A program for a GPU: `build` compiles the module's text; the result also has its kernels' resources."""
+    machine = target_of(target)
+    compiled = tuple(compiled_kernel(kernel, machine)[1] for kernel in dict.fromkeys(kernels))
+    binary = build(text, target, name)
+    return replace(binary, resources=tuple(resources(c, machine) for c in compiled), kernels=compiled)

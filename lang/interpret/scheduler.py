@@ -1,4 +1,4 @@
-"""What is interpreted together: members of a group, each a thread of its own, of which one runs at a time.
+"""Cooperative scheduling: members of a group, each a thread of its own, of which one runs at a time.
 
 A member goes on until it has to wait, or at every exchange with others where a seed asks for a random order.
 """
@@ -20,7 +20,7 @@ class _Stopped(BaseException):
 
 
 class Group:
-    """The members, and whose turn it is."""
+    """The members, and the scheduler's semaphore."""
 
     members: Sequence[Member]
     what = "member"  # in messages
@@ -29,7 +29,7 @@ class Group:
     def __init__(self, kernel: str, params: InterpretParams):
         self.label = kernel
         self.error: BaseException | None = None
-        self.turn = threading.Semaphore(0)  # the scheduler's
+        self.resume = threading.Semaphore(0)  # the scheduler's
         self.random = None if params.random_seed is None else np.random.default_rng(params.random_seed)
 
     def run_all(self) -> None:
@@ -43,7 +43,7 @@ class Group:
         finally:
             for member in self.members:
                 member.stopped = True
-                member.turn.release()
+                member.resume.release()
         for member in self.members:
             assert member.thread is not None
             member.thread.join()
@@ -51,7 +51,7 @@ class Group:
             raise self.error
 
     def begin(self, members: Sequence[Member]) -> None:
-        """Start the threads of members, each of which waits for its turn."""
+        """Start the threads of members, each of which waits to be resumed."""
         context = contextvars.copy_context()
         for member in members:
             target = contextvars.Context.run
@@ -66,16 +66,16 @@ class Group:
             return
         member = ready[0 if self.random is None else int(self.random.integers(len(ready)))]
         member.waits = None
-        member.turn.release()
-        self.turn.acquire()
+        member.resume.release()
+        self.resume.acquire()
 
     def deadlock(self) -> DeadlockError:
         waiting = [m for m in self.members if not m.done]
-        told = "".join(f"\n  {m.title}, cell {m.cell}: {m.wanted()}, at {m.source}" for m in waiting)
+        lines = "".join(f"\n  {m.title}, cell {m.cell}: {m.wanted()}, at {m.source}" for m in waiting)
         left = [str(n) for n, m in enumerate(self.members) if m.done]
         done = f"; {', '.join(left)} of them have left the kernel" if left else ""
         return DeadlockError(
-            f"kernel {self.label}: no {self.what} can go on{done}:{told}", self.remedy, waiting[0].source
+            f"kernel {self.label}: no {self.what} can go on{done}:{lines}", self.remedy, waiting[0].source
         )
 
     def check_ends(self) -> None:
@@ -88,7 +88,7 @@ class Member(Run):
     def __init__(self, group: Group, kernel: str, params: InterpretParams):
         super().__init__(kernel, params)
         self.group = group
-        self.turn = threading.Semaphore(0)
+        self.resume = threading.Semaphore(0)
         self.thread: threading.Thread | None = None
         self.done = self.stopped = False
         self.waits: Callable[[], bool] | None = None  # what it waits for; None: nothing
@@ -103,7 +103,7 @@ class Member(Run):
         """What it does."""
 
     def main(self) -> None:
-        self.turn.acquire()
+        self.resume.acquire()
         try:
             if not self.stopped:
                 with run_as(self):
@@ -113,13 +113,13 @@ class Member(Run):
         except BaseException as error:
             self.group.error = error
         self.done = True
-        self.group.turn.release()
+        self.group.resume.release()
 
     def pause(self, waits: Callable[[], bool] | None, wanted: Callable[[], str]) -> None:
         """Let others go on, until something holds."""
         self.waits, self.wanted = waits, wanted
-        self.group.turn.release()
-        self.turn.acquire()
+        self.group.resume.release()
+        self.resume.acquire()
         if self.stopped:
             raise _Stopped
 

@@ -12,7 +12,7 @@ backend is called by itself.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Concatenate
 
@@ -44,8 +44,28 @@ KEYS = frozenset({random_wrap_p, random_unwrap_p, random_clone_p})  # keys becom
 GONE = frozenset(PLAIN) - {atomic_rmw_p, atomic_cas_p} | KEYS
 
 
-def _unchanged(kernel: Kernel, target: Target) -> Iterable[Kernel]:
-    return (kernel,)
+class Unfit(Exception):
+    """Why a kernel is not for a backend, and what to do; `source` is the line that it is about, if it is one."""
+
+    def __init__(self, why: str, source: Source | None = None):
+        super().__init__(why)
+        self.source = source
+
+
+@dataclass(frozen=True)
+class KernelPass:
+    """A pass from kernel to kernel: its name, the level that it gives, and its function of a kernel and a target."""
+
+    name: str
+    level: str
+    run: Callable[[Kernel, Target], Kernel]
+
+
+KernelPasses = tuple[KernelPass, ...]
+
+
+def _no_passes(kernel: Kernel, target: Target) -> tuple[KernelPasses, ...]:
+    return ((),)
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,19 +73,19 @@ class Backend:
     """What a target makes of the language: how it prints primitives, and the reasons for what it refuses.
 
     `rules` and `refused` are the backend's tables; `dtypes` are those that no body may hold there, each with its
-    reason. `place` is where its kernels run, as errors say it. `forms` are the kernels that one may be printed as on a
-    target, the preferred one first: in plain accesses, for example. `lacks` tells by an equation's parameters that the
-    rule of its primitive does not serve on some target, so that it is rewritten there. A backend that is not `exact`
-    looks for kernels of a certain shape, and leaves operations out that this shape has no need of. `other` gives the
-    table for a kernel that is written for another one than this. `rewrites` are the backend's own, asked first: what an
-    equation is rewritten by, None where it is printed as it stands.
+    reason. `place` is where its kernels run, as errors say it. `passes` are the passes over a kernel before it is
+    legalized: a list for each variant that may be printed on a target, the preferred one first. `lacks` decides by an
+    equation's parameters that the rule of its primitive does not serve on some target, so that it is rewritten there. A
+    backend that is not `exact` looks for kernels of a certain shape, and leaves operations out that this shape has no
+    need of. `other` gives the table for a kernel that is written for another one than this. `rewrites` are the
+    backend's own, asked first: what an equation is rewritten by, None where it is printed as it stands.
     """
 
     place: str
     rules: Mapping[Primitive, Any]
     refused: Mapping[Primitive, str]
     dtypes: Mapping[str, str]
-    forms: Callable[[Kernel, Target], Iterable[Kernel]] = _unchanged
+    passes: Callable[[Kernel, Target], tuple[KernelPasses, ...]] = _no_passes
     lacks: Mapping[Primitive, Callable[[Mapping[str, Any], Target], bool]] = field(default_factory=dict)
     exact: bool = True
     other: Callable[[Kernel], Backend | None] = lambda kernel: None
@@ -150,7 +170,7 @@ def _empty(eqn: Eqn) -> bool:
 class Legal:
     """A kernel as a backend takes it: its body and its index maps hold what the backend has rules for, or refuses.
 
-    `given` is the kernel as it was, `forms` are what may be printed of it, the first where it can be.
+    `given` is the kernel as it was, `forms` are its variants after the passes, the preferred one first.
     """
 
     given: Kernel
@@ -189,7 +209,23 @@ class Legal:
 def legal(kernel: Kernel, backend: Backend, target: Target) -> Legal:
     """A kernel in what a backend has rules for on a target."""
     backend = backend.other(kernel) or backend
-    return Legal(kernel, tuple(_legal(form, backend, target) for form in backend.forms(kernel, target)), backend)
+    forms = [[kernel, *(made for _, made in _stages(kernel, passes, backend, target))][-1]
+             for passes in backend.passes(kernel, target)]  # fmt: skip
+    return Legal(kernel, tuple(forms), backend)
+
+
+def stages(kernel: Kernel, backend: Backend, target: Target) -> Iterator[tuple[KernelPass, Kernel]]:
+    """Each pass of a backend over a kernel, in its preferred variant, with what it gives; `legalize` is the last."""
+    backend = backend.other(kernel) or backend
+    return _stages(kernel, backend.passes(kernel, target)[0], backend, target)
+
+
+def _stages(
+    kernel: Kernel, passes: KernelPasses, backend: Backend, target: Target
+) -> Iterator[tuple[KernelPass, Kernel]]:
+    for one in (*passes, KernelPass("legalize", "legal", lambda kernel, target: _legal(kernel, backend, target))):
+        kernel = one.run(kernel, target)
+        yield one, kernel
 
 
 def _legal(kernel: Kernel, backend: Backend, target: Target) -> Kernel:

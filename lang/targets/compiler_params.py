@@ -1,4 +1,4 @@
-"""What the author of a kernel tells a compiler of it, `compiler_params`: a class for each compiler."""
+"""`compiler_params`: the options of each backend's compiler, a class for each."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from ..kernel.kernel import Kernel
 
 
 class Params:
-    """What all of these classes have, fields or not.
+    """The options that all backends have, fields or not.
 
-    `dimension_semantics`: as `kernel_call` takes them. `backward`: what the kernels of the gradient are told instead.
+    `dimension_semantics`: as `kernel_call` takes them. `backward`: those of the kernels of the gradient.
     """
 
     dimension_semantics: Any = None
@@ -35,11 +35,11 @@ _KINDS: dict[str, tuple[Any, str]] = {"int": ((int, np.integer), "an int"), "boo
 
 
 def stated(kernel: Kernel) -> Params | None:
-    """What a kernel tells a compiler."""
+    """The `compiler_params` of a kernel."""
     return dict(kernel.settings).get("compiler_params")
 
 
 def params_of[T: Params](kernel: Kernel, kind: type[T]) -> T:
-    """What a kernel tells the compiler of a class of parameters; where it tells it nothing, the defaults."""
+    """The parameters of a class that a kernel has, or the defaults."""
     found = stated(kernel)
     return found if isinstance(found, kind) else kind()

@@ -24,8 +24,9 @@ from typing import Any
 
 from ...core.ir.program import Program
 from ...core.ir.types import ArrayType
-from ...core.support.config import current, target_here
+from ...core.support.config import current
 from ...core.support.errors import ArgumentError
+from ...core.support.runtime import runtime
 from ..ops.basic import next_power_of_2
 
 KIB, MIB, GIB = 2**10, 2**20, 2**30
@@ -200,7 +201,7 @@ def current_target(target: str | Target | None = None) -> Target:
     name = current().kernel_target if target is None else target
     if name is not None:
         return target_of(name)
-    return target_here() or CPU
+    return runtime.backend.target()
 
 
 @dataclass(frozen=True)

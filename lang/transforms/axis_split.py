@@ -8,7 +8,7 @@ of it then adds to what has not the axis (`SUM`), while all parts make the rest 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,7 +19,6 @@ from ...core.ir.program import Eqn, Literal, Program, Var
 from ...core.ir.types import FAR, ArrayType, MemorySpace, RefType, is_inexact
 from ...core.primitives.contraction.dot_general import dot_general_p
 from ...core.primitives.control_flow.cond import cond_p
-from ...core.primitives.control_flow.scan import scan_p
 from ...core.primitives.control_flow.while_loop import while_p
 from ...core.primitives.elementwise.arithmetic import div_p, mul_p, sub_p
 from ...core.primitives.elementwise.comparison import select_n_p
@@ -32,6 +31,7 @@ from ...core.transforms.structural_primitives import add_any_p, add_p, neg_p, re
 from ..analysis.dead_stores import ACCESSES
 from ..kernel.canonicalize import touches_refs
 from ..kernel.kernel import Kernel
+from ..kernel.traverse import dataflow
 from ..ops.run_scoped import undefine_p
 from .desugar import plain
 
@@ -62,31 +62,6 @@ class Cut:
     def shape(self, var: Any) -> tuple[int, ...]:
         """The shape of a Ref or value in a part."""
         return tuple(n // self.parts if (var, d) in self.axes else n for d, n in enumerate(var.type.shape))
-
-
-def passed(eqn: Eqn) -> Iterator[tuple[Program, list[tuple[Any, Any, int]], list[tuple[Any, Any, int]]]]:
-    """The Programs of a branch or loop: what each takes and gives, as (outside, inside, leading axes outside).
-
-    What a loop carries is given to itself.
-    """
-    ins, outs = eqn.inputs, eqn.outputs
-    if eqn.primitive is cond_p:
-        for branch in eqn.params["branches"]:
-            yield branch, _pairs(ins[1:], branch.inputs), _pairs(outs, branch.outputs)
-    elif eqn.primitive is while_p:
-        n, m = eqn.params["cond_nconsts"], eqn.params["body_nconsts"]
-        test, body = eqn.params["cond_program"], eqn.params["body_program"]
-        yield test, _pairs((*ins[:n], *ins[n + m :]), test.inputs), []
-        yield body, _pairs(ins[n:], body.inputs), [*_pairs(body.inputs[m:], body.outputs), *_pairs(outs, body.outputs)]
-    elif eqn.primitive is scan_p:
-        body, n, m = eqn.params["program"], eqn.params["num_consts"], eqn.params["num_carry"]
-        taken = _pairs(ins[: n + m], body.inputs[: n + m]) + _pairs(ins[n + m :], body.inputs[n + m :], 1)
-        given = _pairs(body.inputs[n : n + m], body.outputs[:m]) + _pairs(outs[:m], body.outputs[:m])
-        yield body, taken, given + _pairs(outs[m:], body.outputs[m:], 1)
-
-
-def _pairs(outside: Sequence[Any], inside: Sequence[Any], ahead: int = 0) -> list[tuple[Any, Any, int]]:
-    return [(a, b, ahead) for a, b in zip(outside, inside, strict=True)]
 
 
 class _Joined:
@@ -159,7 +134,7 @@ class _Joined:
 
     def walk(self, program: Program) -> None:
         for eqn in program.eqns:
-            inner = list(passed(eqn))
+            inner = list(dataflow(eqn))
             if inner:
                 for below, taken, given in inner:
                     self.walk(below)
@@ -275,7 +250,7 @@ class _Parts:
 
     def walk(self, program: Program) -> None:
         for eqn in program.eqns:
-            inner = list(passed(eqn))
+            inner = list(dataflow(eqn))
             for below, taken, given in inner:
                 for a, b, _ in taken:
                     self.put(b, self.of(a))

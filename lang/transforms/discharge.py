@@ -33,20 +33,20 @@ from ..ops.atomics import discharged
 class Cell:
     """What a Ref holds at this point of a Program; a symbolic `Zero` until something else is needed."""
 
-    __slots__ = ("held",)
+    __slots__ = ("content",)
 
     def __init__(self, value: Any):
-        self.held = value
+        self.content = value
 
     @property
     def value(self) -> Any:
-        if type(self.held) is Zero:
-            self.held = undefined(self.held.type.shape, self.held.type.dtype)
-        return self.held
+        if type(self.content) is Zero:
+            self.content = undefined(self.content.type.shape, self.content.type.dtype)
+        return self.content
 
     @value.setter
     def value(self, value: Any) -> None:
-        self.held = value
+        self.content = value
 
 
 def written(program: Program) -> tuple[int, ...]:
@@ -67,7 +67,7 @@ def _bind(eqn: Eqn, values: list[Any]) -> Sequence[Any]:
         return (read_value(values[0].value, values[1:], **eqn.params),)
     if primitive is swap_p or primitive is addupdate_p:
         cell, value, rest = values[0], values[1], values[2:]
-        whole = type(cell.held) is Zero and eqn.params["index"].is_whole(cell.held.type.shape)
+        whole = type(cell.content) is Zero and eqn.params["index"].is_whole(cell.content.type.shape)
         if whole and not eqn.params.get("masked"):
             old = (cell.value,) if primitive is swap_p else ()
             cell.value = value
@@ -136,8 +136,8 @@ class _LoopCells(_Cells):
         self.state, self.fixed = values[: self.n_written], [*self.plain, *values[self.n_written :]]
         self.types = [*map(typeof, self.fixed), *map(typeof, self.state)]
 
-    def turn(self, args: Sequence[Any]) -> tuple[list[Any], list[Cell], Sequence[Any]]:
-        """The operands in a turn of the loop, the Cells that may be written, and what else the loop carries."""
+    def iteration(self, args: Sequence[Any]) -> tuple[list[Any], list[Cell], Sequence[Any]]:
+        """The operands in an iteration of the loop, the Cells that may be written, and what else the loop carries."""
         p, first, end = len(self.plain), len(self.fixed), len(self.types)
         inner, changed = self.rebuild([*args[first:end], *args[p:first]], args[:p])
         return inner, changed, args[end:]
@@ -162,7 +162,7 @@ def _scan(values: Sequence[Any], *, program: Program, num_consts: int, num_carry
     loop = _LoopCells(consts, set(written(program)))
 
     def fun(*args: Any) -> list[Any]:
-        inner, changed, rest = loop.turn(args)
+        inner, changed, rest = loop.iteration(args)
         outs = run_cells(program, [*inner, *rest])
         return [*(c.value for c in changed), *outs]
 
@@ -178,11 +178,11 @@ def _while(
     loop = _LoopCells(values[:n], {i + cond_nconsts for i in written(body_program)} | set(written(cond_program)))
 
     def test(*args: Any) -> list[Any]:
-        inner, _, rest = loop.turn(args)
+        inner, _, rest = loop.iteration(args)
         return run_cells(cond_program, [*inner[:cond_nconsts], *rest])
 
     def body(*args: Any) -> list[Any]:
-        inner, changed, rest = loop.turn(args)
+        inner, changed, rest = loop.iteration(args)
         outs = run_cells(body_program, [*inner[cond_nconsts:], *rest])
         return [*(c.value for c in changed), *outs]
 

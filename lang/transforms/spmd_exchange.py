@@ -66,18 +66,18 @@ class _InStep:
         self.kernel, self.mesh, self.count = kernel, mesh, device_count(mesh)
         self.places = tables(mesh)
 
-    def run(self, program: Program, facts: Facts, together: bool) -> tuple[Program, list[Fact]]:
+    def run(self, program: Program, facts: Facts, converged: bool) -> tuple[Program, list[Fact]]:
         """The Program changed, and what is known of its outputs; `together`: all devices come here."""
         eqns: list[Eqn] = []
         for eqn in program.eqns:
             p = eqn.primitive
             if p is remote_start_p:
-                if not together:
+                if not converged:
                     why = "a copy to another device is within a branch or loop that devices may take differently"
                     raise _refused(self.kernel, why, eqn.source)
                 eqns += self.copy(eqn, facts)
             elif p not in (remote_wait_p, remote_signal_p, barrier_p):
-                made, outs = self.inner(eqn, facts, together)
+                made, outs = self.inner(eqn, facts, converged)
                 facts.update((v, f) for v, f in zip(eqn.outputs, outs, strict=True) if f is not None)
                 eqns.append(made)
         return program.replace(eqns=eqns), [self.fact(a, facts) for a in program.outputs]
@@ -89,17 +89,17 @@ class _InStep:
 
     # ------------------------------------------------------------ what is known
 
-    def inner(self, eqn: Eqn, facts: Facts, together: bool) -> tuple[Eqn, list[Fact]]:
+    def inner(self, eqn: Eqn, facts: Facts, converged: bool) -> tuple[Eqn, list[Fact]]:
         given = [self.fact(a, facts) for a in eqn.inputs]
         if eqn.primitive is cond_p:
-            return self.cond(eqn, given, together)
+            return self.cond(eqn, given, converged)
         if eqn.primitive is while_p:
-            return self.loop(eqn, given, together)
+            return self.loop(eqn, given, converged)
         if eqn.primitive is scan_p:
-            return self.scan(eqn, given, together)
+            return self.scan(eqn, given, converged)
         programs = [p for _, p in subprograms(eqn)]
         if len(programs) == 1 and len(programs[0].inputs) == len(eqn.inputs):
-            made, outs = self.run(programs[0], _known(programs[0].inputs, given), together)
+            made, outs = self.run(programs[0], _known(programs[0].inputs, given), converged)
             return within(eqn, lambda _: made), outs if len(outs) == len(eqn.outputs) else [None] * len(eqn.outputs)
         return eqn, self.value(eqn, given)
 
@@ -115,39 +115,39 @@ class _InStep:
             return [np.asarray(c) for c in zip(*rows)] if eqn.primitive.multiple else [np.asarray(rows)]
         return [SAME if all(map(same, given)) else None] * len(eqn.outputs)
 
-    def cond(self, eqn: Eqn, given: list[Fact], together: bool) -> tuple[Eqn, list[Fact]]:
+    def cond(self, eqn: Eqn, given: list[Fact], converged: bool) -> tuple[Eqn, list[Fact]]:
         way = same(given[0])
-        found = [self.run(b, _known(b.inputs, given[1:]), together and way) for b in eqn.params["branches"]]
+        found = [self.run(b, _known(b.inputs, given[1:]), converged and way) for b in eqn.params["branches"]]
         branches = iter(p for p, _ in found)
         outs = [SAME if way and all(map(same, column)) else None for column in zip(*(o for _, o in found))]
         return within(eqn, lambda _: next(branches)), outs
 
-    def loop(self, eqn: Eqn, given: list[Fact], together: bool) -> tuple[Eqn, list[Fact]]:
+    def loop(self, eqn: Eqn, given: list[Fact], converged: bool) -> tuple[Eqn, list[Fact]]:
         n = eqn.params["cond_nconsts"]
         m = n + eqn.params["body_nconsts"]
         test, body = eqn.params["cond_program"], eqn.params["body_program"]
         carry = self.settled(body, given[n:m], given[m:], [])
-        turns = self.run(test, _known(test.inputs, [*given[:n], *carry]), True)[1][0]
-        made, _ = self.run(body, _known(body.inputs, [*given[n:m], *carry]), together and same(turns))
-        return within(eqn, lambda p: made if p is body else p), carry if same(turns) else [None] * len(carry)
+        going = self.run(test, _known(test.inputs, [*given[:n], *carry]), True)[1][0]
+        made, _ = self.run(body, _known(body.inputs, [*given[n:m], *carry]), converged and same(going))
+        return within(eqn, lambda p: made if p is body else p), carry if same(going) else [None] * len(carry)
 
-    def scan(self, eqn: Eqn, given: list[Fact], together: bool) -> tuple[Eqn, list[Fact]]:
+    def scan(self, eqn: Eqn, given: list[Fact], converged: bool) -> tuple[Eqn, list[Fact]]:
         body = eqn.params["program"]
         n, m = eqn.params["num_consts"], eqn.params["num_consts"] + eqn.params["num_carry"]
         steps = [SAME if same(f) else None for f in given[m:]]
         carry = self.settled(body, given[:n], given[n:m], steps)
-        made, outs = self.run(body, _known(body.inputs, [*given[:n], *carry, *steps]), together)
+        made, outs = self.run(body, _known(body.inputs, [*given[:n], *carry, *steps]), converged)
         return within(eqn, lambda _: made), [SAME if same(f) else None for f in outs]
 
     def settled(self, body: Program, fixed: list[Fact], carry: Sequence[Fact], steps: list[Fact]) -> list[Fact]:
-        """What is known of a loop's state in every turn."""
-        held: list[Fact] = [SAME if same(f) else None for f in carry]
+        """What is known of a loop's state in every iteration."""
+        state: list[Fact] = [SAME if same(f) else None for f in carry]
         while True:
-            outs = self.run(body, _known(body.inputs, [*fixed, *held, *steps]), True)[1]
-            new = [SAME if same(a) and same(b) else None for a, b in zip(held, outs)]
-            if new == held:
-                return held
-            held = new
+            outs = self.run(body, _known(body.inputs, [*fixed, *state, *steps]), True)[1]
+            new = [SAME if same(a) and same(b) else None for a, b in zip(state, outs)]
+            if new == state:
+                return state
+            state = new
 
     # ------------------------------------------------------------ copies
 

@@ -1,7 +1,7 @@
 """Two cells that show a race on scratch: one reads an element that the other, of other parallel ids, wrote last.
 
 What cells do to one element is worked out for all of them at once, as tables that broadcast to the grid; what data
-decides is told apart: an access counts only where it is sure, an earlier store also where it may be.
+decides is distinguished: an access counts only where it is sure, an earlier store also where it may be.
 """
 
 from __future__ import annotations

@@ -31,16 +31,15 @@ from ..analysis.disjoint_parts import apart
 from ..analysis.facts import Analysis, analyse
 from ..analysis.index_maps import block_count, cell_at, distinct, linear_index, map_of, runs_again
 from ..analysis.loop_carried import only_atomic, writes
-from ..analysis.poison_lattice import RAW, SPOILED
+from ..analysis.poison_lattice import POISON, TAINTED
 from ..analysis.ranges import wrong_places
 from ..analysis.uninitialized import Leak
 from ..kernel.kernel import Block, Kernel, ragged_axes
 from ..transforms.desugar import plain
 from ..transforms.serialize_writes import meeting
-from .aliasing import check_aliases
 from .communication import alone
+from .misuse import check_aliases, check_semaphores
 from .race_witness import Witness, witness
-from .semaphores import check_semaphores
 
 MAX_ELEMENTS, MAX_BLOCKS = 1 << 20, 4096  # of an output whose windows are followed
 
@@ -281,7 +280,7 @@ def _past(kernel: Kernel, block: Block, leak: Leak) -> int:
 
 
 def _padding(kernel: Kernel, block: Block, leak: Leak) -> Finding:
-    if leak.level == SPOILED:
+    if leak.level == TAINTED:
         d = _past(kernel, block, leak)
         raise kernel.error(
             PaddingError, f"operand {block.name} of {block.array.show()} ends within a block of {block.sizes} along "
@@ -298,7 +297,7 @@ def _unwritten(kernel: Kernel, leak: Leak) -> Iterator[Finding]:
     if leak.read is not None:
         shown = kernel.body.inputs[leak.read].type.array.show()
         name = f"{'output ' * (leak.read < kernel.splits[3])}{_ref_name(kernel, leak.read)} of {shown}"
-    if leak.level >= RAW and not kernel.interpret:  # interpreted, poison shows it
+    if leak.level >= POISON and not kernel.interpret:  # interpreted, poison shows it
         raise kernel.error(UninitializedError, f"{name} is read, or added to, before anything is written there, and "
                            f"what it holds reaches output {leak.output}{_shown(leak)}: it is unspecified",
                            "set it in the first cell that sees it, `@when(program_id(axis) == 0)`, or wait for the "

@@ -11,12 +11,14 @@ says what blocks of a cluster do of a copy together.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from ...core.ir.types import ArrayType, MemorySpace
 from ...core.primitives.refs.state_primitives import access_shape
 from ...core.support.errors import ArgumentError, DtypeError, ShapeError
+from ..ops import atomics
 from ..ops.dma import BOTH, operands_of, operation
 from .parts import GLOBAL, acting, check_index, check_one, check_space, condition, ordered_on, split, thread_cell
 from .specs import Mesh
@@ -185,3 +187,23 @@ def count_of(what: str, n: Any) -> int:
     if not isinstance(n, int) or isinstance(n, bool) or n < 0:
         raise ArgumentError(f"{what}: n is {n!r}", "give how many may still be under way, 0 or more")
     return n
+
+
+def _update(kind: str) -> Callable[[Any, Any], None]:
+    name = f"atomic_{kind}"
+    update = getattr(atomics, name)
+
+    def apply(ref: Any, val: Any) -> None:
+        thread_cell(name)
+        update(ref, None, val)
+
+    apply.__name__ = apply.__qualname__ = name
+    apply.__doc__ = f"`lang.{name}` on a Ref or a part of one (`ref.at[...]`): blocks may update one place."
+    return apply
+
+
+atomic_add, atomic_max, atomic_min, atomic_and, atomic_or, atomic_xor = map(
+    _update, ("add", "max", "min", "and", "or", "xor")
+)
+
+__all__ = ["atomic_add", "atomic_and", "atomic_max", "atomic_min", "atomic_or", "atomic_xor"]

@@ -22,7 +22,7 @@ from ...core.primitives.special.functions import (
     regularized_incomplete_beta_p,
     zeta_p,
 )
-from ...lang.gpu.plan import forms
+from ...lang.gpu.normalize import passes
 from ...lang.legalize import GONE, REWRITES, Backend
 from ...lang.legalize.opset import FAMILIES
 from . import access, atomics, contract, control, elementwise, reduce, shape
@@ -91,4 +91,4 @@ UNSUPPORTED_DTYPES: dict[str, str] = {
     **dict.fromkeys(("float64", "int64", "uint64", "complex64", "complex128"), _WIDE),
     **dict.fromkeys(("int4", "uint4", "int2", "uint2"), "the least element that a GPU loads or stores is a byte"),
 }
-BACKEND = Backend("a Mosaic GPU kernel", RULES, UNSUPPORTED, UNSUPPORTED_DTYPES, forms, exact=False)
+BACKEND = Backend("a Mosaic GPU kernel", RULES, UNSUPPORTED, UNSUPPORTED_DTYPES, passes, exact=False)

@@ -8,8 +8,8 @@ from typing import Any
 from ...core.ir.primitive import Primitive
 from ...core.ir.types import ArrayType
 from ...core.primitives.refs.state_primitives import Index, access_shape, addupdate_p, get_p, split_operands, swap_p
+from ...lang.legalize import Unfit
 from ..refs import Memory
-from ..values import Unfit
 from .atomics import Update, update
 
 

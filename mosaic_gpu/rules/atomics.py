@@ -15,10 +15,11 @@ from typing import Any
 from ...core.ir.primitive import Primitive
 from ...core.ir.types import is_float
 from ...core.primitives.refs.state_primitives import Index, access_shape, split_operands
+from ...lang.legalize import Unfit
 from ...lang.ops.atomics import Sync, atomic_cas_p, atomic_rmw_p
 from ..refs import Register, Space
 from ..text import Int, Printer
-from ..values import Fragment, Lazy, Product, Unfit, computed
+from ..values import Fragment, Lazy, Product, computed
 
 STRICT: Sync = ("acq_rel", "gpu")
 _BITS = {"and": "and.b32", "or": "or.b32", "xor": "xor.b32", "xchg": "exch.b32", "cas": "cas.b32"}

@@ -12,9 +12,10 @@ from ...core.ir.primitive import Primitive
 from ...core.ir.types import ArrayType
 from ...core.primitives.contraction.dot_general import dot_general_p
 from ...core.primitives.elementwise.arithmetic import add_any_p, add_p
+from ...lang.legalize import Unfit
 from ..mma_types import depth, kind_of
 from ..products import WIDEST
-from ..values import Fragment, Layout, Product, Unfit, halves
+from ..values import Fragment, Layout, Product, halves
 from .elementwise import RULES as ELEMENTWISE
 
 

@@ -20,11 +20,12 @@ from ...core.primitives.elementwise import conversion as conv
 from ...core.primitives.elementwise.arithmetic import RoundingMethod
 from ...core.primitives.movement.shape import copy_p
 from ...core.primitives.special.functions import erf_p
+from ...lang.legalize import Unfit
 from ...lang.ops.machine_integers import bits_down_p, bits_up_p, quotient_p, remainder_p, sign_down_p
 from ...lang.tpu import approx_reciprocal_p
 from ..layout_conversion import agreed
 from ..text import Printer
-from ..values import Fragment, Lazy, Product, Unfit, computed, convert, halves, rounded, wrapped
+from ..values import Fragment, Lazy, Product, computed, convert, halves, rounded, wrapped
 
 Numbers = Callable[..., str]  # (printer, dtype of the operands, *numbers) -> number
 

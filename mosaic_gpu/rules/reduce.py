@@ -9,7 +9,8 @@ from ...core.ir.primitive import Primitive
 from ...core.ir.types import ArrayType
 from ...core.primitives.elementwise.arithmetic import add_p, max_p, min_p, mul_p
 from ...core.primitives.reduction.reduce import reduce_max_p, reduce_min_p, reduce_prod_p, reduce_sum_p
-from ..values import Fragment, Layout, Lazy, Unfit, computed, halves
+from ...lang.legalize import Unfit
+from ..values import Fragment, Layout, Lazy, computed, halves
 from .elementwise import ew_op, finished
 
 COMBINE = {reduce_sum_p: add_p, reduce_prod_p: mul_p, reduce_max_p: max_p, reduce_min_p: min_p}

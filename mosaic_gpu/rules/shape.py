@@ -19,8 +19,9 @@ from ...core.primitives.movement.shape import (
     squeeze_p,
     transpose_p,
 )
+from ...lang.legalize import Unfit
 from ..text import Int, Printer
-from ..values import Fragment, Lazy, Product, Tile, Unfit, computed, convert
+from ..values import Fragment, Lazy, Product, Tile, computed, convert
 
 
 def moved(e: Any, x: Any, shape: tuple[int, ...], where: dict[int, int]) -> Any:

@@ -14,12 +14,13 @@ from ...core.primitives.control_flow.scan import scan_p
 from ...core.primitives.control_flow.while_loop import while_p
 from ...core.primitives.elementwise.arithmetic import add_p
 from ...core.primitives.elementwise.comparison import lt_p
+from ...lang.legalize import Unfit
 from ...lang.transforms.discharge import written
 from ...lang.warpgroups.products import wait_products_p
 from ..refs import Register
 from ..rules.control import RULES as CONTROL
 from ..text import Int
-from ..values import Lazy, Unfit
+from ..values import Lazy
 from .memory import Barriers
 
 

@@ -16,10 +16,11 @@ import numpy as np
 
 from ...core.ir.types import INT32, ArrayType
 from ...core.primitives.refs.state_primitives import Index, Point, Span, Take, access_shape
+from ...lang.legalize import Unfit
 from .. import ptx
 from ..refs import GLOBAL, SHARED, Addresses, Memory, Register, Space, Window
 from ..text import Int, Printer
-from ..values import Lazy, Tile, Unfit, halves
+from ..values import Lazy, Tile, halves
 
 
 def divisor(p: Printer, x: Int) -> int:

@@ -11,13 +11,14 @@ from ...core.ir.program import Eqn, Program
 from ...core.ir.types import INT32, ArrayType, MemorySpace, is_bool
 from ...core.support.errors import UnsupportedError
 from ...lang.kernel.kernel import Kernel
+from ...lang.legalize import Unfit
 from ...lang.ops.basic import next_power_of_2
 from ...lang.warpgroups.specs import Mesh
 from .. import ptx, tcgen05
 from ..lower import LANES, Group, Lowering
 from ..refs import Register
 from ..text import Int, Printer
-from ..values import Fragment, Layout, Lazy, Product, Unfit, computed, halves
+from ..values import Fragment, Layout, Lazy, Product, computed, halves
 from .memory import Barriers, Global, Shared, Sums, Zeros
 from .rules import BACKEND
 from .sizes import barriers_of, paired, rows_of

@@ -12,7 +12,7 @@ from ...core.ir.program import Program
 from ...core.ir.types import ArrayType, is_integer
 from ...core.primitives.movement.shape import slice_p
 from ...core.primitives.refs.state_primitives import Index, access_shape
-from ...lang.legalize import Backend
+from ...lang.legalize import Backend, Unfit
 from ...lang.ops.run_scoped import undefine_p
 from ...lang.warpgroups import barriers as bar
 from ...lang.warpgroups import products as pro
@@ -26,7 +26,7 @@ from ..refs import Register
 from ..rules import RULES as VALUES
 from ..rules import UNSUPPORTED, UNSUPPORTED_DTYPES
 from ..text import Int
-from ..values import Fragment, Layout, Product, Unfit, halves
+from ..values import Fragment, Layout, Product, halves
 from .loops import RULES as LOOPS
 from .memory import Barriers, Global, Rows, Shared, Sums, Zeros, divided, entries, matrices
 

@@ -9,9 +9,9 @@ from ...core.ir.program import Eqn, Program, Var
 from ...core.ir.types import MemorySpace
 from ...lang.kernel.kernel import Kernel
 from ...lang.kernel.traverse import inner_programs
+from ...lang.legalize import Unfit
 from ...lang.warpgroups.barriers import barrier_init_p
 from ...lang.warpgroups.products import tcgen05_commit_p, tcgen05_mma_p
-from ..values import Unfit
 
 
 def rows_of(kernel: Kernel) -> int:

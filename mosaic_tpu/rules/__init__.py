@@ -3,7 +3,7 @@
 from ...core.ir.primitive import Primitive
 from ...lang.legalize import Backend
 from ..body import Rule
-from ..kernel_variants import forms
+from ..kernel_variants import passes
 from ..values import UNSUPPORTED_DTYPES
 from . import (
     atomics,
@@ -25,4 +25,4 @@ RULES: dict[Primitive, Rule] = {
     **vector_memory.RULES, **atomics.RULES, **dma.RULES, **control.RULES, **sort.RULES, **host_effects.RULES,
 }  # fmt: skip
 UNSUPPORTED: dict[Primitive, str] = host_effects.UNSUPPORTED
-BACKEND = Backend("a TPU kernel", RULES, UNSUPPORTED, UNSUPPORTED_DTYPES, forms, rewrites=rewrites.REWRITES)
+BACKEND = Backend("a TPU kernel", RULES, UNSUPPORTED, UNSUPPORTED_DTYPES, passes, rewrites=rewrites.REWRITES)

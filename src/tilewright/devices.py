@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from .compiler.lazy_layers import part
+from .compiler import lazy_layers
 from .core.ir.types import FLOAT0, KeyDtype
 from .core.support import pytree
 from .core.support.config import current
@@ -113,10 +113,10 @@ def _put(x: Any, where: Any, donate: bool, may_alias: bool | None) -> Any:
     if current().guards and not isinstance(x, Array):
         guard(HOST_TO_DEVICE, f"{type(x).__name__} is put on a device", "put it there before", explicit=True)
     if sharding is not None and isinstance(x, np.ndarray) and x.dtype != FLOAT0:
-        return part("sharded").place(x, sharding)
+        return lazy_layers.sharded_execution.place(x, sharding)
     array = as_array(x)
     if sharding is not None:
-        moved = part("sharded").place(array, sharding)
+        moved = lazy_layers.sharded_execution.place(array, sharding)
     else:
         moved = array if where is None else array.to_device(as_device(where))
     if moved is x and may_alias is False:
@@ -145,7 +145,7 @@ def device_put(
         raise ArgumentError("device_put with donate and with may_alias=True", "pass one of the two")
     places = [d.sharding if hasattr(d, "layout") else d for d in pytree.broadcast_prefix(device, x)]
     if runtime.process_count > 1:
-        part("together").check_equal(leaves, places)
+        lazy_layers.process_consistency.check_equal(leaves, places)
     donated = pytree.broadcast_prefix(donate, x)
     return structure.unflatten(_put(leaf, d, give, may_alias) for leaf, d, give in zip(leaves, places, donated))
 

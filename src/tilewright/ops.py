@@ -15,10 +15,10 @@ import numpy as np
 
 from . import lax
 from .core.api.transformations import jvp
+from .core.ir.binding import with_out_sharding
 from .core.primitives.custom.custom_derivatives import custom_jvp
 from .core.support.call_errors import public
 from .core.support.errors import ArgumentError, DtypeError, ShapeError
-from .core.support.runtime import runtime
 from .numpy import (
     argsort,
     broadcast_to,
@@ -152,7 +152,7 @@ def _segment(
 ) -> Any:  # fmt: skip
     if out_sharding is not None:
         how = (kind, data, segment_ids, num_segments, sorted_, unique, bucket_size, mode, None)
-        return runtime.asked(out_sharding, _segment, *how)
+        return with_out_sharding(out_sharding, _segment, *how)
     name = f"segment_{kind}"
     data, ids = value(data, name), value(segment_ids, name)
     if not is_integer(dtype_of(ids)):

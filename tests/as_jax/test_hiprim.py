@@ -112,6 +112,7 @@ TRANSFORMED = {
 }
 
 
+@pytest.mark.law
 @pytest.mark.parametrize("cls", [SinTimes, FromJVP, Recomputing, FromLin])
 @pytest.mark.parametrize("name", TRANSFORMED)
 def test_the_rules_of_a_primitive_under(name, cls):

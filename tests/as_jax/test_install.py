@@ -101,6 +101,36 @@ def test_the_real_jax_is_not_replaced():
     assert "RealJaxError: the real jax is loaded already, from" in done.stderr and done.returncode
 
 
+def test_uninstall_puts_everything_back():
+    pytest.importorskip("jax")
+    done = subprocess.run([sys.executable, "-c", """
+import sys
+import numpy as np
+import tilewright as tw
+from tilewright import as_jax
+from tilewright.as_jax.aliases import ALIASES
+
+def state():
+    x = tw.numpy.ones(3)
+    names = [(owner.__name__, name, vars(owner).get(name)) for owner, name, _ in ALIASES]
+    return names, type(np.sin(x)), hasattr(x, "__jax_array__"), tw.config.parallel_writes, [*sys.meta_path]
+
+for _ in range(2):
+    before, modules = state(), {n for n in sys.modules if n.split(".")[0] == "jax"}
+    as_jax.install(quiet=True)
+    import jax, jax.core, jax.numpy
+    assert jax.core.__name__ == "jax.core" and jax.numpy is tw.numpy
+    assert jax.make_jaxpr(lambda x: x + 1)(1.0).jaxpr.invars and type(np.sin(jax.numpy.ones(3))) is np.ndarray
+    as_jax.uninstall()
+    assert state() == before and {n for n in sys.modules if n.split(".")[0] == "jax"} == modules
+import jax
+print(type(jax.numpy.asarray(tw.numpy.ones(3))).__module__, "tilewright" in jax.__file__)
+"""], capture_output=True, text=True, cwd=ROOT, env={"PYTHONPATH": str(ROOT / "src"), "PATH": "/usr/bin:/bin"},
+        timeout=120)  # fmt: skip
+    assert not done.returncode, done.stderr
+    assert done.stdout.split() == ["jaxlib._jax", "False"]
+
+
 def test_scripts_modules_and_arguments(tmp_path):
     (tmp_path / "beside.py").write_text("import jax\nname = jax.__name__\n")
     (tmp_path / "script.py").write_text("import sys, beside\nprint(sys.argv[1:], __name__, beside.name)\n")

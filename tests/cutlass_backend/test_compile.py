@@ -10,7 +10,7 @@ from tests.support.gpu.cutlass_cases import kernel_of
 from tilewright import errors
 from tilewright.compiler.backend_selection import CUTLASS
 from tilewright.cutlass_backend import check_installed
-from tilewright.lang.gpu.resources import resources
+from tilewright.lang.gpu.code import resources
 from tilewright.lang.targets.target import target_of
 
 

@@ -18,7 +18,7 @@ from tilewright.compiler.backend_selection import choice
 from tilewright.cutlass_backend import compiler
 from tilewright.interop import arrays, cutlass, driver
 from tilewright.lang.cutlass import CompilerParams
-from tilewright.lang.gpu.resources import resources
+from tilewright.lang.gpu.code import resources
 from tilewright.lang.interpret.interpreter import interpret
 from tilewright.lang.targets.target import target_of
 from tilewright.tuning.program import kernel_sites

@@ -51,6 +51,7 @@ def test_known_values(impl):
         assert random.bits(key, (3,), "uint8").tolist() == [b % 256 for b in bits]
 
 
+@pytest.mark.law
 @IMPLS
 def test_batches_are_loops(impl):
     key = random.key(3, impl=impl)
@@ -63,6 +64,7 @@ def test_batches_are_loops(impl):
     assert tw.jit(lambda s: random.key_data(random.key(s, impl=impl)))(3).tolist() == words(key)
 
 
+@pytest.mark.law
 @IMPLS
 def test_samples_look_as_they_should(impl):
     key = random.key(0, impl=impl)

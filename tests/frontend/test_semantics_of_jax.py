@@ -114,7 +114,7 @@ def test_the_source_of_an_equation_names_its_scopes():
             return x + 1
 
     (eqn,) = tw.make_jaxpr(f)(1.0).eqns
-    assert str(eqn.source.name_stack) == "outer/inner"
+    assert str(eqn.source.scope) == "outer/inner"
 
 
 def test_a_mesh_says_of_what_type_all_its_axes_are():

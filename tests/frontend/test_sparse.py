@@ -137,6 +137,7 @@ def with_gradient(function, by):
     return by(total, has_aux=True)
 
 
+@pytest.mark.law
 @pytest.mark.parametrize("name,layout", CASES)
 def test_functions_of_sparse_arrays_are_those_of_dense_ones(name, layout):
     function, x = FUNCTIONS[name][0], MATS[layout]
@@ -180,6 +181,7 @@ def test_compiled_they_are_the_same(layout):
 BATCHED = [name for name, (_, without) in FUNCTIONS.items() if "vector" not in without and name != "made dense"]
 
 
+@pytest.mark.law
 @pytest.mark.parametrize("name", BATCHED)
 def test_vmap_is_a_loop(name):
     function, x = sparse.sparsify(FUNCTIONS[name][0]), mat(2, 3, 4, n_batch=1)

@@ -23,6 +23,7 @@ def all_close(ours, theirs, tolerance=2e-5):
         close(a, b, tolerance)
 
 
+@pytest.mark.law
 @pytest.mark.parametrize("case", CASES, ids=IDS)
 def test_value_and_gradient(case):
     name, args, rest, options, tiles = case
@@ -41,6 +42,7 @@ def test_value_and_gradient(case):
 FIRST = {case[0]: case for case in CASES}
 
 
+@pytest.mark.law
 @pytest.mark.parametrize("name", FIRST)
 def test_vmap(name):
     _, args, rest, options, tiles = FIRST[name]
@@ -53,6 +55,7 @@ def test_vmap(name):
         close(found[i], alone(batch[i], *args[1:]))
 
 
+@pytest.mark.law
 @pytest.mark.parametrize("name", FIRST)
 def test_bfloat16(name):
     _, args, rest, options, tiles = FIRST[name]
@@ -132,7 +135,8 @@ def test_errors():
 BLOCKED = [case for case in CASES if case[0] == "dot_product_attention"]
 
 
-@pytest.mark.parametrize("case", BLOCKED, ids=[str(i) for i in range(len(BLOCKED))])
+@pytest.mark.law
+@pytest.mark.parametrize("case", BLOCKED, ids=[f"options{i}" for i in range(len(BLOCKED))])
 @pytest.mark.parametrize("target", ["cuda:sm_90", "tpu:v5e"])
 def test_attention_in_the_blocks_of_a_target(case, target):
     """Blocks of queries and of keys, in three kernels: what tiled targets run."""
@@ -148,6 +152,7 @@ def test_attention_in_the_blocks_of_a_target(case, target):
     all_close(found, by_numpy(theirs, *args))
 
 
+@pytest.mark.law
 @pytest.mark.parametrize("columns", [256, 128])
 @pytest.mark.parametrize("options", [
     {}, {"is_causal": True}, {"scale": -0.5}, {"local_window_size": 40}, {"bias": floats(1, 1, 1, 256)},

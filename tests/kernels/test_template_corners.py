@@ -66,6 +66,7 @@ def check(case, args, compiled=False):
 NAN_ALONE = {w.reduce_window_p}
 
 
+@pytest.mark.law
 @every(FLOATS)
 @pytest.mark.parametrize("place", [0, -1])
 def test_nan_and_infinities(primitive, place):
@@ -108,6 +109,7 @@ def batched(case, sizes):
 BATCHED = {p: c for p, c in FIRST.items() if c.types and (p.batch or p.relation)}
 
 
+@pytest.mark.law
 @every(BATCHED)
 def test_nine_axes(primitive):
     """Axes are put in front, as vmap does, until an operand has nine."""
@@ -117,6 +119,7 @@ def test_nine_axes(primitive):
     check_program(program, args, case)
 
 
+@pytest.mark.law
 @every(BATCHED)
 def test_batches_of_nothing(primitive):
     program, args = batched(BATCHED[primitive], (0, 2))
@@ -186,6 +189,7 @@ def test_the_tables_have_every_template():
     assert set(TEMPLATES) - set(BATCHED) == KEYED | {shape.iota_p}
 
 
+@pytest.mark.law
 @every([p for p in TEMPLATES if p in POINTWISE or SCALAR.get(p)])
 def test_one_number(primitive):
     if primitive in POINTWISE:
@@ -240,11 +244,13 @@ EMPTY = [
 ]  # fmt: skip
 
 
+@pytest.mark.law
 @pytest.mark.parametrize("case", EMPTY, ids=str)
 def test_nothing(case):
     check(case, operands(case) if case.operands else drawn(case.types))
 
 
+@pytest.mark.law
 @pytest.mark.parametrize("case", EMPTY, ids=str)
 @pytest.mark.parametrize("target", ["cuda:sm_90", "tpu:v5e"])
 def test_nothing_has_tiles_on_a_device(case, target):

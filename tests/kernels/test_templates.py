@@ -75,6 +75,7 @@ def test_every_primitive_is_a_template_or_glue():
     assert all(len(reason) > 20 for reason in GLUE.values())
 
 
+@pytest.mark.law
 @pytest.mark.parametrize("case", first_by(by_dtypes))
 def test_interpreted_tiles_are_the_primitive(case):
     template, args = TEMPLATES[case.primitive], operands(case)
@@ -95,6 +96,7 @@ UNPROVED = "gather dynamic_slice dynamic_update_slice rev slice concatenate spli
 PROVED = tuple(c for c in CASES_OF if c.primitive.name not in UNPROVED and "scatter" not in c.primitive.name)
 
 
+@pytest.mark.law
 @pytest.mark.parametrize("case", first_by(by_kind, PROVED))
 def test_tiles_are_proved(case):
     template = TEMPLATES[case.primitive]
@@ -110,6 +112,7 @@ def test_tiles_are_proved(case):
     check()
 
 
+@pytest.mark.law
 @pytest.mark.parametrize("case", first_by(by_kind, SAMPLED))
 def test_compiled_tiles_are_the_primitive(case):
     template, args = TEMPLATES[case.primitive], operands(case)
@@ -125,6 +128,7 @@ def test_compiled_tiles_are_the_primitive(case):
     check()
 
 
+@pytest.mark.law
 @pytest.mark.parametrize("case", first_by(by_name))
 def test_a_whole_array_tile_is_the_primitive(case):
     template = TEMPLATES[case.primitive]
@@ -160,6 +164,7 @@ def derivatives(f, xs, ts, cts):
     return jvp(f, xs, ts)[1], pullback(cts(outs))
 
 
+@pytest.mark.law
 @pytest.mark.parametrize("case", DERIVED)
 def test_derivatives_of_tiles_are_those_of_the_primitive(case):
     """Those of the tiles are one program, those of the primitive its meaning in NumPy."""
@@ -183,6 +188,7 @@ def test_derivatives_of_tiles_are_those_of_the_primitive(case):
     check()
 
 
+@pytest.mark.law
 @pytest.mark.parametrize("case", DERIVED)
 def test_vmap_of_tiles_is_that_of_the_primitive(case):
     @settings(1)

@@ -18,6 +18,7 @@ from tilewright.lang.autodiff.jvp_vjp import derivative_plan
 from tilewright.lang.kernel.traverse import kernels_of
 
 
+@pytest.mark.law
 @over_sizes(NAMES)
 def test_compiled_and_interpreted_are_the_reference(kernel, size, mode):
     arrays = operands(kernel, size)
@@ -26,6 +27,7 @@ def test_compiled_and_interpreted_are_the_reference(kernel, size, mode):
     close(kernel.call(*arrays, **size.blocks, **mode, interpret=True), expected, tolerance(kernel))
 
 
+@pytest.mark.law
 @over_sizes(SMOOTH)
 def test_gradient_is_that_of_the_reference_and_the_finite_difference(kernel, size, mode):
     split = Split(kernel, size, mode)
@@ -51,6 +53,7 @@ def test_second_derivative_is_that_of_the_reference(kernel, size, mode):
     close(got, expected, 100 * tolerance(kernel))
 
 
+@pytest.mark.law
 @over_sizes(NAMES, slice(1, 2))
 def test_vmap_is_a_loop(kernel, size, mode):
     first, second = operands(kernel, size), operands(kernel, Size(*size.dims, again=2))
@@ -65,6 +68,7 @@ def test_vmap_is_a_loop(kernel, size, mode):
         close([np.asarray(g)[i] for g in got], kernel.reference(np, *arrays, **mode), tolerance(kernel))
 
 
+@pytest.mark.law
 @over_sizes(SMOOTH, slice(1, 2))
 def test_vmap_of_the_gradient_is_a_loop(kernel, size, mode):
     split = Split(kernel, size, mode)
@@ -77,6 +81,7 @@ def test_vmap_of_the_gradient_is_a_loop(kernel, size, mode):
         close([np.asarray(g)[i] for g in got], expected, 10 * tolerance(kernel))
 
 
+@pytest.mark.law
 @pytest.mark.parametrize(
     ("kernel", "wrong"),
     [
@@ -93,6 +98,7 @@ def test_wrong_variants_are_refused(kernel: ModuleType, wrong: Wrong):
     assert not missing, f"{missing} not in: {caught.value}"
 
 
+@pytest.mark.law
 @pytest.mark.parametrize("name", NAMES)
 def test_a_variant_out_of_bounds_and_one_that_races_are_among_the_wrong_ones(name):
     assert {OutOfBoundsError, RaceError} <= {w.error for w in KERNELS[name].WRONG}

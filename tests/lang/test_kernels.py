@@ -25,23 +25,27 @@ def check(example: Example, got: Any) -> None:
         np.testing.assert_allclose(np.asarray(g), e, rtol=example.tolerance, atol=example.tolerance)
 
 
+@pytest.mark.law
 @by_name
 def test_interpreted_is_the_reference(example):
     leaves = pytree.leaves(tuple(example.operands))
     check(example, tl.interpret(kernel_of(example), *leaves))
 
 
+@pytest.mark.law
 @by_name
 def test_lowered_is_the_reference(example):
     program = lowered(kernel_of(example)).program
     check(example, evaluate(program, *pytree.leaves(tuple(example.operands))))
 
 
+@pytest.mark.law
 @by_name
 def test_compiled_is_the_reference(example):
     check(example, example.call()(*example.operands))
 
 
+@pytest.mark.law
 @by_name
 def test_chunked_is_the_reference(example):
     """Under a budget of next to nothing, parallel axes are looped over."""

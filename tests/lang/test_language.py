@@ -100,6 +100,7 @@ def test_rewriting_ends_in_what_is_printed(backend):
 REWRITTEN = [c for c in REAL if c.primitive in REWRITES or c.primitive.expand is not None]
 
 
+@pytest.mark.law
 @of_each
 @pytest.mark.parametrize("case", REWRITTEN, ids=str)
 def test_what_is_rewritten_keeps_its_value(case, backend):
@@ -124,6 +125,7 @@ ENDS = np.r_[0.0, -0.0, 1:4, -1:-4:-1, 0.5, -0.5, 1e-10, -1e-6, 20, -20, 90, -90
 ORDERS = np.r_[0:4, 1.5]
 
 
+@pytest.mark.law
 @pytest.mark.parametrize("dtype", ["float32", "float16"])
 @pytest.mark.parametrize("primitive", functions.REWRITES, ids=repr)
 def test_functions_that_are_rewritten_keep_their_values_at_ends(primitive, dtype):
@@ -140,6 +142,7 @@ def test_functions_that_are_rewritten_keep_their_values_at_ends(primitive, dtype
 EDGES = {"i": [0, 1, -1, 2, 7, 31, 32, 33, -128, 127, -5], "u": [0, 1, 2, 7, 8, 31, 32, 33, 255, 128, 5]}
 
 
+@pytest.mark.law
 @of_each
 @pytest.mark.parametrize("dtype", ["int8", "uint8", "int32", "uint32"])
 @pytest.mark.parametrize("primitive", sorted(integers.TOTAL, key=repr), ids=repr)

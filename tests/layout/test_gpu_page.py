@@ -8,7 +8,7 @@ from tests.support.pages import examples
 from tests.support.paths import DOCS
 from tests.support.traced import kernels_in
 from tilewright.core.ir.types import ArrayType
-from tilewright.lang.gpu.resources import resources
+from tilewright.lang.gpu.code import resources
 from tilewright.lang.targets.target import target_of
 from tilewright.triton_backend import compiled_kernel, compiler, start
 

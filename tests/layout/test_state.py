@@ -5,6 +5,8 @@ import subprocess
 import sys
 
 from tests.support.paths import ROOT, nodes_of, with_text
+from tilewright.core.ir.backend import Interceptors
+from tilewright.core.support.runtime import Runtime
 
 PACKAGES = (
     "core", "lang", "kernels", "xla_backend", "triton_backend", "mosaic_tpu", "mosaic_gpu", "cutlass_backend",
@@ -44,6 +46,98 @@ def test_no_cache_is_outside_the_runtime():
             ):
                 found.append(f"{path.relative_to(ROOT)}:{node.lineno}")
     assert not found, "use `cached` or `once` of core/support/memo.py"
+
+
+def test_the_runtime_has_no_more_slots():
+    """What a lower layer needs of a higher one is a method of `Backend` or an entry of `Interceptors`."""
+    assert Runtime.__slots__ == (
+        "config", "backend", "interceptors", "process_index", "process_count", "parts", "facts", "_caches",
+    )  # fmt: skip
+    assert Interceptors._fields == ("mutable_refs", "opaque_values", "varying_axes", "sharded_types")
+    assigned = {
+        (path.relative_to(ROOT).as_posix(), node.attr)
+        for path in with_text(r"\bruntime\.\w+\b[^=\n]*=", [*sources()])
+        for node in nodes_of(path)
+        if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store)
+        and isinstance(node.value, ast.Name) and node.value.id == "runtime"
+    }  # fmt: skip
+    assert assigned == {
+        ("core/support/config.py", "config"),
+        ("src/tilewright/distributed/__init__.py", "process_index"),
+        ("src/tilewright/distributed/__init__.py", "process_count"),
+    }
+
+
+def test_lazy_modules_are_the_ones_that_types_are_checked_by():
+    for path in with_text(r"LazyModule\(", [*sources()]):
+        found = {"types": set(), "run": set()}
+        for node in ast.parse(path.read_text()).body:
+            if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
+                for line in node.body:
+                    if isinstance(line, ast.ImportFrom):
+                        places = [(("." * line.level + (line.module or "")).rstrip("."), a) for a in line.names]
+                        found["types"] |= {(a.asname or a.name, f"{at}.{a.name}".lstrip(".")) for at, a in places}
+                for line in node.orelse:
+                    if isinstance(line, ast.Assign):
+                        found["run"].add((line.targets[0].id, line.value.args[0].value.lstrip(".")))
+        assert found["types"] == found["run"] and found["run"], path
+
+
+# Classes that get attributes by `setattr` while modules are imported, by file; nothing may be added.
+SET_AT_IMPORT = {
+    "core/arrays/operators.py": {"Tracer", "Value"},
+    "core/primitives/refs/ref_views.py": {"Part", "RefTracer"},
+    "experimental/sparse/base.py": {"JAXSparse"},
+    "experimental/sparse/transform.py": {"BCOO", "BCSR"},
+    "xla_backend/arrays/array_operators.py": {"Array"},
+}
+# The same by assignment, `Class.name = value`.
+ASSIGNED_AT_IMPORT = {"core/ir/symbolic/dim.py": {"Dim"}, "lang/warpgroups/transfers.py": {"CopyPartition"}}
+
+SPY = r"""
+import builtins, importlib, pkgutil, sys
+real, found = builtins.setattr, set()
+
+def setattr(target, name, value):
+    if isinstance(target, type):
+        file = sys._getframe(1).f_code.co_filename
+        if "/tilewright/" in file and "site-packages" not in file:
+            found.add(f"{file.rpartition('/tilewright/')[2]} {target.__name__}")
+    real(target, name, value)
+
+builtins.setattr = setattr
+import tilewright
+for module in pkgutil.walk_packages(tilewright.__path__, "tilewright."):
+    try:
+        importlib.import_module(module.name)
+    except ImportError:
+        pass  # an optional package is not here
+
+print(*found, sep="\n")
+"""
+
+
+def test_no_class_gets_attributes_at_import():
+    done = subprocess.run([sys.executable, "-c", SPY], cwd=ROOT, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr[-2000:]
+    found = {}
+    for line in done.stdout.splitlines():
+        file, owner = line.split()
+        found.setdefault(file, set()).add(owner)
+    assert found == SET_AT_IMPORT, "write a mixin class; an entry that is no more leaves the list"
+
+
+def test_no_class_is_assigned_to_at_import():
+    found = {}
+    for path in sources():
+        for statement in ast.parse(path.read_text()).body:
+            if isinstance(statement, (ast.Assign, ast.For, ast.If)):
+                for node in ast.walk(statement):
+                    if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
+                        owner = ast.unparse(node.value)
+                        if owner[0].isupper():
+                            found.setdefault(path.relative_to(ROOT).as_posix(), set()).add(owner)
+    assert found == ASSIGNED_AT_IMPORT, "write it in the class; an entry that is no more leaves the list"
 
 
 # Every module is imported, then much is done; what modules hold is compared before and after.

@@ -13,7 +13,7 @@ from tests.support.gpu.hopper_cases import COPIED, HALF, PRODUCTS, SINGLE, atten
 from tests.support.gpu.hopper_large import LARGE
 from tilewright import errors
 from tilewright.compiler import backend_selection
-from tilewright.lang.gpu.resources import resources
+from tilewright.lang.gpu.code import resources
 from tilewright.lang.targets.target import target_of
 from tilewright.lang.toolchain.pool import Workers
 from tilewright.mosaic_gpu import compiled_kernel, compiler, mosaic_gpu_module, start

@@ -37,7 +37,8 @@ from tilewright import lang as tl
 from tilewright import numpy as tnp
 from tilewright.core.ir.types import ArrayType
 from tilewright.core.support.errors import KernelError
-from tilewright.lang.gpu.plan import plan
+from tilewright.lang.gpu.normalize import GPU_LIMITS
+from tilewright.lang.loopnest.plan import plan
 from tilewright.lang.targets.target import target_of
 from tilewright.mosaic_gpu import mosaic_gpu_module
 from tilewright.mosaic_gpu.schedule import products, schedule
@@ -393,5 +394,5 @@ def test_a_branch_within_a_branch():
 
 
 def test_what_turns_do_not_change_is_copied_once():
-    planned = plan(attention(t=256, is_causal=True, grad=False)[0])
+    planned = plan(attention(t=256, is_causal=True, grad=False)[0], GPU_LIMITS)
     assert schedule(planned, SM_90, None, None).fixed == (0,)  # the queries, which a branch reads

@@ -100,6 +100,7 @@ def template(case, target):
         compiled(f, *args, target=target)
 
 
+@pytest.mark.law
 @pytest.mark.parametrize("case", first_by(by_name))
 def test_every_template_for_v5e(case):
     template(case, V5E)

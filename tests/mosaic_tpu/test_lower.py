@@ -59,17 +59,20 @@ def rand(*shape, dtype=np.float32):
 # ---------------------------------------------------------------------------- walked
 
 
+@pytest.mark.law
 @pytest.mark.parametrize("example", [*EXAMPLES, *CORNERS], ids=lambda e: e.name)
 def test_small_kernels(example):
     assert check_all(check_mosaic, example.call(), *example.operands)
 
 
+@pytest.mark.law
 @over_sizes(NAMES, slice(0, 2))
 def test_the_corpus(kernel, size, mode):
     call = functools.partial(kernel.call, **size.blocks, **mode)
     assert check_all(check_mosaic, call, *corpus_operands(kernel, size))
 
 
+@pytest.mark.law
 @pytest.mark.parametrize("name", [n for n in NAMES if KERNELS[n].DIFFERENTIABLE])
 def test_gradients_of_the_corpus(name):
     split = Split(KERNELS[name], KERNELS[name].SIZES[1], getattr(KERNELS[name], "MODES", ({},))[0])
@@ -91,6 +94,7 @@ def fits(case):
     return not any(str(t.dtype) in UNSUPPORTED_DTYPES or t.dtype.itemsize == 8 for t in types)
 
 
+@pytest.mark.law
 @pytest.mark.parametrize("case", first_by(by_kind, tuple(c for c in CASES_OF if fits(c))))
 def test_templates(case):
     template, args = TEMPLATES[case.primitive], operands(case)

@@ -11,14 +11,15 @@ from tests.support.paths import ROOT
 # A process takes seconds to start, and several run side by side.
 TOGETHER = (
     ("remote", "checked", "saved", "drawn", "ruled", "types_of_clients", "exported"),
-    ("gradients", "operations"), ("laws", "arrays", "explicit", "summed"), ("mapped", "kernels", "corpus"),
+    ("laws", "arrays", "explicit", "summed"), ("mapped", "kernels", "corpus"),
 )  # fmt: skip
+OF_LAWS = ("gradients", "operations")  # a share of these is drawn
 
 
-def run(names, marks):
+def run(names, marks, options=()):
     files = [f"tests/sharding/eight/{name}.py" for name in names]
     command = [sys.executable, "-m", "pytest", "-q", "-x", "-n", "0", "-p", "no:cacheprovider", "-o", "addopts=",
-               "-m", marks, "--import-mode=importlib", *files]  # fmt: skip
+               "-m", marks, "--import-mode=importlib", *options, *files]  # fmt: skip
     environment = os.environ | {"TILEWRIGHT_NUM_CPU_DEVICES": "8", "TF_CPP_MIN_LOG_LEVEL": "3"}
     done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=1800)
     assert done.returncode == 0, done.stdout[-6000:] + done.stderr[-3000:]
@@ -26,12 +27,16 @@ def run(names, marks):
 
 def test_every_file_is_run():
     files = [p.stem for p in (ROOT / "tests/sharding/eight").glob("*.py")]
-    assert sorted(files) == sorted(name for names in TOGETHER for name in names)
+    assert sorted(files) == sorted(name for names in (*TOGETHER, OF_LAWS) for name in names)
 
 
 @pytest.mark.parametrize("names", TOGETHER, ids="-".join)
 def test_on_eight_devices(names):
     run(names, "not targets")
+
+
+def test_laws_on_eight_devices(law_options):
+    run(OF_LAWS, "not targets", law_options)
 
 
 @pytest.mark.targets

@@ -79,13 +79,12 @@ def differentiable(case):
 @contextlib.contextmanager
 def numpy_meaning(wide=True):
     """Within it every operation is its primitive's NumPy meaning, in double precision: nothing is compiled."""
-    before = runtime.evaluator
-    runtime.evaluator = apply
+    runtime.backend.evaluate = apply
     try:
         with config(enable_x64=wide):
             yield
     finally:
-        runtime.evaluator = before
+        del runtime.backend.evaluate
 
 
 def function_of(case, args, mask, params):

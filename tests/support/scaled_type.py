@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from tilewright import numpy as jnp
+from tilewright.as_jax import aliases
 from tilewright.as_jax.jax.experimental import hijax
 from tilewright.core.ir.extension_types import opaque_types
 from tilewright.core.tracing.trace import typeof
@@ -164,8 +165,12 @@ def registered(more=()):
     types = {Scaled: lambda x: ScaledTy(x.values.shape), **dict(more)}
     for kind, type_of in types.items():
         hijax.register_hitype(kind, type_of)
+    alone = not aliases.present()
+    aliases.add()
     try:
         yield
     finally:
+        if alone:
+            aliases.remove()
         for kind in types:
             del opaque_types[kind]

@@ -26,7 +26,7 @@ from tilewright.core.ir.types import ArrayType
 from tilewright.core.primitives.contraction.dot_general import dot_general_p
 from tilewright.core.support.errors import ResourceError
 from tilewright.kernels import TEMPLATES
-from tilewright.lang.gpu.resources import check, resources
+from tilewright.lang.gpu.code import check, resources
 from tilewright.lang.kernel.traverse import kernels_of
 from tilewright.lang.targets.target import target_of
 from tilewright.lang.toolchain.pool import Workers

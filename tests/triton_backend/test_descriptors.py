@@ -23,7 +23,7 @@ from tilewright import lang as tl
 from tilewright import numpy as tnp
 from tilewright.core.ir.types import ArrayType
 from tilewright.kernels.fused import OPERATIONS
-from tilewright.lang.gpu.resources import resources
+from tilewright.lang.gpu.code import resources
 from tilewright.lang.kernel.kernel import EDGE
 from tilewright.lang.targets.target import TARGETS, target_of
 from tilewright.triton_backend import compiled_kernel, compiler
@@ -67,12 +67,14 @@ def text(kernel: tl.Kernel, asked: bool | None = True, target: str = "cuda:sm_90
 # ---------------------------------------------------------------------------- numerics
 
 
+@pytest.mark.law
 @over_sizes(NAMES, usual=slice(0, 2))
 def test_corpus(kernel, size, mode):
     call = functools.partial(kernel.call, **size.blocks, **mode)
     assert check_all(check_triton, call, *operands(kernel, size), rtol=1e-3, tensor_descriptors=True)
 
 
+@pytest.mark.law
 @over_sizes(SMOOTH, slice(0, 1))
 def test_gradients_of_the_corpus(kernel, size, mode):
     split = Split(kernel, size, mode)

@@ -30,8 +30,8 @@ from tilewright.core.support.errors import ArgumentError, UnsupportedError
 from tilewright.core.tracing.trace import typeof
 from tilewright.kernels import TEMPLATES
 from tilewright.kernels.fused import OPERATIONS
-from tilewright.lang.gpu.plan import plan
 from tilewright.lang.interpret.interpreter import interpret
+from tilewright.lang.loopnest.plan import plan
 from tilewright.lang.targets.target import target_of
 from tilewright.triton_backend.lower import triton_module
 from tilewright.triton_backend.rules import UNSUPPORTED, UNSUPPORTED_DTYPES
@@ -124,6 +124,7 @@ def words(x: Any, dtype: Any) -> np.ndarray:
     return np.asarray(x).view(np.uint32).reshape(*np.shape(x), -1) if is_key(dtype) else np.asarray(x)
 
 
+@pytest.mark.law
 @pytest.mark.parametrize("case", first_by(by_dtypes, [c for c in CASES_OF if not any(
     str(t.dtype) in UNSUPPORTED_DTYPES for t in (*c.types, *(ArrayType((), v) for v in c.params.values()
                                                              if isinstance(v, np.dtype)))
@@ -146,28 +147,33 @@ def test_tiled_primitives(case):
     built.run(checked, [words(x, t.dtype) for x, t in zip(args, types, strict=True)])
 
 
+@pytest.mark.law
 @pytest.mark.parametrize("example", EXAMPLES + CORNERS, ids=lambda e: e.name)
 def test_small_kernels(example):
     check_triton(kernel_of(example), *(np.asarray(x) for x in pytree.leaves(tuple(example.operands))), rtol=1e-4)
 
 
+@pytest.mark.law
 @over_sizes(NAMES)
 def test_corpus(kernel, size, mode):
     check(functools.partial(kernel.call, **size.blocks, **mode), *operands(kernel, size), rtol=1e-3)
 
 
+@pytest.mark.law
 @over_sizes(SMOOTH, slice(1, 2))
 def test_gradients_of_the_corpus(kernel, size, mode):
     split = Split(kernel, size, mode)
     check(tw.grad(split.loss, split.every), *split.xs, rtol=1e-3)
 
 
+@pytest.mark.law
 @over_sizes(SMOOTH, slice(0, 1))
 def test_tangents_of_the_corpus(kernel, size, mode):
     split = Split(kernel, size, mode)
     check(lambda *xs: tw.jvp(split.call, xs, split.vs), *split.xs, rtol=1e-3)
 
 
+@pytest.mark.law
 @over_sizes(NAMES, slice(1, 2))
 def test_batches_of_the_corpus(kernel, size, mode):
     alone, arrays = getattr(kernel, "UNBATCHED", ()), operands(kernel, size)
@@ -190,6 +196,7 @@ def test_fused_operations_and_their_gradients(name):
 KINDS = ("add", "max", "min", "and", "or", "xor", "xchg")
 
 
+@pytest.mark.law
 @pytest.mark.parametrize("masked", [False, True])
 @pytest.mark.parametrize(("kind", "dtype"), [
     (k, d) for k in KINDS for d in ("int32", "uint32", "float32") if k not in ("and", "or", "xor") or d != "float32"

@@ -15,6 +15,7 @@ def same(found, wanted):
         np.testing.assert_allclose(getattr(found, part), getattr(wanted, part), rtol=3e-6, atol=1e-7)
 
 
+@pytest.mark.law
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("dtype", ["complex64", "complex128"])
 def test_values_on_the_axes_and_beyond_what_is_finite(name, dtype):

@@ -13,7 +13,7 @@ from ...core.primitives.custom.custom_derivative_primitives import custom_lin_p
 from ...core.primitives.elementwise.conversion import complex_p, conj_p, imag_p, real_p
 from ...core.primitives.external.host_callback import io_callback_p, pure_callback_p
 from ...core.primitives.spmd import collective
-from ...lang.gpu.plan import forms
+from ...lang.gpu.normalize import passes
 from ...lang.legalize import Backend
 from ...lang.legalize.opset import FACTORED, WARPGROUPS
 from ...lang.ops import remote_dma
@@ -53,4 +53,4 @@ UNSUPPORTED_DTYPES: dict[str, str] = {
         "the least element that a GPU loads or stores is a byte; `lang.pack` puts several in one, `lang.unpack` takes "
         "them apart"),
 }  # fmt: skip
-BACKEND = Backend("a GPU kernel", RULES, UNSUPPORTED, UNSUPPORTED_DTYPES, forms, {inline_asm_p: control.foreign})
+BACKEND = Backend("a GPU kernel", RULES, UNSUPPORTED, UNSUPPORTED_DTYPES, passes, {inline_asm_p: control.foreign})

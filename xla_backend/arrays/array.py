@@ -24,9 +24,10 @@ from ...core.support.errors import (
     TilewrightError,
     UnsupportedError,
 )
+from ...core.support.native_protocols import native
 from ...core.support.runtime import runtime
 from ...core.support.transfer_guard import DEVICE_TO_HOST, guard
-from ...core.tracing.trace import EVAL, Value, _current, typeof
+from ...core.tracing.trace import Value, typeof
 from ..devices.client import Device, SingleDeviceSharding, as_device, device_of
 from ..devices.coordination import group
 from ..host import callback_errors
@@ -446,6 +447,7 @@ class Array(Value, metaclass=_IsArray):
         device = self.addressable_shards[0].device
         return (DLPACK_CPU, 0) if device.platform == "cpu" else (DLPACK_CUDA, device.raw.local_hardware_id)
 
+    @native  # without it the real jax asks for an array of its own
     def __jax_array__(self) -> Any:
         """The array as jax's own, without a copy. Only jax calls this, so it is imported already."""
         jax = sys.modules["jax"]
@@ -500,12 +502,8 @@ def from_host(array: np.ndarray, type: ArrayType, owned: bool) -> Array:
     """An Array of a NumPy array; `owned`: nobody else writes to it.
 
     A large one is copied even then. XLA would hold it, beside a copy of its own unless its address suits, and let go
-    of it only some time after the Array is gone. Under a mesh with devices it lies on all of them.
+    of it only some time after the Array is gone.
     """
-    if current().mesh is not None and _current.get() is EVAL and runtime.everywhere is not None:
-        found = runtime.everywhere(array, type)
-        if found is not None:
-            return found
     return Array(type, put(array, type, owned=owned and array.nbytes < LARGE))
 
 

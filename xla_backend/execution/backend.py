@@ -1,4 +1,4 @@
-"""What `core/jit/jit.py` asks of a backend, by XLA: lower, compile, run."""
+"""The part of `core/ir/backend.py` that XLA does: evaluate, compile, run."""
 
 from __future__ import annotations
 
@@ -8,14 +8,11 @@ from dataclasses import replace
 from types import CodeType
 from typing import Any
 
-from ...core.ir.program import Program
 from ..arrays import fast_path_codegen
 from ..arrays.array import Array
 from ..arrays.transfer import host_buffer
-from ..devices.client import as_device
+from ..devices.client import all_devices, as_device
 from ..jaxlib import shim
-from ..options.compile_options import Call, Place
-from ..pipeline.lowering_entry import lower_for
 from ..pipeline.stablehlo_module import Module
 from . import dispatch
 from .executable import Executable, compile_module
@@ -32,12 +29,8 @@ def with_flags(module: Module, flags: Sequence[tuple[str, Any]]) -> Module:
 class XlaBackend:
     """Programs by XLA on this process's devices."""
 
-    def lower(
-        self, program: Program, name: str, donated: Sequence[int] = (), keep_unused: bool = False, place: Any = None
-    ) -> Module:
-        """The module of a Program; `place` says how its inputs and its results lie on a mesh."""
-        where = None if place is None else Place(*place)
-        return lower_for(program, Call(name, tuple(donated), keep_unused), tiled=True, place=where)
+    evaluate = staticmethod(dispatch.evaluate)
+    devices = staticmethod(all_devices)
 
     def compile(self, module: Module, device: Any = None, flags: Sequence[tuple[str, Any]] = ()) -> Executable:
         """The executable of a module, on the default device unless one is named, with flags of XLA's."""

@@ -16,7 +16,7 @@ import numpy as np
 from ...core.ir.program import NO_EFFECTS, Eqn, Program, Var, subprograms
 from ...core.ir.types import is_inexact
 from ...core.jit.dispatch_cache import RUNS, placement
-from ...core.jit.jit import keys_used, traced_back
+from ...core.jit.jit import keys_used
 from ...core.random.key_lowering import holds_keys
 from ...core.support.config import _local, current
 from ...core.support.errors import ArgumentError, DeletedArrayError, NonFiniteError
@@ -30,8 +30,6 @@ from ..arrays.transfer import as_numpy, buffers, handler, host_buffer, moved_to
 from ..devices.client import all_devices, default_device, device_of
 from ..host import malloc_tuning as memory
 from ..jaxlib import shim
-from ..options.compile_options import Call, Place
-from ..pipeline.lowering_entry import lower_for
 from .executable import Executable, compile_module, in_callback
 
 Runner = Callable[..., Any]
@@ -247,8 +245,8 @@ def _compiled(primitive: Any, types: Sequence[Any], params: dict[str, Any], lyin
     if primitive.eager:
         return lambda *given: primitive.numpy(*map(np.asarray, given), **params)
     program = single(primitive, types, params)
-    place = None if lying is None else Place(lying, (None,) * len(program.outputs))
-    module = lower_for(program, Call(primitive.name, _donated(params)), place=place)
+    place = None if lying is None else (lying, (None,) * len(program.outputs))
+    module = runtime.backend.lower(program, primitive.name, _donated(params), place=place, tiled=False)
     run = make_runner(compile_module(module), "list" if primitive.multiple else "one")
     settings = current()
     searched = (settings.debug_nans or settings.debug_infs) and any(True for _ in subprograms(program.eqns[0]))
@@ -263,7 +261,7 @@ def _searching(run: Runner, program: Program) -> Runner:
         except NonFiniteError as error:
             types: list[Any] = program.in_types
             values = [Array(t, x) for t, x in zip(types, given, strict=True)]
-            raise traced_back(program, values, error) from None
+            raise runtime.backend.located(program, values, error) from None
 
     return searching
 

@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 
 from ...core.ir.program import Program, Var
-from ...core.ir.types import FLOAT0, ArrayType, KeyDtype
-from ...core.sharding.mesh import Mesh, NamedSharding, PartitionSpec, everywhere, indices, lying
+from ...core.ir.types import FLOAT0, ArrayType, KeyDtype, with_sharding
+from ...core.sharding.mesh import Mesh, NamedSharding, PartitionSpec, everywhere, indices
 from ...core.support.errors import AddressableError, MeshError, UnsupportedError
 from ...core.support.memo import cached
 from ...core.support.runtime import runtime
@@ -29,8 +29,6 @@ from ..devices.coordination import group, members_of
 from ..devices.jaxlib_shardings import device_list, named, rank, raw
 from ..host.digest import digest
 from ..jaxlib import shim
-from ..options.compile_options import Call, Place
-from ..pipeline.lowering_entry import lower_for
 from .executable import compile_module
 
 
@@ -169,7 +167,7 @@ def distinct(sharding: NamedSharding, shape: tuple[int, ...]) -> tuple[tuple[int
 
 def made(type: ArrayType, buffer: Any, sharding: NamedSharding) -> Array:
     """An array of a buffer that lies as a sharding says, as its type tells along axes of the type `Explicit`."""
-    return OnMesh(lying(type.plain, sharding), sharding).array(buffer)
+    return OnMesh(with_sharding(type.plain, sharding), sharding).array(buffer)
 
 
 def put_everywhere(array: np.ndarray, type: ArrayType) -> Array | None:
@@ -177,8 +175,6 @@ def put_everywhere(array: np.ndarray, type: ArrayType) -> Array | None:
     where = everywhere()
     return None if where is None else made(type, _put(array, type, where), where)
 
-
-runtime.everywhere = put_everywhere
 
 # ---------------------------------------------------------------------------- to a mesh
 
@@ -291,7 +287,8 @@ def bring(buffer: Any, type: ArrayType, to: NamedSharding) -> Any:
 def _mover(type: ArrayType, source: NamedSharding, to: NamedSharding) -> Callable[..., Any]:
     """What brings a buffer from one sharding to another over the same devices: a program that does nothing else."""
     var = Var(type.plain)
-    module = lower_for(Program([var], [], [var], name="reshard"), Call("reshard"), place=Place((source,), (to,)))
+    program = Program([var], [], [var], name="reshard")
+    module = runtime.backend.lower(program, program.name, place=((source,), (to,)), tiled=False)
     executable = compile_module(module)
     return make_runner(executable, "one", None, executable.loaded.execute_sharded, _moving_failed)
 

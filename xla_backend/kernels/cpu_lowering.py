@@ -214,7 +214,7 @@ class Additive:
             type_ = program.inputs[position].type.array
             refs.append(Cell(given.get(position, Zero(type_))))
         run_cells(program, [*ids, *refs])
-        return [refs[p - self.ids_end].held for p in wanted]
+        return [refs[p - self.ids_end].content for p in wanted]
 
     def phase(
         self, program: Program, wanted: Sequence[int], states: dict[int, tuple[Any, Layout]], fixed: dict[int, Any],

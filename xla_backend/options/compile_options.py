@@ -17,7 +17,7 @@ class Settings:
     standard operations become kernels, at the target's tiles or at `tiles` (see `kernels.fuse`). With `by_xla` XLA
     computes every kernel. `off` are the options of `cpu` that are not used. `explained` asks for reports that take time
     to make. `checked` has each level checked, `shown` has it printed. `located` has modules say of which lines they
-    were made.
+    were made. `kernel_stop` names the last pass of a backend over its kernels, where `legalize` ends with it.
     """
 
     target: Any = "cpu"
@@ -31,6 +31,7 @@ class Settings:
     checked: bool = False
     shown: bool = False
     located: bool = False
+    kernel_stop: str = ""
 
     @property
     def platform(self) -> str:

@@ -12,7 +12,7 @@ from typing import Any
 
 from ...core.ir.passes import hoist, primitives_of, vocabulary
 from ...core.ir.program import Program, Var, subprograms
-from ...core.ir.types import ArrayType
+from ...core.ir.types import ArrayType, with_sharding
 from ...core.primitives.control_flow.jit_primitive import jit_p
 from ...core.primitives.elementwise.conversion import convert_element_type_p
 from ...core.primitives.movement.shape import pad_p, slice_p
@@ -27,7 +27,6 @@ from ...core.sharding.mesh import (
     constraint_p,
     everywhere,
     get_mesh,
-    lying,
 )
 from ...core.sharding.shard_map import shard_map_p
 from ...core.sharding.visualize import inspect_sharding_p
@@ -109,7 +108,7 @@ def partition(
 def _out_type(type: Any, asked: Any, found: Any) -> Any:
     """The type of a result: as it was traced, unless the caller or the compiler decided how it lies."""
     decides = asked is not None or not (found is None or found.mesh.are_all_axes_explicit)
-    return lying(type.plain, found) if decides and isinstance(type, ArrayType) else type
+    return with_sharding(type.plain, found) if decides and isinstance(type, ArrayType) else type
 
 
 def _decided(found: Sequence[Any], outs: Sequence[Any], program: Program, mesh: Any) -> tuple[NamedSharding, ...]:

@@ -78,7 +78,8 @@ def _scan(eqn: Eqn, x: Any, over: tuple[Any, ...]) -> Any:
     count, number = math.prod(sizes), place(over, sizes)
     local = eqn.primitive.bind(x, **eqn.params)
     shape = typeof(local).shape
-    total = slice_in_dim(local, 0, 1, axis=axis) if reverse else slice_in_dim(local, shape[axis] - 1, shape[axis], axis=axis)
+    last = 0 if reverse else shape[axis] - 1
+    total = slice_in_dim(local, last, last + 1, axis=axis)
     totals = all_gather_p.bind(total, axes=over, dimension=axis, size=count, tiled=True)
     before = eqn.primitive.bind(totals, **eqn.params)
     first, neighbour = np.int32(count - 1 if reverse else 0), np.int32(1 if reverse else -1)

@@ -1,5 +1,5 @@
 """Passes from a program to one StableHLO module: expansion, kernel emission, printing.
 
 Imports `core`, `lang`, and `xla_backend` up to `stablehlo` and `kernels`.
-Start with `lowering_entry.py`, then `stablehlo_module.py`.
+Start with `stablehlo_module.py`.
 """

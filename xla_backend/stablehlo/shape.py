@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from ...core.ir.dimension import dimension_p
 from ...core.ir.primitive import Primitive
 from ...core.primitives.movement.shape import (
     broadcast_in_dim_p,
@@ -80,6 +81,10 @@ def _concatenate(e: Emitter, operands: list[Operand], out: Any, *, dimension: in
     return e.op("stablehlo.concatenate", operands, out, f"dimension = {dimension} : i64")
 
 
+def _dimension(e: Any, operands: list[Operand], out: Any, *, size: Any) -> Operand:
+    return e.convert(e.size(size), out.dtype)  # there are none but in what `SymbolicEmitter` prints
+
+
 RULES: dict[Primitive, Any] = {
     broadcast_in_dim_p: _broadcast_in_dim,
     reshape_p: _reshape,
@@ -92,4 +97,5 @@ RULES: dict[Primitive, Any] = {
     iota_p: _iota,
     pad_p: _pad,
     concatenate_p: _concatenate,
+    dimension_p: _dimension,
 }

@@ -16,7 +16,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from ...support.errors import InconclusiveDimensionError, ShapeError
-from ...support.runtime import runtime
+from ..dimension import dimension
 
 Size = Any  # int | Dim
 
@@ -107,10 +107,10 @@ class Dim:
         return NotImplemented if self._terms_of(other) is None else divided(other, self, self.scope)
 
     def __truediv__(self, other: Any) -> Any:
-        return runtime.dimension(self) / other
+        return dimension(self) / other
 
     def __rtruediv__(self, other: Any) -> Any:
-        return other / runtime.dimension(self)
+        return other / dimension(self)
 
     # ------------------------------------------------------------ comparisons
 

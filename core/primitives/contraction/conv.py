@@ -20,7 +20,6 @@ from ...ir.primitive import AxisInfo, Linear, Primitive, Zero
 from ...ir.types import ArrayType, as_dtype, canonical_dtype
 from ...support.call_errors import public
 from ...support.errors import ArgumentError, DtypeError, ShapeError
-from ...support.runtime import runtime
 from ...tracing.trace import shape_of, typeof
 from ...transforms.rule_helpers import weak_as_operands
 from ...transforms.structural_primitives import add_tangents, moveaxis
@@ -395,10 +394,6 @@ def conv_general_dilated(
     >>> conv_general_dilated(image, kernel, (1, 1), "SAME").shape
     (1, 4, 8, 8)
     """
-    if out_sharding is not None:
-        return runtime.asked(out_sharding, conv_general_dilated, lhs, rhs, window_strides, padding, lhs_dilation,
-                             rhs_dilation, dimension_numbers, feature_group_count, batch_group_count, precision,
-                             preferred_element_type)  # fmt: skip
     left, right = shape_of(lhs), shape_of(rhs)
     numbers = conv_dimension_numbers(left, right, dimension_numbers)
     space = len(left) - 2

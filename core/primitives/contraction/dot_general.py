@@ -14,13 +14,13 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ...ir.axis_relation import Loops, Reduced, Relation, Work
+from ...ir.binding import with_out_sharding
 from ...ir.primitive import AxisInfo, Linear, Primitive, Zero
 from ...ir.promotion import promote_types
 from ...ir.types import ArrayType, as_dtype, canonical_dtype, is_complex, is_float, is_integer, is_key, kind
 from ...support.config import current
 from ...support.errors import ArgumentError, DtypeError, ShapeError
 from ...support.memo import cached
-from ...support.runtime import runtime
 from ...tracing.trace import shape_of, typeof
 from ...tracing.unreduced_scope import asked_open, split_alike
 from ...transforms.structural_primitives import add_tangents
@@ -344,7 +344,8 @@ def dot_general(
     (2, 4)
     """
     if out_sharding is not None:
-        return runtime.asked(out_sharding, dot_general, lhs, rhs, dimension_numbers, precision, preferred_element_type)
+        return with_out_sharding(out_sharding, dot_general, lhs, rhs, dimension_numbers, precision,
+                                 preferred_element_type)  # fmt: skip
     numbers = canonical_dimension_numbers(dimension_numbers, len(shape_of(lhs)), len(shape_of(rhs)))
     preferred = None if preferred_element_type is None else canonical_dtype(as_dtype(preferred_element_type))
     return _bound(lhs, rhs, numbers, canonical_precision(precision), preferred, asked_open.get())
@@ -377,7 +378,7 @@ def dot(
     5
     """
     if out_sharding is not None:
-        return runtime.asked(out_sharding, dot, lhs, rhs, *args, dimension_numbers=dimension_numbers,
+        return with_out_sharding(out_sharding, dot, lhs, rhs, *args, dimension_numbers=dimension_numbers,
                              precision=precision, preferred_element_type=preferred_element_type)  # fmt: skip
     if args:  # the older form dot(lhs, rhs, precision, preferred_element_type)
         precision, preferred_element_type = (*args, preferred_element_type)[:2]

@@ -1,29 +1,12 @@
-"""Sizes as numbers of a program, and calls of functions that were exported.
-
-    dimension(; size)                   the value of a symbolic size, an integer
-    call_exported(*args; exported)      the flat results of an `Exported` (`tilewright.export`)
-"""
+"""`call_exported(*args; exported)`: the flat results of an `Exported` (`tilewright.export`)."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from ...ir.axis_relation import FREE
 from ...ir.primitive import Primitive
-from ...ir.types import ArrayType, scalar_type
+from ...ir.types import ArrayType
 from ...support.errors import NoDerivativeError, UnsupportedError
-from ...support.runtime import runtime
-from ...tracing.trace import is_evaluating
-
-
-def _dimension(size: Any) -> Any:
-    if is_evaluating():
-        return int(size)  # an error that names it
-    return dimension_p.bind(size=size)
-
-
-dimension_p = Primitive("dimension", lambda *, size: scalar_type(1), work=FREE)
-runtime.dimension = _dimension
 
 
 def _typing(*types: Any, exported: Any) -> list[ArrayType]:

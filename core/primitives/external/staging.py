@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from ...ir.binding import with_out_sharding
 from ...ir.types import BOOL, INT32, INT64
 from ...support.call_errors import public
 from ...support.config import current
@@ -27,7 +28,7 @@ def empty(shape: Any, dtype: Any, *, out_sharding: Any = None) -> Any:
     (3,)
     """
     if out_sharding is not None:
-        return runtime.asked(out_sharding, empty, shape, dtype)
+        return with_out_sharding(out_sharding, empty, shape, dtype)
     return full((shape,) if isinstance(shape, int) else tuple(shape), 0, dtype)
 
 
@@ -88,7 +89,7 @@ def after_all(*operands: Any) -> Any:
 
 def platform() -> str:
     """That of the target which programs are traced for."""
-    target = current().kernel_target or runtime.target_here()
+    target = current().kernel_target or runtime.backend.target()
     return "cpu" if target is None else target.partition(":")[0] if isinstance(target, str) else target.kind
 
 

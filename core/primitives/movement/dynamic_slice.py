@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 
 from ...ir.axis_relation import FREE, MOVER, Relation, Window, inserted, same_places
+from ...ir.dimension import dimension
 from ...ir.primitive import AxisInfo, Linear, Primitive, Zero
 from ...ir.types import INT32, INT64, ArrayType, Shape, is_integer, is_unsigned
 from ...support.call_errors import public
 from ...support.errors import ArgumentError, DtypeError, ShapeError
-from ...support.runtime import runtime
 from ...tracing.trace import Value, dtype_of, shape_of, typeof
 from ...transforms.rule_helpers import instantiate, zeros
 from ...transforms.structural_primitives import moved
@@ -129,7 +129,7 @@ def wrapped(index: Any, size: int) -> Any:
         index = convert_element_type(index, INT32)
     dtype = dtype_of(index)
     zero = np.zeros((), dtype)[()]
-    length = convert_element_type(runtime.dimension(size), dtype) if symbolic else np.asarray(size).astype(dtype)[()]
+    length = convert_element_type(dimension(size), dtype) if symbolic else np.asarray(size).astype(dtype)[()]
     return select_n_p.bind(lt_p.bind(index, zero), index, add_p.bind(index, length))
 
 

@@ -15,12 +15,12 @@ from typing import Any
 import numpy as np
 
 from ...ir.axis_relation import FREE, IDENTITY, MOVER, Loops, Relation, Whole, Window, inserted, pointwise, same_places
+from ...ir.binding import with_out_sharding
 from ...ir.primitive import NAMED, SIZE, AxisInfo, Linear, Primitive
 from ...ir.static_ints import as_axes, as_axis, as_shape, integers
 from ...ir.types import ArrayType, Shape, as_size, canonical_dtype, is_bool, is_key, kind
 from ...support.call_errors import public
 from ...support.errors import ArgumentError, ArgumentTypeError, DtypeError, ShapeError
-from ...support.runtime import runtime
 from ...tracing.trace import Value, dtype_of, shape_of, typeof
 from ...transforms.rule_helpers import instantiate, linear_jvp
 from ...transforms.structural_primitives import (
@@ -53,8 +53,6 @@ def broadcast_in_dim(
      [1 2]
      [1 2]]
     """
-    if out_sharding is not None:
-        return runtime.asked(out_sharding, broadcast_in_dim, operand, shape, broadcast_dimensions)
     shape = as_shape(shape, "broadcast_in_dim")
     dims = integers(broadcast_dimensions, "broadcast_dimensions", "broadcast_in_dim")
     if len(set(dims)) == len(dims) == len(shape_of(operand)) and list(dims) != sorted(dims):
@@ -74,8 +72,6 @@ def broadcast(operand: Any, sizes: Sequence[int], *, out_sharding: None = None) 
     >>> lax.broadcast(jnp.ones(3), (2,)).shape
     (2, 3)
     """
-    if out_sharding is not None:
-        return runtime.asked(out_sharding, broadcast, operand, sizes)
     sizes = as_shape(sizes, "broadcast")
     shape = shape_of(operand)
     return broadcast_in_dim(operand, (*sizes, *shape), range(len(sizes), len(sizes) + len(shape)))
@@ -155,8 +151,6 @@ def reshape(
     Array([[0, 1, 2],
            [3, 4, 5]], dtype=int32)
     """
-    if out_sharding is not None:
-        return runtime.asked(out_sharding, reshape, operand, new_sizes, dimensions)
     if dimensions is not None and tuple(dimensions) != tuple(range(len(dimensions))):
         operand = transpose(operand, dimensions)
     x = typeof(operand)
@@ -457,8 +451,6 @@ def broadcasted_iota(dtype: Any, shape: Sequence[int], dimension: int, *, out_sh
     Array([[0, 1, 2],
            [0, 1, 2]], dtype=int32)
     """
-    if out_sharding is not None:
-        return runtime.asked(out_sharding, broadcasted_iota, dtype, shape, dimension)
     shape = as_shape(shape, "broadcasted_iota")
     dimension = as_axis(dimension, len(shape), "broadcasted_iota")
     return iota_p.bind(dtype=canonical_dtype(dtype), shape=shape, dimension=dimension)
@@ -484,7 +476,7 @@ def full(shape: Any, fill_value: Any, dtype: Any = None, *, sharding: None = Non
     Array([7, 7], dtype=int32)
     """
     if sharding is not None:
-        return runtime.asked(sharding, full, shape, fill_value, dtype)
+        return with_out_sharding(sharding, full, shape, fill_value, dtype)
     shape = as_shape(shape, "full")
     x = typeof(fill_value)
     if x.shape:
@@ -501,7 +493,7 @@ def full_like(x: Any, fill_value: Any, dtype: Any = None, shape: Any = None, *, 
     Array([7., 7.], dtype=float32)
     """
     if sharding is not None:
-        return runtime.asked(sharding, full_like, x, fill_value, dtype, shape)
+        return with_out_sharding(sharding, full_like, x, fill_value, dtype, shape)
     type = x if hasattr(x, "shape") and hasattr(x, "dtype") else typeof(x)
     shape = tuple(type.shape) if shape is None else as_shape(shape, "full_like")
     weak = dtype is None and getattr(typeof(x) if isinstance(x, Value) else type, "weak_type", False)

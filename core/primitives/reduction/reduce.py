@@ -12,6 +12,7 @@ import ml_dtypes
 import numpy as np
 
 from ...ir.axis_relation import Monoid, Relation, Whole, Work, other_places
+from ...ir.binding import with_out_sharding
 from ...ir.elementwise_typing import BITS, NUMBER, ORDERED, check_kind, widened
 from ...ir.passes import hoist
 from ...ir.primitive import NAMED, AxisInfo, Primitive, Zero
@@ -19,7 +20,6 @@ from ...ir.program import Program
 from ...ir.types import ArrayType, canonical_dtype, is_bool, is_inexact, is_integer, kind
 from ...support import pytree
 from ...support.errors import ArgumentError, DtypeError, ShapeError
-from ...support.runtime import runtime
 from ...tracing.numpy_interpreter import evaluate
 from ...tracing.trace import eval_program, shape_of, trace_program, typeof
 from ...transforms.batching import batch_program
@@ -170,7 +170,7 @@ reduce_xor_p = reducer("reduce_xor", BITS, np.bitwise_xor, XOR, no_tangent(lambd
 def _function(primitive: Primitive, doc: str) -> Callable[..., Any]:
     def reducer(operand: Any, axes: Sequence[int], *, out_sharding: None = None) -> Any:
         if out_sharding is not None:
-            return runtime.asked(out_sharding, reducer, operand, axes)
+            return with_out_sharding(out_sharding, reducer, operand, axes)
         return primitive.bind(operand, axes=as_axes(axes, len(shape_of(operand)), primitive.name))
 
     reducer.__name__ = reducer.__qualname__ = primitive.name
@@ -381,7 +381,7 @@ def reduce(
     Array([ 2, 12], dtype=int32)
     """
     if out_sharding is not None:
-        return runtime.asked(out_sharding, reduce, operands, init_values, computation, dimensions)
+        return with_out_sharding(out_sharding, reduce, operands, init_values, computation, dimensions)
     arrays, treedef = pytree.flatten(operands)
     starts = pytree.flatten_up_to(treedef, init_values)
     types = [typeof(a) for a in arrays]

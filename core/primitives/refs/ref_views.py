@@ -452,6 +452,7 @@ class RefTracer(ProgramTracer):
     """A Ref in code being traced: indexing reads it, assignment to an index writes it."""
 
     __slots__ = ()
+    is_mutable_ref = True
 
     @property
     def at(self) -> _At:

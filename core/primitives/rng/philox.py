@@ -14,9 +14,9 @@ from typing import Any
 
 import numpy as np
 
+from ...ir.binding import with_out_sharding
 from ...ir.types import UINT32, as_dtype, canonical_dtype, is_integer
 from ...support.errors import ArgumentError, DtypeError, ShapeError
-from ...support.runtime import runtime
 from ...tracing.trace import shape_of, typeof
 from ..custom.checkpoint import optimization_barrier_p
 from ..elementwise.arithmetic import add_p, mul_p, mulhi_p
@@ -124,7 +124,7 @@ def rng_bit_generator(
     [512747620, 1298009047, 1267190206]
     """
     if out_sharding is not None:
-        return runtime.asked(out_sharding, rng_bit_generator, key, shape, dtype, algorithm)
+        return with_out_sharding(out_sharding, rng_bit_generator, key, shape, dtype, algorithm)
     found, type_ = canonical_dtype(as_dtype(dtype)), typeof(key)
     if not is_integer(found) or 8 * found.itemsize not in UINTS:
         raise DtypeError(f"rng_bit_generator of dtype {found}", "an integer dtype of 8 to 64 bits")

@@ -18,7 +18,6 @@ from ...ir.extension_types import is_opaque
 from ...ir.primitive import OWN, AxisInfo, Primitive
 from ...ir.program import Effect, Effects
 from ...ir.types import ArrayType, VaryingType
-from ...support.runtime import runtime
 from ...tracing.trace import Tracer, axis_environment, typeof
 from ...transforms.rule_helpers import linear_jvp
 from ...transforms.structural_primitives import moveaxis
@@ -73,8 +72,6 @@ def varied(primitive: Primitive, types: Sequence[Any], outs: Sequence[Any], para
         vary = primitive.varies(vary, params).intersection(mesh_axes())
     return [VaryingType(t, vary) if isinstance(t, ArrayType) else t for t in outs]
 
-
-runtime.align, runtime.varied = align, varied
 
 # ---------------------------------------------------------------------------- primitives
 

@@ -36,6 +36,14 @@ class Finder(MetaPathFinder):
             raise error
         return ModuleSpec(fullname, _Loader(place), is_package=True)
 
+    def restore(self, module: ModuleType) -> None:
+        """Give a module its own name back, which it lost to that of jax's."""
+        spec = module.__spec__
+        if spec is not None and module.__name__ != spec.name and spec.name.startswith(ADAPTED):
+            module.__name__ = spec.name
+            if spec.submodule_search_locations is None:
+                del module.__path__
+
     def find_distributions(self, context: Any = None) -> Iterable[Distribution]:
         name = getattr(context or DistributionFinder.Context(), "name", None)
         return [JaxDistribution()] if name is None or name.lower() == "jax" else []

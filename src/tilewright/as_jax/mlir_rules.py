@@ -18,11 +18,10 @@ from ..core.ir.program import Program
 from ..core.ir.types import ArrayType, as_dtype, canonical_dtype
 from ..core.primitives.external.host_callback import io_callback_p, pure_callback_p
 from ..core.support.errors import UnsupportedError
+from ..core.support.runtime import runtime
 from ..core.tracing.trace import trace_program, typed, typeof
 from ..xla_backend.arrays.transfer import physical
 from ..xla_backend.jaxlib import shim
-from ..xla_backend.options.compile_options import Call
-from ..xla_backend.pipeline.lowering_entry import lower_for
 from ..xla_backend.stablehlo.emit import dense, tensor
 
 # ---------------------------------------------------------------------------- types, attributes, constants
@@ -218,7 +217,7 @@ def call_function(about: LoweringRuleContext, fun: Callable[..., Any], values: S
 def call_program(about: LoweringRuleContext, program: Program, values: Sequence[ir.Value]) -> list[ir.Value]:
     """Within a rule: the results of a Program, whose functions are added to the module."""
     context = about.module_context
-    module = lower_for(program, Call(program.name, keep_unused=True))
+    module = runtime.backend.lower(program, program.name, keep_unused=True, tiled=False)
     prefix = f"part_{context.functions}_"
     context.functions += 1
     for text in shim.functions(shim.portable(module.text), prefix, len(context.callbacks))[0]:

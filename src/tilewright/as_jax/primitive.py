@@ -6,7 +6,7 @@ like) are views of the rules that primitives carry, the package's own among them
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, MutableMapping, Sequence
+from collections.abc import Callable, Iterator, MutableMapping
 from typing import Any
 
 from ..core.ir import primitive as core
@@ -14,16 +14,7 @@ from ..core.ir.program import CALLBACK, NO_EFFECTS, Effects
 from ..core.support.errors import ArgumentTypeError, UnsupportedError
 from ..core.support.runtime import runtime
 
-
-class _Known:
-    """The client's primitives, and what evaluated primitives before there were any."""
-
-    def __init__(self) -> None:
-        self.primitives: list[Primitive] = []
-        self.evaluator: Any = None
-
-
-_known = runtime.part("as_jax.primitives", _Known())
+_known: list[Primitive] = runtime.part("as_jax.primitives", [])
 
 
 class _IsPrimitive(type):
@@ -34,13 +25,10 @@ class _IsPrimitive(type):
 class Primitive(core.Primitive, metaclass=_IsPrimitive):
     """`jax.extend.core.Primitive`: named, and given its rules by `def_impl`, `def_abstract_eval` and the registries."""
 
-    impl: Callable[..., Any] | None
-
     def __init__(self, name: str):
         super().__init__(name, self._no_types)
-        self.impl = None
         self.effects = None
-        _known.primitives.append(self)
+        _known.append(self)
 
     # A frozen dataclass of ours is not frozen here: its rules come one by one.
     __setattr__ = object.__setattr__
@@ -60,8 +48,6 @@ class Primitive(core.Primitive, metaclass=_IsPrimitive):
     def def_impl(self, impl: Callable[..., Any]) -> Callable[..., Any]:
         """Say what computes it on arrays."""
         self.impl = impl
-        if _known.evaluator is None:
-            _known.evaluator, runtime.evaluator = runtime.evaluator, _evaluate
         return impl
 
     def def_abstract_eval(self, rule: Callable[..., Any]) -> Callable[..., Any]:
@@ -81,11 +67,6 @@ class Primitive(core.Primitive, metaclass=_IsPrimitive):
 
     def def_bind_with_trace(self, rule: Callable[..., Any]) -> Callable[..., Any]:
         raise UnsupportedError("def_bind_with_trace has no adapter", "give the primitive rules for each transformation")
-
-
-def _evaluate(primitive: core.Primitive, args: Sequence[Any], params: dict[str, Any]) -> Any:
-    impl = getattr(primitive, "impl", None)
-    return _known.evaluator(primitive, args, params) if impl is None else impl(*args, **params)
 
 
 def own(rule: Callable[..., Any]) -> Callable[..., Any]:
@@ -129,7 +110,7 @@ class Registry(MutableMapping[Any, Any]):
         return getattr(primitive, self.kind, None) is not None
 
     def __iter__(self) -> Iterator[Any]:
-        return (p for p in _known.primitives if p in self)
+        return (p for p in _known if p in self)
 
     def __len__(self) -> int:
         return sum(1 for _ in self)

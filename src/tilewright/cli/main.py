@@ -9,7 +9,7 @@ import sys
 import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from importlib import metadata
 from importlib.util import find_spec
 
@@ -22,8 +22,9 @@ from ..as_jax import clients
 from ..bench import command as bench_command
 from ..compiler.ahead_of_time import machine_of
 from ..compiler.pipeline import compile as compile_to
-from ..core.support.config import ENVIRONMENT, Config, config, current, default_device
+from ..core.support.config import ENVIRONMENT, config, default_device
 from ..core.support.errors import ArgumentError, TilewrightError
+from ..core.support.settings import ROWS
 from ..core.support.version import JAXLIB, __version__
 from ..devices import devices
 from ..export import command as export_command
@@ -143,11 +144,11 @@ def cache_lines(cache: DiskCache | None) -> Iterator[tuple[str, str]]:
 def settings() -> Iterator[tuple[str, str]]:
     """Every configuration, with its environment variable and what it was changed from."""
     variables = {name: variable for variable, name in ENVIRONMENT.items()}
-    for field in fields(Config):
-        value = getattr(current(), field.name)
-        changed = "" if value == field.default else f"   (default {field.default})"
-        variable = f"   {variables[field.name]}" if field.name in variables else ""
-        yield field.name, f"{value}{changed}{variable}"
+    for name, row in ROWS.items():
+        value = config.read(name)
+        changed = "" if value == row.default else f"   (default {row.default})"
+        variable = f"   {variables[name]}" if name in variables else ""
+        yield name, f"{value}{changed}{variable}"
 
 
 def section(console: Console, title: str, rows: Iterator[tuple[str, str]]) -> None:

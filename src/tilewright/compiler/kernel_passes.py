@@ -14,12 +14,12 @@ from ..core.ir.passes import primitives_of, rewritten
 from ..core.ir.program import Eqn, Program, subprograms
 from ..core.ir.verifier import check_program
 from ..core.sharding.shard_map import shard_map_p
-from ..core.support.errors import CompileError, MeshError, TilewrightError, VersionError
+from ..core.support.errors import ArgumentError, CompileError, MeshError, TilewrightError, VersionError
 from ..kernels.fuse import Fusion, plan
 from ..lang.call.primitive import kernel_call_p
 from ..lang.kernel.kernel import Kernel
 from ..lang.kernel.traverse import kernels_of
-from ..lang.legalize import Legal
+from ..lang.legalize import Legal, stages
 from ..lang.ops.mesh_axes import mesh_of
 from ..lang.targets.target import CustomCall
 from ..lang.transforms.dynamic_grid import static
@@ -29,10 +29,10 @@ from ..lang.verify.verify import Finding
 from ..xla_backend.options.compile_options import Place, Settings, Unit
 from ..xla_backend.pipeline.emit_kernels import emitted
 from . import backend_selection as routes
+from . import lazy_layers
 from .backend_selection import FAILURES, REFUSALS, Passed, Route
 from .kernel_report import KernelReport, kernel_report
-from .lazy_layers import part
-from .pass_manager import Reports
+from .pass_manager import Reports, show
 
 
 def has_kernels(program: Program) -> bool:
@@ -47,7 +47,7 @@ def made_on_mesh(program: Program, count: int, settings: Settings) -> Any:
     """
     fusion = plan(program, settings.target, settings.tiles, declined=routes.declined, parts=count)
     made = {one.kernel: one.plain for one in fusion.every_kernel}
-    return part("kernels on mesh").Calls(fusion.program, made)
+    return lazy_layers.partition_kernels.Calls(fusion.program, made)
 
 
 # ---------------------------------------------------------------------------- fuse
@@ -68,7 +68,7 @@ def fuse(unit: Unit, settings: Settings, reports: Reports) -> tuple[Unit, Fused]
         fusion = plan(program, settings.target, settings.tiles, explained=settings.explained, declined=routes.declined)
         program = fusion.program
     if settings.tiles is None and (settings.tiled or settings.target != "cpu"):
-        fusion, program, changed = part("tuned kernels").tuned(unit.program, fusion, program, settings)
+        fusion, program, changed = lazy_layers.tuned_kernels.tuned(unit.program, fusion, program, settings)
         written = frozenset(changed.get(kernel, kernel) for kernel in written)
     return replace(unit, program=program), Fused(fusion, written)
 
@@ -192,6 +192,10 @@ def legalize(unit: Unit, settings: Settings, reports: Reports) -> tuple[Unit, Le
             return kernel
         whole = static(kernel, f"{settings.platform}, where the full grid is launched, needs")
         found, taken = routes.choice(whole, machine), []
+        if found.routes and (settings.shown or settings.kernel_stop):
+            stopped = _stages_shown(whole, found.routes[0], settings)
+            if settings.kernel_stop:
+                return stopped
         passed.extend(found.passed)
         for route in found.routes:
             try:
@@ -218,6 +222,21 @@ def legalize(unit: Unit, settings: Settings, reports: Reports) -> tuple[Unit, Le
 
     unit = replace(unit, program=_each(unit.program, change), ways=ways)
     return unit, Legalized(tuple(left), tuple(passed))
+
+
+def _stages_shown(kernel: Kernel, route: Route, settings: Settings) -> Kernel:
+    """The kernel after the pass `settings.kernel_stop` of its route, or after all; each is printed where asked for."""
+    names, text = [], ""
+    for one, made in stages(kernel, route.backend.BACKEND, settings.target):
+        names.append(one.name)
+        if settings.shown:
+            text = show(f"kernel {kernel.name} after {route.name}/{one.name}: {one.level}", made, text)
+        if one.name == settings.kernel_stop:
+            return made
+    if settings.kernel_stop:
+        raise ArgumentError(f"kernel {kernel.name}: {route.name} has no pass named {settings.kernel_stop!r}",
+                            f"one of {', '.join(names)}")  # fmt: skip
+    return made
 
 
 def _each(program: Program, change: Callable[[Kernel], Kernel]) -> Program:

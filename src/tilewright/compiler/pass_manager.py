@@ -41,6 +41,13 @@ class Walked(NamedTuple):
     seconds: dict[str, float]
 
 
+def show(title: str, value: Any, before: str) -> str:
+    """Print a value and its title to the standard error, unless its text is that before; gives the text."""
+    text = str(value)
+    print(f"-- {title}", "   (the same)" if text == before else text.rstrip(), sep="\n", file=sys.stderr)
+    return text
+
+
 def walk(passes: Sequence[Pass], value: Any, settings: Settings, reports: Reports | None = None) -> Walked:
     """Run passes one after the other: the one function that checks levels and prints them.
 
@@ -59,10 +66,7 @@ def walk(passes: Sequence[Pass], value: Any, settings: Settings, reports: Report
         if settings.checked:
             level.check(value)
         if settings.shown:
-            text, before = str(value), shown
-            shown = text
-            print(f"-- after {one.name}: {level.name}, {seconds[one.name] * 1e3:.2f} ms", file=sys.stderr)
-            print("   (the same)" if text == before else text.rstrip(), file=sys.stderr)
+            shown = show(f"after {one.name}: {level.name}, {seconds[one.name] * 1e3:.2f} ms", value, shown)
     return Walked(value, level, reports, seconds)
 
 

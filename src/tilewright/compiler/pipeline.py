@@ -9,28 +9,41 @@ from __future__ import annotations
 import functools
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+import numpy as np
+
+from ..core.ir.backend import Interceptors
+from ..core.ir.binding import is_evaluating
 from ..core.ir.extension_types import opaque_types
 from ..core.ir.passes import eliminate_dead
+from ..core.ir.program import Program
+from ..core.ir.types import ArrayType
 from ..core.ir.verifier import check_program
 from ..core.jit import jit
+from ..core.primitives.spmd import varying_axes
+from ..core.random import key_lowering
 from ..core.random.key_lowering import physicalize
 from ..core.support import compile_events
 from ..core.support.compile_events import recorded
 from ..core.support.config import config, current
+from ..core.support.errors import ArgumentError, NonFiniteError
+from ..core.support.lazy_imports import is_loaded
 from ..core.support.runtime import runtime
-from ..xla_backend.arrays import array, array_operators
+from ..xla_backend.arrays import array_operators
+from ..xla_backend.arrays.array import Array, from_host
 from ..xla_backend.cpu_passes.options import switched_off
-from ..xla_backend.devices.client import Device, all_devices, as_device, default_device, of_platform
-from ..xla_backend.execution import dispatch
+from ..xla_backend.devices.client import Device, as_device, default_device, of_platform
 from ..xla_backend.execution.backend import XlaBackend, with_flags
 from ..xla_backend.execution.executable import compile_module
 from ..xla_backend.options.compile_options import Call, Place, Settings, Unit
 from ..xla_backend.pipeline.expand_primitives import check_expanded, expand, require_rules
 from ..xla_backend.pipeline.stablehlo_module import Module, check_module, printed
-from .lazy_layers import loaded, part
+from . import lazy_layers
 from .pass_manager import Level, Pass, Reports, up_to, walk
+
+if TYPE_CHECKING:
+    from ..lang.targets.target import Target
 
 # ---------------------------------------------------------------------------- passes
 
@@ -49,7 +62,7 @@ def _trace(request: Request, settings: Settings, reports: Reports) -> tuple[Unit
     with config(kernel_target=settings.asked or current().kernel_target):
         traced = function.trace(*request.args, **request.kwargs)
     place = None if traced.place is None else Place(*traced.place)
-    return Unit(traced.jaxpr, Call(*traced.call), place=place), traced
+    return Unit(traced.program, Call(*traced.call), place=place), traced
 
 
 def _transform(unit: Unit, settings: Settings, reports: Reports) -> tuple[Unit, None]:
@@ -60,13 +73,14 @@ def _transform(unit: Unit, settings: Settings, reports: Reports) -> tuple[Unit, 
 def _partition(unit: Unit, settings: Settings, reports: Reports) -> tuple[Unit, Any]:
     """What runs on a mesh, with what it communicates where that is asked for; other programs are left as they are."""
     here = settings.device is not None
-    if unit.place is None and not (loaded("mesh") and part("partition").on_mesh(unit.program, here)):
-        return (part("inspected").told_of_one(unit, settings.device) if loaded("shown shardings") else unit), None
-    unit, told = part("partition").partition(unit, settings, _text, part("shardy"), _kernels(unit, settings))
+    if unit.place is None and not (is_loaded(lazy_layers.mesh) and lazy_layers.partition.on_mesh(unit.program, here)):
+        inspected = is_loaded(lazy_layers.visualize)
+        return lazy_layers.inspect_sharding.told_of_one(unit, settings.device) if inspected else unit, None
+    unit, told = lazy_layers.partition.partition(unit, settings, _text, lazy_layers.shardy, _kernels(unit, settings))
     refused = current().communication == "error"
     if not (settings.explained or refused):
         return unit, None
-    found = part("communication").communication(_text(unit, replace(settings, located=True)), settings.name)
+    found = lazy_layers.collective_report.communication(_text(unit, replace(settings, located=True)), settings.name)
     if refused:
         found.refuse(unit.call.name)
     return unit, found if told is None else replace(found, split=told.split, whole=told.whole, left=told.left)
@@ -75,9 +89,9 @@ def _partition(unit: Unit, settings: Settings, reports: Reports) -> tuple[Unit, 
 def _kernels(unit: Unit, settings: Settings) -> Any:
     """What finds the kernels of a program on a mesh of some size; standard operations become kernels first."""
     if settings.tiled:
-        return functools.partial(part("kernel passes").made_on_mesh, settings=settings)
-    if _has_kernels(unit) or part("operations on mesh").has_operations(unit.program):
-        return lambda program, count: part("kernels on mesh").Calls(program)
+        return functools.partial(lazy_layers.kernel_passes.made_on_mesh, settings=settings)
+    if _has_kernels(unit) or lazy_layers.partition_operations.has_operations(unit.program):
+        return lambda program, count: lazy_layers.partition_kernels.Calls(program)
     return None
 
 
@@ -91,7 +105,7 @@ def _fuse(unit: Unit, settings: Settings, reports: Reports) -> tuple[Unit, Any]:
     tiled = settings.tiled and unit.place is None
     if not tiled and not _has_kernels(unit):
         return unit, None
-    return part("kernel passes").fuse(unit, replace(settings, tiled=tiled), reports)
+    return lazy_layers.kernel_passes.fuse(unit, replace(settings, tiled=tiled), reports)
 
 
 def _expand(unit: Unit, settings: Settings, reports: Reports) -> tuple[Unit, None]:
@@ -99,50 +113,50 @@ def _expand(unit: Unit, settings: Settings, reports: Reports) -> tuple[Unit, Non
 
 
 def _verify(unit: Unit, settings: Settings, reports: Reports) -> tuple[Unit, Any]:
-    return part("kernel passes").verify(unit, settings, reports) if _has_kernels(unit) else (unit, None)
+    return lazy_layers.kernel_passes.verify(unit, settings, reports) if _has_kernels(unit) else (unit, None)
 
 
 def _legalize(unit: Unit, settings: Settings, reports: Reports) -> tuple[Unit, Any]:
-    return part("kernel passes").legalize(unit, settings, reports) if _has_kernels(unit) else (unit, None)
+    return lazy_layers.kernel_passes.legalize(unit, settings, reports) if _has_kernels(unit) else (unit, None)
 
 
 def _emit(unit: Unit, settings: Settings, reports: Reports) -> tuple[Unit, Any]:
     report = None
     if _has_kernels(unit):
-        unit, report = part("kernel passes").emit(unit, settings, reports)
+        unit, report = lazy_layers.kernel_passes.emit(unit, settings, reports)
     require_rules(unit.program)
     return unit, report
 
 
 def _has_kernels(unit: Unit) -> bool:
     """Whether there are kernels in a unit; none where nothing has loaded the kernel language yet."""
-    return loaded("lang") and part("kernel passes").has_kernels(unit.program)
+    return is_loaded(lazy_layers.lang) and lazy_layers.kernel_passes.has_kernels(unit.program)
 
 
 def _print(unit: Unit, settings: Settings, reports: Reports) -> tuple[Module, None]:
     return replace(printed(unit, settings), reports=reports), None
 
 
-def _compile(module: Module, settings: Settings, reports: Reports) -> tuple[Any, None]:
+def _compile(module: Module, settings: Settings, reports: Reports) -> tuple[Any, Any]:
     if settings.device is None:
-        binary = part("targets").compile_ahead(module, settings)
-        return part("targets").estimated(binary) if settings.explained else binary, None
+        binary = lazy_layers.ahead_of_time.compile_ahead(module, settings)
+        return lazy_layers.ahead_of_time.estimated(binary) if settings.explained else binary, None
     executable = compile_module(module, settings.device)
     if not settings.explained:
         return executable, None
-    return executable, part("fusions").xla_report(executable, part("target").target_of(settings.target))
+    return executable, lazy_layers.hlo_report.xla_report(executable, lazy_layers.target.target_of(settings.target))
 
 
 def _check_kernels(unit: Unit) -> None:
     check_program(unit.program)
     if _has_kernels(unit):
-        part("kernel passes").check_bodies(unit.program)
+        lazy_layers.kernel_passes.check_bodies(unit.program)
 
 
 def _check_legal(unit: Unit) -> None:
     check_expanded(unit)
     if _has_kernels(unit):
-        part("kernel passes").check_ways(unit)
+        lazy_layers.kernel_passes.check_ways(unit)
 
 
 FUNCTION = Level("function")
@@ -179,7 +193,7 @@ def settings_for(device: Device, tiled: bool = False, tiles: Any = None, print_p
     """How programs are lowered for a device of this process; `tiled`, and on the CPU also asked for: with kernels."""
     now = current()
     shown = now.print_passes if print_passes is None else print_passes
-    target = "cpu" if device.platform == "cpu" else part("targets").machine_of(device)
+    target = "cpu" if device.platform == "cpu" else lazy_layers.ahead_of_time.machine_of(device)
     off = frozenset[str]()
     if target == "cpu":
         tiled, off = tiled and bool(tiles or now.cpu_tiles), switched_off()
@@ -193,7 +207,7 @@ def settings_ahead(target: str, tiles: Any = None, print_passes: bool | None = N
     Raises:
       ArgumentError: an unknown target.
     """
-    machine, now = part("target").target_of(target), current()
+    machine, now = lazy_layers.target.target_of(target), current()
     shown = now.print_passes if print_passes is None else print_passes
     if machine.kind == "cpu":
         found = settings_for(of_platform("cpu")[0], True, tiles, print_passes)
@@ -215,7 +229,32 @@ def lower(unit: Unit, device: Device, tiled: bool = False, tiles: Any = None) ->
 
 
 class Backend(XlaBackend):
-    """XLA, its compilations printed as a pass where that is asked for."""
+    """XLA behind the pipeline: its compilations are printed as a pass where that is asked for."""
+
+    def lower(
+        self, program: Program, name: str, donated: Sequence[int] = (), keep_unused: bool = False, place: Any = None,
+        tiled: bool = True,
+    ) -> Module:  # fmt: skip
+        """The module of a Program; `place` gives the shardings of its inputs and of its results."""
+        where = None if place is None else Place(*place)
+        return lower(Unit(program, Call(name, tuple(donated), keep_unused), place=where), default_device(), tiled)
+
+    def array(self, array: np.ndarray, type: ArrayType, owned: bool) -> Array:
+        """An Array of a NumPy array; under a mesh with devices it is on all of them."""
+        if current().mesh is not None and is_evaluating():
+            found = lazy_layers.sharded_execution.put_everywhere(array, type)
+            if found is not None:
+                return found
+        return from_host(array, type, owned)
+
+    def target(self) -> Target:
+        """The target that the default device is."""
+        return lazy_layers.ahead_of_time.here()
+
+    def located(self, program: Program, values: Sequence[Any], error: NonFiniteError) -> NonFiniteError:
+        """The error that a Program's result is not finite, with the equation that first gave such a value."""
+        now = current()
+        return lazy_layers.nan_locator.located(program, values, now.debug_nans, now.debug_infs, error)
 
     def compile(self, module: Module, device: Any = None, flags: Sequence[tuple[str, Any]] = ()) -> Any:
         """The executable of a module, on the default device unless one is named, with flags of XLA's."""
@@ -235,9 +274,9 @@ def compile(
     `stop` is the last pass that is run: `trace` (derivatives and batching are done in it), `transform` (dead code
     goes), `fuse` (kernel calls and glue; on the CPU, where XLA fuses better, only if `tiles` are asked for), `expand`
     (what XLA lacks, in what it has), `verify` (kernels against the target), `legalize` (what a kernel's backend lacks,
-    in what that one has), `emit` (no kernels, but what runs them),
-    `print` (the text given to the target's compiler) or `compile` (what can be called). What they give may be asked for
-    by its own name: `program`, `transformed`, `kernels`, `module`, `executable`. Every stage prints as text.
+    in what that one has; `legalize/NAME` ends with one pass of the kernels' backend), `emit` (no kernels, but what runs
+    them), `print` (the text given to the target's compiler) or `compile` (what can be called). What they give may be
+    asked for by its own name: `program`, `transformed`, `kernels`, `module`, `executable`. Every stage prints as text.
 
     `target` is a device that need not be here. `tiles` is True for the target's own, a function from a kernel's `Loops`
     to its tiles, or a mapping from kernel names to tiles. `print_passes` prints the program after each pass, and its
@@ -250,7 +289,10 @@ def compile(
     >>> print(compile(lambda x: x + 1.0, ShapeDtypeStruct((3,), "float32"), stop="module").count("stablehlo.add"))
     1
     """
+    stop, _, kernel_stop = stop.partition("/")
     passes = up_to(PIPELINE, stop, STAGES)
+    if kernel_stop and stop != "legalize":
+        raise ArgumentError(f"{stop} has no passes of its own", "ask for `legalize/NAME`, a pass over kernels")
     if target is None:
         settings = settings_for(default_device(), True, tiles, print_passes)
     else:
@@ -261,34 +303,21 @@ def compile(
         return unit.program
     if settings.device is not None and traced.device is not None:
         settings = replace(settings_for(as_device(traced.device), True, tiles, print_passes), asked=target)
-    walked = walk(passes[1:], unit, settings, begun.reports)
+    walked = walk(passes[1:], unit, replace(settings, kernel_stop=kernel_stop), begun.reports)
     if isinstance(walked.value, Unit):
         return walked.value.program
     if isinstance(walked.value, Module):
         return walked.value.text
     if settings.device is None:
-        return part("targets").running_here(walked.value, traced.lower)
+        return lazy_layers.ahead_of_time.running_here(walked.value, traced.lower)
     return traced.compiled(walked.value)
 
 
-# ---------------------------------------------------------------------------- the front door's parts
-
-
-class _Explicit:
-    """Stands for `core/sharding/sharding_in_types.py` until something of it is asked for."""
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(part("explicit"), name)
-
-
 def install() -> None:
-    """Give the tracing layer what evaluates primitives, compiles Programs and holds arrays."""
-    runtime.evaluator = dispatch.evaluate
-    runtime.lower = lower
-    runtime.backend = Backend()
-    runtime.array_maker = array.from_host
+    """Hand the backend and the interceptors of binds to the runtime."""
+    interceptors = Interceptors(
+        mutable_refs=lazy_layers.mutable_arrays, opaque_values=key_lowering, varying_axes=varying_axes,
+        sharded_types=lazy_layers.sharding_in_types,
+    )  # fmt: skip
+    runtime.install(Backend(), interceptors)
     array_operators.install()
-    runtime.target_here = lambda: part("targets").here()
-    runtime.devices = all_devices
-    runtime.explicit = _Explicit()
-    runtime.asked = lambda *args, **kwargs: runtime.explicit.placed(*args, **kwargs)

@@ -10,16 +10,17 @@ from pathlib import Path
 from typing import Any
 
 from ..bench.machine import ceilings
+from ..compiler import lazy_layers
 from ..compiler.backend_selection import ROUTES, Passed
 from ..compiler.kernel_passes import Refused, refusals
 from ..compiler.kernel_report import KernelReport
-from ..compiler.lazy_layers import loaded, part
 from ..compiler.pass_manager import Reports, up_to, walk
 from ..compiler.pipeline import PIPELINE, Request, settings_ahead, settings_for
 from ..core.ir.program import Program
 from ..core.jit.jit import jit
 from ..core.support.config import config
 from ..core.support.errors import ArgumentError
+from ..core.support.lazy_imports import is_loaded
 from ..core.tracing.trace import trace_program
 from ..devices import block_until_ready
 from ..kernels.fuse import Fusion, plan_lines
@@ -149,7 +150,7 @@ def _explained(
     settings = settings_for(default_device(), True, tiles) if target is None else settings_ahead(target, tiles)
     unit, name, reports = _begun(function, args, kwargs, settings)
     # For a mesh, which may have no devices, it is planned and not compiled.
-    if unit.place is not None or (loaded("mesh") and part("partition").on_mesh(unit.program)):
+    if unit.place is not None or (is_loaded(lazy_layers.mesh) and lazy_layers.partition.on_mesh(unit.program)):
         settings = replace(settings, device=None)
     # Every called kernel is reported, also one whose results are unused.
     first = up_to(PIPELINE, "legalize", {})

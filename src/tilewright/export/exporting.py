@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from ..compiler.lazy_layers import loaded, part
+from ..compiler import lazy_layers
 from ..compiler.pass_manager import walk
 from ..compiler.pipeline import LOWER, PIPELINE, Request, settings_ahead, settings_for
 from ..core.api.transformations import vjp
@@ -20,6 +20,7 @@ from ..core.support import pytree
 from ..core.support.compile_events import LOWER as LOWERED
 from ..core.support.compile_events import recorded
 from ..core.support.errors import ArgumentError, ExportError, UnsupportedError
+from ..core.support.lazy_imports import is_loaded
 from ..lang.targets.target import TARGETS
 from ..xla_backend.devices.client import default_device, of_platform
 from ..xla_backend.jaxlib import shim
@@ -70,7 +71,7 @@ def _branch(request: Request, settings: Settings) -> tuple[Branch, Any]:
 
 
 def _on_mesh(unit: Unit) -> bool:
-    return unit.place is not None or (loaded("mesh") and part("partition").on_mesh(unit.program))
+    return unit.place is not None or (is_loaded(lazy_layers.mesh) and lazy_layers.partition.on_mesh(unit.program))
 
 
 def _check_calls(unit: Unit, checks: Sequence[DisabledSafetyCheck]) -> None:

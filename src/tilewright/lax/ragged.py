@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from ..core.api.transformations import vmap
+from ..core.ir.binding import with_out_sharding
 from ..core.ir.types import INT32, as_dtype, canonical_dtype, is_integer
 from ..core.jit.eager_jit import composite
 from ..core.primitives.contraction.dot_general import (
@@ -36,7 +37,6 @@ from ..core.primitives.movement.shape import broadcast_in_dim, broadcasted_iota,
 from ..core.primitives.reduction.reduce import reduce_sum_p
 from ..core.primitives.special.cumulative import cumsum
 from ..core.support.errors import ArgumentError, DtypeError, ShapeError, UnsupportedError
-from ..core.support.runtime import runtime
 from ..core.tracing.array_conversion import as_array
 from ..core.tracing.trace import dtype_of, shape_of
 
@@ -194,7 +194,7 @@ def ragged_dot_general(
     if group_offset is not None:
         raise UnsupportedError("ragged_dot: group_offset is not supported", "pass the groups from there on")
     if out_sharding is not None:
-        return runtime.asked(out_sharding, ragged_dot_general, lhs, rhs, group_sizes, ragged_dot_dimension_numbers,
+        return with_out_sharding(out_sharding, ragged_dot_general, lhs, rhs, group_sizes, ragged_dot_dimension_numbers,
                              precision, preferred_element_type)  # fmt: skip
     lhs, rhs, sizes = as_array(lhs), as_array(rhs), as_array(group_sizes)
     if not is_integer(dtype_of(sizes)):

@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 
 from .. import lax
+from ..core.ir.binding import with_out_sharding
 from ..core.ir.static_ints import integer
 from ..core.support.call_errors import public
 from ..core.support.errors import ArgumentError
-from ..core.support.runtime import runtime
 from ..numpy import reductions
 from ..numpy.create import asarray
 from ..numpy.elementwise import as_boolean, equal, isfinite, where3
@@ -211,7 +211,7 @@ def one_hot(
     Array([[0., 1., 0.]], dtype=float32)
     """
     if out_sharding is not None:
-        return runtime.asked(out_sharding, one_hot, x, num_classes, dtype=dtype, axis=axis)
+        return with_out_sharding(out_sharding, one_hot, x, num_classes, dtype=dtype, axis=axis)
     dtype = dtype_argument(dtype) or default_float()
     count, place = integer(num_classes, "num_classes", "one_hot"), integer(axis, "axis", "one_hot")
     return _one_hot(asarray(x), count, dtype, place)

@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 
 from .. import lax
+from ..core.ir.binding import with_out_sharding
 from ..core.support.call_errors import public
 from ..core.support.errors import ArgumentError, ShapeError
-from ..core.support.runtime import runtime
 from ..core.tracing.trace import Tracer
 from .elementwise import multiply
 from .join import stack
@@ -159,7 +159,7 @@ def dot(
     Array(11., dtype=float32)
     """
     if out_sharding is not None:
-        return runtime.asked(out_sharding, dot, a, b, precision=precision,
+        return with_out_sharding(out_sharding, dot, a, b, precision=precision,
                              preferred_element_type=preferred_element_type)  # fmt: skip
     return _dot(a, b, precision, dtype_argument(preferred_element_type))
 
@@ -202,7 +202,7 @@ def matmul(
            [3.]], dtype=float32)
     """
     if out_sharding is not None:
-        return runtime.asked(out_sharding, matmul, a, b, precision=precision,
+        return with_out_sharding(out_sharding, matmul, a, b, precision=precision,
                              preferred_element_type=preferred_element_type)  # fmt: skip
     return _matmul(a, b, precision, dtype_argument(preferred_element_type))
 
@@ -334,9 +334,6 @@ def tensordot(
     >>> jnp.tensordot(jnp.ones((2, 3)), jnp.ones((3, 1)), 1).shape
     (2, 1)
     """
-    if out_sharding is not None:
-        return runtime.asked(out_sharding, tensordot, a, b, axes, precision=precision,
-                             preferred_element_type=preferred_element_type)  # fmt: skip
     return _tensordot(a, b, axes, precision, dtype_argument(preferred_element_type))
 
 
@@ -525,10 +522,6 @@ def einsum(
     >>> jnp.einsum('ij,j->i', jnp.ones((2, 3)), jnp.ones(3))
     Array([3., 3.], dtype=float32)
     """
-    if out_sharding is not None:
-        return runtime.asked(out_sharding, einsum, subscripts, *operands, out=out, optimize=optimize,
-                             precision=precision, preferred_element_type=preferred_element_type,
-                             _dot_general=_dot_general)  # fmt: skip
     no_out(out, "einsum")
     inputs, output, arrays = _parsed((subscripts, *operands))
     _check_labels(inputs, output, arrays)

@@ -13,11 +13,11 @@ import ml_dtypes
 import numpy as np
 
 from .. import lax
+from ..core.ir.binding import with_out_sharding
 from ..core.ir.types import KeyDtype, is_bool, is_complex, is_integer
 from ..core.primitives.keys.threefry import random_wrap_p
 from ..core.support.call_errors import public
 from ..core.support.errors import ArgumentError, ArgumentTypeError, IntegerOverflowError
-from ..core.support.runtime import runtime
 from ..core.tracing.array_conversion import copied
 from . import util
 from .util import (
@@ -58,7 +58,7 @@ def array(
            [3., 4.]], dtype=float32)
     """
     if out_sharding is not None:
-        return runtime.asked(out_sharding, array, object, dtype, copy, order, ndmin, device=device)
+        return with_out_sharding(out_sharding, array, object, dtype, copy, order, ndmin, device=device)
     result = _from_object(object, dtype_argument(dtype))
     if copy and isinstance(object, Value):
         result = util.other(result, object)
@@ -79,7 +79,7 @@ def asarray(
     Array([1, 2, 3], dtype=int32)
     """
     if out_sharding is not None:
-        return runtime.asked(out_sharding, asarray, a, dtype, order, copy=copy, device=device)
+        return with_out_sharding(out_sharding, asarray, a, dtype, order, copy=copy, device=device)
     return array(a, dtype, copy=bool(copy), order=order, device=device)
 
 
@@ -260,8 +260,6 @@ def full(
     >>> jnp.full((2,), 7.0)
     Array([7., 7.], dtype=float32, weak_type=True)
     """
-    if out_sharding is not None:
-        return runtime.asked(out_sharding, full, shape, fill_value, dtype, device=device)
     shape, dtype = shape_argument(shape), dtype_argument(dtype)
     if type(fill_value) is int and dtype is not None and not isinstance(dtype, KeyDtype):
         return put(_filled(shape, np.asarray(fill_value).astype(dtype)[()], dtype), device)  # which wraps round
@@ -292,8 +290,6 @@ def zeros(shape: Any, dtype: DTypeLike = None, *, device: Any = None, out_shardi
     >>> jnp.zeros(3)
     Array([0., 0., 0.], dtype=float32)
     """
-    if out_sharding is not None:
-        return runtime.asked(out_sharding, zeros, shape, dtype, device=device)
     return put(_filled(shape_argument(shape), 0, dtype_argument(dtype, float)), device)
 
 
@@ -305,8 +301,6 @@ def ones(shape: Any, dtype: DTypeLike = None, *, device: Any = None, out_shardin
     >>> jnp.ones((1, 2), dtype=int)
     Array([[1, 1]], dtype=int32)
     """
-    if out_sharding is not None:
-        return runtime.asked(out_sharding, ones, shape, dtype, device=device)
     return put(_filled(shape_argument(shape), 1, dtype_argument(dtype, float)), device)
 
 
@@ -318,8 +312,6 @@ def empty(shape: Any, dtype: DTypeLike = None, *, device: Any = None, out_shardi
     >>> jnp.empty(2).shape
     (2,)
     """
-    if out_sharding is not None:
-        return runtime.asked(out_sharding, empty, shape, dtype, device=device)
     return zeros(shape, dtype, device=device)
 
 
@@ -334,8 +326,6 @@ def full_like(
     >>> jnp.full_like(jnp.arange(2), 5)
     Array([5, 5], dtype=int32)
     """
-    if out_sharding is not None:
-        return runtime.asked(out_sharding, full_like, a, fill_value, dtype, shape, device=device)
     if hasattr(a, "shape") and hasattr(a, "dtype"):
         like, kind = tuple(a.shape), a.dtype
     else:
@@ -343,7 +333,7 @@ def full_like(
         like, kind = shape_of(a), dtype_of(a)
     if shape is None and device is None and isinstance(a, Value):
         if a.aval.placed is not None:
-            return runtime.asked(a.aval.placed, full_like, a.aval.plain, fill_value, dtype)
+            return with_out_sharding(a.aval.placed, full_like, a.aval.plain, fill_value, dtype)
         device = getattr(a, "_placed", None)
     where = like if shape is None else shape
     if dtype is None and getattr(a if not isinstance(a, Value) else typeof(a), "weak_type", False):
@@ -362,8 +352,6 @@ def zeros_like(
     >>> jnp.zeros_like(jnp.arange(2))
     Array([0, 0], dtype=int32)
     """
-    if out_sharding is not None:
-        return runtime.asked(out_sharding, zeros_like, a, dtype, shape, device=device)
     return full_like(a, 0, dtype, shape, device=device)
 
 
@@ -377,8 +365,6 @@ def ones_like(
     >>> jnp.ones_like(jnp.zeros(2))
     Array([1., 1.], dtype=float32)
     """
-    if out_sharding is not None:
-        return runtime.asked(out_sharding, ones_like, a, dtype, shape, device=device)
     return full_like(a, 1, dtype, shape, device=device)
 
 
@@ -406,8 +392,6 @@ def arange(
     >>> jnp.arange(1, 7, 2)
     Array([1, 3, 5], dtype=int32)
     """
-    if out_sharding is not None:
-        return runtime.asked(out_sharding, arange, start, stop, step, dtype, device=device)
     given = [x for x in (start, stop, step) if x is not None]
     if dtype is None:
         dtype = promote_types([typeof(x) for x in given])[0]  # type: ignore[misc]

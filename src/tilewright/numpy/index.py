@@ -13,7 +13,6 @@ from ..core.ir.types import INT32
 from ..core.primitives.movement.gather_functions import take_along
 from ..core.support.call_errors import public
 from ..core.support.errors import ArgumentError, ArgumentTypeError, DtypeError, IndexingError, UnsupportedError
-from ..core.support.runtime import runtime
 from ..core.tracing.trace import Tracer
 from .arithmetic import clip, floor_divide, remainder
 from .create import arange, asarray, full, zeros
@@ -525,8 +524,6 @@ def bincount(
     >>> jnp.bincount(jnp.array([0, 2, 2]))
     Array([1, 0, 2], dtype=int32)
     """
-    if out_sharding is not None:
-        return runtime.asked(out_sharding, bincount, x, weights, minlength, length=length)
     x = as_indices(x)
     if len(shape_of(x)) != 1:
         raise ArgumentError(f"bincount of shape {shape_of(x)}", "pass a vector")

@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 
 from .. import lax
+from ..core.ir.binding import with_out_sharding
 from ..core.ir.static_ints import integer
 from ..core.ir.types import as_size
 from ..core.support.call_errors import public
 from ..core.support.errors import ArgumentError, ShapeError
-from ..core.support.runtime import runtime
 from . import util
 from .create import asarray, zeros_like
 from .util import Array, ArrayLike, axes_of, axis_of, composite, concrete, shape_argument, shape_of, value
@@ -62,7 +62,7 @@ def reshape(a: ArrayLike, shape: Any, order: str = "C", *, copy: bool | None = N
            [2, 3]], dtype=int32)
     """
     if out_sharding is not None:
-        return runtime.asked(out_sharding, reshape, a, shape, order, copy=copy)
+        return with_out_sharding(out_sharding, reshape, a, shape, order, copy=copy)
     a = value(a, "reshape")
     wanted = _inferred(shape_of(a), shape)
     if order in ("C", "K", "A"):
@@ -93,7 +93,7 @@ def ravel(a: ArrayLike, order: str = "C", *, out_sharding: Any = None) -> Array:
     Array([1., 1.], dtype=float32)
     """
     if out_sharding is not None:
-        return runtime.asked(out_sharding, ravel, a, order)
+        return with_out_sharding(out_sharding, ravel, a, order)
     return reshape(a, (-1,) if 0 not in shape_of(a) else (0,), order)
 
 
@@ -217,7 +217,7 @@ def broadcast_to(array: ArrayLike, shape: Any, *, out_sharding: Any = None) -> A
            [0, 1]], dtype=int32)
     """
     if out_sharding is not None:
-        return runtime.asked(out_sharding, broadcast_to, array, shape)
+        return with_out_sharding(out_sharding, broadcast_to, array, shape)
     array, wanted = value(array, "broadcast_to"), shape_argument(shape)
     old = shape_of(array)
     fits = len(old) <= len(wanted) and all(a in (1, b) for a, b in zip(old[::-1], wanted[::-1], strict=False))

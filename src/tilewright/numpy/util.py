@@ -11,6 +11,7 @@ import numpy as np
 
 from .. import lax
 from ..core.arrays.operators import promote_args, promote_args_inexact
+from ..core.ir.binding import with_out_sharding
 from ..core.ir.promotion import promote_types, to_inexact
 from ..core.ir.static_ints import integer
 from ..core.ir.types import (
@@ -36,7 +37,6 @@ from ..core.support.errors import (
     UnsupportedError,
     warn,
 )
-from ..core.support.runtime import runtime
 from ..core.tracing.array_conversion import as_array, make_array
 from ..core.tracing.trace import ProgramTracer, Tracer, Value, dtype_of, is_evaluating, shape_of, typeof
 
@@ -227,7 +227,7 @@ def _same(x: Any) -> Any:
 def put(x: Array, device: Any) -> Array:
     """Place an array on a device, or as a sharding says, or leave it where it is."""
     if hasattr(device, "placed"):
-        return runtime.asked(device, _same, x)
+        return with_out_sharding(device, _same, x)
     return x if device is None or isinstance(x, Tracer) else x.to_device(device)
 
 

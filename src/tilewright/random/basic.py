@@ -25,7 +25,6 @@ from ..core.primitives.reduction.reduce import argmax
 from ..core.primitives.special import functions
 from ..core.support.call_errors import public
 from ..core.support.errors import ArgumentError, DtypeError, ShapeError
-from ..core.support.runtime import runtime
 from ..core.tracing.array_conversion import as_array
 from ..core.tracing.trace import dtype_of, shape_of, typeof
 from .key import (
@@ -57,8 +56,6 @@ def bits(key: Any, shape: Shape = (), dtype: Any = None, *, out_sharding: None =
     >>> tw.random.bits(tw.random.key(0), (2,)).dtype
     dtype('uint32')
     """
-    if out_sharding is not None:
-        return runtime.asked(out_sharding, bits, key, shape, dtype)
     key = one_key("bits", key)
     dtype = int_dtype("bits", dtype, np.uint64)
     if not is_unsigned(dtype):
@@ -81,8 +78,6 @@ def uniform(
     >>> bool(tw.random.uniform(tw.random.key(0)) < 1)
     True
     """
-    if out_sharding is not None:
-        return runtime.asked(out_sharding, uniform, key, shape, dtype, minval, maxval)
     key = one_key("uniform", key)
     shape = sample_shape("uniform", shape, minval, maxval)
     return draw_uniform(key, minval, maxval, shape, float_dtype("uniform", dtype))
@@ -118,8 +113,6 @@ def normal(key: Any, shape: Shape = (), dtype: Any = None, *, out_sharding: None
     >>> tw.random.normal(tw.random.key(0), (2, 3)).shape
     (2, 3)
     """
-    if out_sharding is not None:
-        return runtime.asked(out_sharding, normal, key, shape, dtype)
     key = one_key("normal", key)
     return draw_normal(key, sample_shape("normal", shape), float_dtype("normal", dtype, complex_too=True))
 
@@ -146,8 +139,6 @@ def truncated_normal(
     >>> bool(abs(tw.random.truncated_normal(tw.random.key(0), -1.0, 1.0)) < 1)
     True
     """
-    if out_sharding is not None:
-        return runtime.asked(out_sharding, truncated_normal, key, lower, upper, shape, dtype)
     key = one_key("truncated_normal", key)
     dtype = float_dtype("truncated_normal", dtype)
     return _truncated_normal(key, lower, upper, sample_shape("truncated_normal", shape, lower, upper), dtype)
@@ -181,8 +172,6 @@ def bernoulli(
     >>> tw.random.bernoulli(tw.random.key(0), 0.3, (4,)).dtype
     dtype('bool')
     """
-    if out_sharding is not None:
-        return runtime.asked(out_sharding, bernoulli, key, p, shape, mode)
     key = one_key("bernoulli", key)
     chosen("bernoulli's mode", mode, ("high", "low"))
     dtype = dtype_of(p)
@@ -212,8 +201,6 @@ def randint(key: Any, shape: Shape, minval: Any, maxval: Any, dtype: Any = None,
     >>> int(tw.random.randint(tw.random.key(0), (), 5, 6))
     5
     """
-    if out_sharding is not None:
-        return runtime.asked(out_sharding, randint, key, shape, minval, maxval, dtype)
     key = one_key("randint", key)
     dtype = int_dtype("randint", dtype)
     shape = sample_shape("randint", shape, minval, maxval)
@@ -272,8 +259,6 @@ def rademacher(key: Any, shape: Shape = (), dtype: Any = None, *, out_sharding: 
     >>> abs(int(tw.random.rademacher(tw.random.key(0))))
     1
     """
-    if out_sharding is not None:
-        return runtime.asked(out_sharding, rademacher, key, shape, dtype)
     key = one_key("rademacher", key)
     dtype = canonical_dtype(int if dtype is None else dtype)
     return _rademacher(key, sample_shape("rademacher", shape), dtype)
@@ -296,8 +281,6 @@ def permutation(key: Any, x: Any, axis: int = 0, independent: bool = False, *, o
     >>> sorted(tw.random.permutation(tw.random.key(0), 4).tolist())
     [0, 1, 2, 3]
     """
-    if out_sharding is not None:
-        return runtime.asked(out_sharding, permutation, key, x, axis, independent)
     key = one_key("permutation", key)
     type_ = typeof(x)
     axis = shapes.as_axis(axis, type_.ndim or 1, "permutation")
@@ -401,8 +384,6 @@ def gumbel(
     >>> tw.random.gumbel(tw.random.key(0), (3,)).shape
     (3,)
     """
-    if out_sharding is not None:
-        return runtime.asked(out_sharding, gumbel, key, shape, dtype, mode)
     key = one_key("gumbel", key)
     mode = chosen("gumbel's mode", mode or "low", ("highest", "high", "low"))
     shape, dtype = sample_shape("gumbel", shape), float_dtype("gumbel", dtype)
@@ -464,8 +445,6 @@ def categorical(
     >>> int(tw.random.categorical(tw.random.key(0), tw.numpy.array([0.0, 100.0])))
     1
     """
-    if out_sharding is not None:
-        return runtime.asked(out_sharding, categorical, key, logits, axis, shape, replace, mode)
     key = one_key("categorical", key)
     logits = as_array(logits)
     full = shape_of(logits)

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from ..core.api.transformations import vmap
+from ..core.ir.binding import with_out_sharding
 from ..core.ir.types import canonical_dtype
 from ..core.jit.jit import jit
 from ..core.primitives.contraction.dot_general import matmul
@@ -28,7 +29,6 @@ from ..core.primitives.reduction.reduce import reduce_max_p, reduce_sum_p
 from ..core.primitives.special import functions
 from ..core.support.call_errors import public
 from ..core.support.errors import ArgumentError, ShapeError
-from ..core.support.runtime import runtime
 from ..core.tracing.trace import dtype_of, shape_of
 from .approximate import draw_gamma_near
 from .basic import _rademacher, constant, draw_normal, draw_uniform
@@ -51,7 +51,7 @@ def _plain(name: str, doc: str, draw: Callable[..., Any]) -> Callable[..., Any]:
 
     def sampler(key: Any, shape: Shape = (), dtype: Any = None, *, out_sharding: None = None) -> Any:
         if out_sharding is not None:
-            return runtime.asked(out_sharding, sampler, key, shape, dtype)
+            return with_out_sharding(out_sharding, sampler, key, shape, dtype)
         key = one_key(name, key)
         return compiled(key, sample_shape(name, shape), float_dtype(name, dtype))
 
@@ -116,8 +116,6 @@ def pareto(key: Any, b: Any, shape: Shape | None = None, dtype: Any = None, *, o
     >>> bool(tw.random.pareto(tw.random.key(0), 2.0) >= 1)
     True
     """
-    if out_sharding is not None:
-        return runtime.asked(out_sharding, pareto, key, b, shape, dtype)
     key = one_key("pareto", key)
     return _pareto(key, b, sample_shape("pareto", shape, b), float_dtype("pareto", dtype))
 
@@ -131,8 +129,6 @@ def _pareto(key: Any, b: Any, shape: Any, dtype: Any) -> Any:
 @public
 def rayleigh(key: Any, scale: Any, shape: Shape | None = None, dtype: Any = None, *, out_sharding: None = None) -> Any:
     """Rayleigh values, with density x exp(-x^2 / (2 scale^2)) / scale^2 on x >= 0."""
-    if out_sharding is not None:
-        return runtime.asked(out_sharding, rayleigh, key, scale, shape, dtype)
     key = one_key("rayleigh", key)
     return _rayleigh(key, scale, sample_shape("rayleigh", shape, scale), float_dtype("rayleigh", dtype))
 
@@ -164,8 +160,6 @@ def triangular(
     out_sharding: None = None,
 ) -> Any:  # fmt: skip
     """Values of the triangular density that rises from `left` to `mode` and falls to `right`."""
-    if out_sharding is not None:
-        return runtime.asked(out_sharding, triangular, key, left, mode, right, shape, dtype)
     key = one_key("triangular", key)
     shape = sample_shape("triangular", shape, left, mode, right)
     return _triangular(key, left, mode, right, shape, float_dtype("triangular", dtype))
@@ -188,8 +182,6 @@ def lognormal(
     key: Any, sigma: Any = 1.0, shape: Shape | None = None, dtype: Any = None, *, out_sharding: None = None
 ) -> Any:
     """The exponential of normal values with standard deviation `sigma`."""
-    if out_sharding is not None:
-        return runtime.asked(out_sharding, lognormal, key, sigma, shape, dtype)
     key = one_key("lognormal", key)
     return _lognormal(key, sigma, sample_shape("lognormal", shape, sigma), float_dtype("lognormal", dtype))
 
@@ -203,8 +195,6 @@ def _lognormal(key: Any, sigma: Any, shape: Any, dtype: Any) -> Any:
 @public
 def wald(key: Any, mean: Any, shape: Shape | None = None, dtype: Any = None, *, out_sharding: None = None) -> Any:
     """Wald (inverse Gaussian) values of a given mean and shape parameter 1 (Michael, Schucany and Haas, 1976)."""
-    if out_sharding is not None:
-        return runtime.asked(out_sharding, wald, key, mean, shape, dtype)
     key = one_key("wald", key)
     return _wald(key, mean, sample_shape("wald", shape, mean), float_dtype("wald", dtype))
 
@@ -250,8 +240,6 @@ def multivariate_normal(
     >>> tw.random.multivariate_normal(tw.random.key(0), np.zeros(2), np.eye(2), (5,)).shape
     (5, 2)
     """
-    if out_sharding is not None:
-        return runtime.asked(out_sharding, multivariate_normal, key, mean, cov, shape, dtype, method)
     key = one_key("multivariate_normal", key)
     if method not in ("cholesky", "eigh", "svd"):
         raise ArgumentError(f"multivariate_normal: method={method!r}", "one of 'cholesky', 'eigh', 'svd'")
@@ -298,8 +286,6 @@ def orthogonal(
     >>> tw.random.orthogonal(tw.random.key(0), 3).shape
     (3, 3)
     """
-    if out_sharding is not None:
-        return runtime.asked(out_sharding, orthogonal, key, n, shape, dtype, m)
     key = one_key("orthogonal", key)
     n = operator.index(n)
     m = n if m is None else operator.index(m)
@@ -399,8 +385,6 @@ def gamma(
     >>> bool(tw.random.gamma(tw.random.key(0), 2.0) > 0)
     True
     """
-    if out_sharding is not None:
-        return runtime.asked(out_sharding, gamma, key, a, shape, dtype, method=method)
     key = one_key("gamma", key)
     method = chosen("gamma's method", method, METHODS)
     return draw_gamma(key, a, sample_shape("gamma", shape, a), float_dtype("gamma", dtype), False, method)
@@ -411,8 +395,6 @@ def loggamma(
     key: Any, a: Any, shape: Shape | None = None, dtype: Any = None, *, method: str = "exact", out_sharding: None = None
 ) -> Any:
     """Logarithms of gamma values, which for small `a` do not underflow."""
-    if out_sharding is not None:
-        return runtime.asked(out_sharding, loggamma, key, a, shape, dtype, method=method)
     key = one_key("loggamma", key)
     method = chosen("loggamma's method", method, METHODS)
     return draw_gamma(key, a, sample_shape("loggamma", shape, a), float_dtype("loggamma", dtype), True, method)
@@ -424,8 +406,6 @@ def beta(
     out_sharding: None = None,
 ) -> Any:  # fmt: skip
     """Beta values, with density proportional to x^(a - 1) (1 - x)^(b - 1) on [0, 1]."""
-    if out_sharding is not None:
-        return runtime.asked(out_sharding, beta, key, a, b, shape, dtype, method=method)
     key = one_key("beta", key)
     method = chosen("beta's method", method, METHODS)
     return _beta(key, a, b, sample_shape("beta", shape, a, b), float_dtype("beta", dtype), method)
@@ -447,8 +427,6 @@ def dirichlet(key: Any, alpha: Any, shape: Shape | None = None, dtype: Any = Non
     >>> tw.random.dirichlet(tw.random.key(0), np.ones(3), (4,)).shape
     (4, 3)
     """
-    if out_sharding is not None:
-        return runtime.asked(out_sharding, dirichlet, key, alpha, shape, dtype)
     key = one_key("dirichlet", key)
     full = shape_of(alpha)
     if not full:
@@ -472,8 +450,6 @@ def _dirichlet(key: Any, alpha: Any, shape: Any, dtype: Any) -> Any:
 @public
 def t(key: Any, df: Any, shape: Shape | None = None, dtype: Any = None, *, out_sharding: None = None) -> Any:
     """Student's t values with `df` degrees of freedom."""
-    if out_sharding is not None:
-        return runtime.asked(out_sharding, t, key, df, shape, dtype)
     key = one_key("t", key)
     return _t(key, df, sample_shape("t", shape, df), float_dtype("t", dtype))
 
@@ -492,8 +468,6 @@ def chisquare(
     out_sharding: None = None,
 ) -> Any:  # fmt: skip
     """Chi-square values with `df` degrees of freedom."""
-    if out_sharding is not None:
-        return runtime.asked(out_sharding, chisquare, key, df, shape, dtype, method=method)
     key = one_key("chisquare", key)
     method = chosen("chisquare's method", method, METHODS)
     return draw_chisquare(key, df, sample_shape("chisquare", shape, df), float_dtype("chisquare", dtype), method)
@@ -511,8 +485,6 @@ def f(
     key: Any, dfnum: Any, dfden: Any, shape: Shape | None = None, dtype: Any = None, *, out_sharding: None = None
 ) -> Any:
     """F values: the ratio of two chi-square values, each by its degrees of freedom."""
-    if out_sharding is not None:
-        return runtime.asked(out_sharding, f, key, dfnum, dfden, shape, dtype)
     key = one_key("f", key)
     return _f(key, dfnum, dfden, sample_shape("f", shape, dfnum, dfden), float_dtype("f", dtype))
 
@@ -528,8 +500,6 @@ def _f(key: Any, dfnum: Any, dfden: Any, shape: Any, dtype: Any) -> Any:
 @public
 def generalized_normal(key: Any, p: Any, shape: Shape = (), dtype: Any = None, *, out_sharding: None = None) -> Any:
     """Values with density proportional to exp(-|x|^p)."""
-    if out_sharding is not None:
-        return runtime.asked(out_sharding, generalized_normal, key, p, shape, dtype)
     key = one_key("generalized_normal", key)
     dtype = float_dtype("generalized_normal", dtype)
     return draw_generalized_normal(key, p, sample_shape("generalized_normal", shape), dtype)
@@ -552,8 +522,6 @@ def ball(key: Any, d: int, p: float = 2, shape: Shape = (), dtype: Any = None, *
     >>> tw.random.ball(tw.random.key(0), 3, shape=(5,)).shape
     (5, 3)
     """
-    if out_sharding is not None:
-        return runtime.asked(out_sharding, ball, key, d, p, shape, dtype)
     key = one_key("ball", key)
     return _ball(key, p, operator.index(d), sample_shape("ball", shape), float_dtype("ball", dtype))
 

@@ -20,7 +20,6 @@ from ..core.primitives.special import functions
 from ..core.primitives.special.cumulative import cumsum
 from ..core.support.call_errors import public
 from ..core.support.errors import ShapeError
-from ..core.support.runtime import runtime
 from ..core.tracing.array_conversion import as_array
 from ..core.tracing.trace import dtype_of, shape_of
 from .approximate import draw_poisson_near
@@ -50,8 +49,6 @@ def geometric(key: Any, p: Any, shape: Shape | None = None, dtype: Any = None, *
     >>> int(tw.random.geometric(tw.random.key(0), 1.0))
     1
     """
-    if out_sharding is not None:
-        return runtime.asked(out_sharding, geometric, key, p, shape, dtype)
     key = one_key("geometric", key)
     return _geometric(key, p, sample_shape("geometric", shape, p), int_dtype("geometric", dtype))
 
@@ -81,8 +78,6 @@ def poisson(
     >>> int(tw.random.poisson(tw.random.key(0), 0.0))
     0
     """
-    if out_sharding is not None:
-        return runtime.asked(out_sharding, poisson, key, lam, shape, dtype, method=method)
     key = one_key("poisson", key)
     draw = draw_poisson_near if chosen("poisson's method", method, METHODS) == "approximate" else _poisson
     return draw(key, lam, sample_shape("poisson", shape, lam), int_dtype("poisson", dtype))

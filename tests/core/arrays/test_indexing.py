@@ -28,10 +28,9 @@ SHAPES = [(), (5,), (3, 4), (2, 3, 4), (0, 3), (3, 0, 2), (2, 1, 3, 2)]
 
 @pytest.fixture(autouse=True)
 def numpy_evaluator():
-    before = runtime.evaluator
-    runtime.evaluator = apply
+    runtime.backend.evaluate = apply
     yield
-    runtime.evaluator = before
+    del runtime.backend.evaluate
 
 
 def array_of(shape, salt=0):

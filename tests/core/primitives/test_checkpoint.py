@@ -32,6 +32,7 @@ POLICIES = {
 }
 
 
+@pytest.mark.law
 @pytest.mark.parametrize("name", TRANSFORMS)
 def test_values_and_derivatives_are_the_same(name):
     f = tw.checkpoint(layer, policy=P.dots_saveable)
@@ -138,6 +139,7 @@ def sine(factor=1.0):
     return tw.custom_remat(tnp.sin, forward, again, lambda cos, ct: (cos * ct,))
 
 
+@pytest.mark.law
 @pytest.mark.parametrize("name", TRANSFORMS)
 def test_rules_that_agree_with_the_function_change_no_value(name):
     agree(name, tw.checkpoint(sine()), tnp.sin, *draws((3,)))

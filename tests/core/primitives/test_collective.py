@@ -25,6 +25,7 @@ def over(f, x, name="i", **how):
     return tw.vmap(f, axis_name=name, **how)(x)
 
 
+@pytest.mark.law
 @pytest.mark.parametrize("name", CASES)
 def test_values(name):
     f, x, expected = CASES[name]
@@ -39,6 +40,7 @@ def test_values(name):
     np.testing.assert_allclose(np.asarray(inner).swapaxes(0, 1), both, rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.law
 @pytest.mark.parametrize("name", [n for n in CASES if n not in ("pmax", "pmin")])
 def test_gradients_inside_and_outside_of_vmap(name):
     f, x, _ = CASES[name]

@@ -36,6 +36,7 @@ def python_scan(f, init, xs, reverse=False):
     return init, stacked(ys)
 
 
+@pytest.mark.law
 @pytest.mark.parametrize(
     "name, how", [*((n, {}) for n in TRANSFORMS), *((n, {"reverse": True, "unroll": 3}) for n in SOME)]
 )
@@ -49,6 +50,7 @@ def test_scan_is_a_loop(name, how):
     agree(name, scanned, looped, *draws((3,), (3,), (4, 3)))
 
 
+@pytest.mark.law
 @pytest.mark.parametrize("name", TRANSFORMS)
 def test_fori_loop_is_a_loop(name):
     def body(w):
@@ -67,6 +69,7 @@ def grow(c):
     return x * 1.5 + 0.1, n + 1
 
 
+@pytest.mark.law
 @pytest.mark.parametrize("name", FORWARD)
 def test_while_loop_runs_until_done(name):
     def looped(x):
@@ -94,6 +97,7 @@ def test_vmap_of_while_runs_each_element_as_long_as_it_needs():
     assert int(counts[2]) == 0
 
 
+@pytest.mark.law
 @pytest.mark.parametrize("name, taken", [*((n, True) for n in TRANSFORMS), *((n, False) for n in SOME)])
 def test_cond_is_the_branch_taken(name, taken):
     def yes(x, w):
@@ -105,6 +109,7 @@ def test_cond_is_the_branch_taken(name, taken):
     agree(name, lambda x, w: lax.cond(taken, yes, no, x, w), yes if taken else no, *draws((3,), (3,)))
 
 
+@pytest.mark.law
 @pytest.mark.parametrize("name", TRANSFORMS)
 def test_cond_on_data_is_a_selection(name):
     def branched(x, w):

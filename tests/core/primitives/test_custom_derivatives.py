@@ -51,16 +51,19 @@ def make_vjp(forward):
     return with_vjp
 
 
+@pytest.mark.law
 @pytest.mark.parametrize("name", TRANSFORMS)
 def test_custom_jvp_agrees(name):
     agree(name, with_jvp, plain, *draws((3,), (3,)))
 
 
+@pytest.mark.law
 @pytest.mark.parametrize("name", [n for n in TRANSFORMS if n not in ("jvp",)])
 def test_custom_vjp_agrees(name):
     agree(name, make_vjp(plain), plain, *draws((3,), (3,)))
 
 
+@pytest.mark.law
 @pytest.mark.parametrize("name", ["value", "grad", "jit_grad", "grad_of_grad", "vmap", "vmap_grad", "grad_vmap"])
 @pytest.mark.parametrize("custom", [with_jvp, make_vjp(plain)], ids=["jvp", "vjp"])
 def test_inside_scan_and_cond(name, custom):

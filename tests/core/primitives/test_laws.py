@@ -26,6 +26,7 @@ def test_names_are_unique():
     assert len(names) == len(set(names))
 
 
+@pytest.mark.law
 @pytest.mark.parametrize("case", PARAMS)
 def test_compiled_is_the_numpy_meaning(case):
     laws.compiled_is_the_numpy_meaning(case)
@@ -37,21 +38,25 @@ def numpy_evaluator():
         yield
 
 
+@pytest.mark.law
 @pytest.mark.parametrize("case", DIFFERENTIABLE)
 def test_jvp_is_the_finite_difference(case, numpy_evaluator):
     laws.jvp_is_the_finite_difference(case)
 
 
+@pytest.mark.law
 @pytest.mark.parametrize("case", DIFFERENTIABLE)
 def test_vjp_is_the_transpose_of_jvp(case, numpy_evaluator):
     laws.vjp_is_the_transpose_of_jvp(case)
 
 
+@pytest.mark.law
 @pytest.mark.parametrize("case", BATCHABLE)
 def test_vmap_is_a_loop(case, numpy_evaluator):
     laws.vmap_is_a_loop(case)
 
 
+@pytest.mark.law
 @pytest.mark.parametrize("case", [p for p in DIFFERENTIABLE if batchable(p.values[0])])
 def test_vmap_of_jvp_is_jvp_of_vmap(case, numpy_evaluator):
     laws.vmap_of_jvp_is_jvp_of_vmap(case)

@@ -17,10 +17,9 @@ SPECIAL = np.array([1.0, np.nan, -0.0, np.inf, 0.0, -np.inf, -1.0], np.float32)
 
 @pytest.fixture(autouse=True)
 def numpy_evaluator():
-    before = runtime.evaluator
-    runtime.evaluator = apply
+    runtime.backend.evaluate = apply
     yield
-    runtime.evaluator = before
+    del runtime.backend.evaluate
 
 
 def equal(found, expected):

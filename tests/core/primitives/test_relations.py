@@ -107,6 +107,7 @@ def poisoned(x, point):
     return out
 
 
+@pytest.mark.law
 @pytest.mark.parametrize("case", RELATED)
 def test_axes_have_the_sizes_of_their_factors(case):
     eqn = equation(case)
@@ -123,6 +124,7 @@ def test_axes_have_the_sizes_of_their_factors(case):
         assert not any(f in axis for axes in relation.results for axis in axes)
 
 
+@pytest.mark.law
 @pytest.mark.parametrize("case", RELATED)
 def test_poison_reaches_related_results_only(case):
     eqn, args = equation(case), operands(case)
@@ -146,6 +148,7 @@ def needed(kind, places):
     return [q for one in each for q in one]
 
 
+@pytest.mark.law
 @pytest.mark.parametrize("case", RELATED)
 def test_a_half_needs_its_half_and_a_halo_only(case):
     eqn, args = equation(case), operands(case)
@@ -254,6 +257,7 @@ def test_loops_and_branches_cost_what_runs():
     assert alone.flops <= branches.flops < alone.flops + 8
 
 
+@pytest.mark.law
 @pytest.mark.parametrize("case", RELATED)
 def test_costs_are_not_negative_and_grow_with_the_batch(case):
     eqn = equation(case)
@@ -295,6 +299,7 @@ def by_parameter(case, factor):
     return factor == 0 and max(case.params.get(f"{k}_group_count", 1) for k in ("feature", "batch")) > 1
 
 
+@pytest.mark.law
 @pytest.mark.parametrize("case", [pytest.param(c, id=str(c)) for c in CUT])
 def test_parts_make_the_whole(case):
     args = operands(case)

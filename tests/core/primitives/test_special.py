@@ -38,6 +38,7 @@ CASES = {
 }  # fmt: skip
 
 
+@pytest.mark.law
 @pytest.mark.parametrize("x64", [False, True])
 @pytest.mark.parametrize("name", CASES)
 def test_compiled(name, x64):
@@ -50,6 +51,7 @@ def test_compiled(name, x64):
     np.testing.assert_allclose(found, expected, rtol=1e-10 if x64 else coarse, atol=1e-30)
 
 
+@pytest.mark.law
 @pytest.mark.parametrize("name", CASES)
 def test_numpy_meaning(name):
     function, reference, args, _ = CASES[name]

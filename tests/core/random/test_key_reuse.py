@@ -44,6 +44,7 @@ def in_a_branch(key):
 BAD = [twice, split_and_drawn, in_a_loop, in_a_scan, in_two_calls, in_a_branch, part_and_whole, same_part]
 
 
+@pytest.mark.law
 @pytest.mark.parametrize("f", BAD)
 @pytest.mark.parametrize("impl", ["threefry2x32", "rbg"])
 def test_second_uses_are_found_in_programs(f, impl):
@@ -76,6 +77,7 @@ EAGER = [twice, split_and_drawn, in_two_calls, in_a_loop, in_a_scan, in_a_branch
          a_branch_then_again, a_derivative_then_again]  # fmt: skip
 
 
+@pytest.mark.law
 @pytest.mark.parametrize("f", EAGER)
 @pytest.mark.parametrize("impl", ["threefry2x32", "philox"])
 def test_second_uses_are_found_between_operations(f, impl):
@@ -112,6 +114,7 @@ def good_parts(key):
     return random.normal(keys[0]) + tw.vmap(random.normal)(keys[2:]).sum() + draw(keys, 1)
 
 
+@pytest.mark.law
 @pytest.mark.parametrize("f", [good, good_loop, good_branch, good_parts])
 @pytest.mark.parametrize("impl", ["threefry2x32", "rbg", "philox"])
 def test_keys_that_are_used_once_are_let_be(f, impl):

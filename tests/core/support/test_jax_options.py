@@ -7,8 +7,9 @@ import pytest
 
 import tilewright as tw
 from tilewright import numpy as tnp
-from tilewright.core.support.config import CHOICES, FALLBACKS, WATCHED, Config, from_environment
-from tilewright.core.support.jax_options import FIXED, RENAMED, UNUSED
+from tilewright.core.support.config import FALLBACKS, OPTIONS, from_environment
+from tilewright.core.support.jax_options import FIXED, UNUSED
+from tilewright.core.support.settings import ROWS
 from tilewright.experimental.compilation_cache import compilation_cache
 
 
@@ -47,11 +48,10 @@ def test_options_that_change_nothing_are_kept():
 
 
 def test_each_option_is_in_one_table():
-    settings = {*Config.__dataclass_fields__, *WATCHED}
-    tables = [set(RENAMED), set(FIXED), set(UNUSED)]
-    assert not settings & set().union(*tables)
+    tables = [{*ROWS, *OPTIONS}, set(FIXED), set(UNUSED)]
     assert sum(map(len, tables)) == len(set().union(*tables))
-    assert set(RENAMED.values()) <= settings and set(CHOICES) <= settings
+    assert sum(len(row.jax.split()) for row in ROWS.values()) == len(OPTIONS), "an option is two settings"
+    assert all(row.default in row.choices for row in ROWS.values() if row.choices)
 
 
 def test_variables_of_jax_are_fallbacks():

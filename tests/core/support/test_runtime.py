@@ -1,12 +1,14 @@
 """The one value that holds the process's state: its caches, parts and facts."""
 
 import gc
+import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 
 import tilewright as tw
+from tilewright.core.ir.types import ArrayType, VaryingType
 from tilewright.core.support.memo import cached, once
 from tilewright.core.support.runtime import CacheSize, Runtime, runtime
 
@@ -124,3 +126,34 @@ def test_a_static_argument_whose_equality_calls_the_function():
     with ThreadPoolExecutor(2) as pool:
         results = [pool.submit(lambda: float(f(np.float32(4), Awkward()))) for _ in range(4)]
         assert [r.result(60) for r in results] == [8.0] * 4
+
+
+def test_types_go_with_their_last_user_and_stay_one_object_until_then():
+    before = runtime.cache_sizes()["types.interned"].entries
+    kept = ArrayType((17, 5), "float32")
+    varying = VaryingType(kept, frozenset("x"))
+    for n in range(2000):
+        ArrayType((n, 17, 5), "float32")
+    gc.collect()
+    assert runtime.cache_sizes()["types.interned"].entries <= before + 2
+    tw.clear_caches()
+    assert ArrayType([17, 5], np.float32) is kept and VaryingType(kept, frozenset("x")) is varying
+
+
+def test_threads_that_make_and_drop_one_type_never_see_two_at_once():
+    barrier = threading.Barrier(4)
+
+    def make(_):
+        for n in range(3000):
+            if n % 100 == 0:
+                barrier.wait()
+            first = ArrayType((n % 3, 11, 13), "int32")
+            assert ArrayType((n % 3, 11, 13), "int32") is first
+
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        with ThreadPoolExecutor(4) as pool:
+            list(pool.map(make, range(4)))
+    finally:
+        sys.setswitchinterval(before)

@@ -259,6 +259,29 @@ def test_the_setting_prints_the_passes_of_every_program(capfd):
     assert not capfd.readouterr().err
 
 
+@pytest.mark.parametrize("target", ["cuda:sm_90", "tpu:v5e", "rocm"])
+def test_the_passes_over_a_kernel_are_a_list_that_prints_and_stops(target, capfd):
+    """The last level is the kernel that the backend is given; each pass before it can be asked for by its name."""
+
+    def body(x, o):
+        o[...] = tw.lax.digamma(x[...])
+
+    def stopped(stop, **kwargs):
+        call = tl.kernel_call(body, out_shape=STRUCT)
+        return str(tw.compile(call, STRUCT, target=target, stop=stop, **kwargs))
+
+    legal = stopped("legalize", print_passes=True)
+    heads = [line for line in capfd.readouterr().err.splitlines() if line.startswith("-- kernel")]
+    names = [head.split("/")[1].split(":")[0] for head in heads]
+    found = [stopped(f"legalize/{name}") for name in names]
+    assert "desugar" in names and names[-1] == "legalize"
+    assert "digamma" in found[0] and "digamma" not in found[-1] and found[-1] == legal
+    with pytest.raises(errors.ArgumentError, match=f"no pass named 'x'(.|\\n)*{names[0]}"):
+        stopped("legalize/x")
+    with pytest.raises(errors.ArgumentError, match="no passes of its own"):
+        stopped("fuse/desugar")
+
+
 # ---------------------------------------------------------------------------- reports
 
 

@@ -102,6 +102,7 @@ def loss(f):
     return lambda *args: sum((jnp.cos(y) * y).sum() for y in jax.tree.leaves(f(*args)))
 
 
+@pytest.mark.law
 @CASES
 def test_value(name):
     ours, theirs, args, _ = made(name)
@@ -110,6 +111,7 @@ def test_value(name):
     agree(jax.jit(ours)(*args), wanted)
 
 
+@pytest.mark.law
 @CASES
 def test_grad(name):
     ours, theirs, args, _ = made(name)
@@ -119,6 +121,7 @@ def test_grad(name):
     agree(jax.jit(lambda *args: [way(*args) for way in ways])(*args), [wanted, wanted])
 
 
+@pytest.mark.law
 @CASES
 def test_vmap(name):
     ours, theirs, args, _ = made(name)
@@ -129,6 +132,7 @@ def test_vmap(name):
     agree(*grads)
 
 
+@pytest.mark.law
 @CASES
 def test_forward_mode(name):
     ours, theirs, args, forward = made(name)

@@ -95,6 +95,7 @@ def between(at, sides):
     return low - room <= at <= high + room
 
 
+@pytest.mark.law
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_a_derivative_is_the_limit_of_those_around_it(name):
     x = np.array([[p - 1e-5, p - 1e-7, p, p + 1e-7, p + 1e-5] for p in POINTS])
@@ -204,6 +205,7 @@ def derivatives_of_jax(module):
         return jax.tree.map(np.asarray, jax.jit(both)(np.array(POINTS)))
 
 
+@pytest.mark.law
 @pytest.mark.skipif(importlib.util.find_spec("jax") is None, reason="needs jax")
 @pytest.mark.parametrize("name", UNARY)
 def test_a_derivative_is_that_of_jax(name):
@@ -362,6 +364,7 @@ ENDS = {
 }
 
 
+@pytest.mark.law
 @pytest.mark.parametrize("wide", [False, True])
 @pytest.mark.parametrize("name", ENDS)
 def test_derivatives_at_ends_are_those_from_inside(name, wide):

@@ -57,6 +57,7 @@ def loop(call, function, arrays, batch):
     return [np.stack(parts).reshape(*batch, *np.shape(parts[0])) for parts in zip(*rows, strict=True)]
 
 
+@pytest.mark.law
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("call", [p for p in TABLE if p.values[0].theirs])
 def test_as_numpy_and_scipy(call, dtype):
@@ -66,6 +67,7 @@ def test_as_numpy_and_scipy(call, dtype):
     check(ours(call, *arrays), theirs(call, *arrays), tolerance, dtypes=not widened)
 
 
+@pytest.mark.law
 @pytest.mark.parametrize("dtype", ["float32", "complex128"])
 @pytest.mark.parametrize("call", [p for p in TABLE if p.values[0].batched])
 def test_leading_axes_are_a_loop(call, dtype):
@@ -77,6 +79,7 @@ def test_leading_axes_are_a_loop(call, dtype):
     check(found, loop(call, one, arrays, (2,)), 2e-3 if dtype == "float32" else 1e-8)
 
 
+@pytest.mark.law
 @pytest.mark.parametrize("call", TABLE)
 def test_jit_is_eager_and_vmap_is_a_loop(call):
     arrays = call.arrays(3, (), "float32")
@@ -122,6 +125,7 @@ def moved(arrays, tangents, h):
 DIFFERENTIABLE = [p for p in TABLE if p.values[0].differentiable and p.values[0].name != "multi_dot"]
 
 
+@pytest.mark.law
 @pytest.mark.parametrize("dtype", ["float64", "complex128"])
 @pytest.mark.parametrize("call", DIFFERENTIABLE)
 def test_derivatives_to_second_order_are_finite_differences(call, dtype):
@@ -147,6 +151,7 @@ def test_derivatives_to_second_order_are_finite_differences(call, dtype):
         np.testing.assert_allclose(along(curved), (ahead - behind) / (2 * h), rtol=1e-4, atol=1e-4)
 
 
+@pytest.mark.law
 @pytest.mark.parametrize("call", [p for p in DIFFERENTIABLE if p.values[0].note not in ("generalized", "her", "equal")])
 def test_values_and_gradients_as_jax(call):
     jax = pytest.importorskip("jax")
@@ -220,6 +225,7 @@ def test_scales_and_fulness():
 # ---------------------------------------------------------------------------- functions that need more than a row
 
 
+@pytest.mark.law
 @pytest.mark.parametrize("trans", [0, 1, 2])
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_lu_solve(trans, dtype):
@@ -290,6 +296,7 @@ def test_eigh_tridiagonal():
     np.testing.assert_allclose(np.asarray(some), expected[3:8], atol=1e-10)
 
 
+@pytest.mark.law
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("shape", [(4, 4), (6, 3), (3, 0), (2, 4, 3)])
 def test_qdwh(shape, dtype):
@@ -301,6 +308,7 @@ def test_qdwh(shape, dtype):
     np.testing.assert_allclose(H(u) @ u, np.broadcast_to(np.eye(shape[-1]), h.shape), atol=limit)
 
 
+@pytest.mark.law
 @pytest.mark.parametrize("algorithm", ["DEFAULT", "QR", "POLAR", "DIVIDE_AND_CONQUER"])
 @pytest.mark.parametrize("shape", [(5, 3), (3, 5), (4, 4)])
 def test_algorithms_of_svd(shape, algorithm):
@@ -388,6 +396,7 @@ NARROW = {
 }  # fmt: skip
 
 
+@pytest.mark.law
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
 @pytest.mark.parametrize("name", NARROW)
 def test_half_precision_is_computed_in_float32_and_rounded_once(name, dtype):

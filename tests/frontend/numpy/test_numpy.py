@@ -17,6 +17,7 @@ CASES = [
 OTHER_KINDS = {"bitwise_count", "histogram", "histogram_bin_edges", "take", "digitize"}
 
 
+@pytest.mark.law
 @pytest.mark.parametrize("family,name,args,kwargs", CASES)
 @pytest.mark.filterwarnings("ignore")
 def test_against_numpy(family, name, args, kwargs):

@@ -28,6 +28,7 @@ def leaves(x):
     return [y for v in x for y in leaves(v)] if isinstance(x, (tuple, list)) else [x]
 
 
+@pytest.mark.law
 @pytest.mark.parametrize("family,name,args,kwargs", CASES)
 @pytest.mark.filterwarnings("ignore")
 def test_values(family, name, args, kwargs):

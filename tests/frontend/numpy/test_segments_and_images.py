@@ -26,6 +26,7 @@ def by_hand(kind, data, ids, count):
     return out
 
 
+@pytest.mark.law
 @pytest.mark.parametrize("count", [4, 8, 0])
 @pytest.mark.parametrize("kind", FOLDS)
 def test_segments(kind, count):
@@ -60,6 +61,7 @@ def test_promises_and_modes():
     assert ops.segment_sum(np.array([True, True]), np.array([1, 1])).tolist() == [0, 2]
 
 
+@pytest.mark.law
 @pytest.mark.parametrize("kind", FOLDS)
 def test_derivatives_and_batches_of_segments(kind):
     data = DATA.copy()

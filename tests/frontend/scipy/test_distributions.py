@@ -44,6 +44,7 @@ def names(one):
     return one.functions.split() + one.inverses.split()
 
 
+@pytest.mark.law
 @pytest.mark.parametrize("one", TABLE)
 def test_as_scipy_and_derivatives_as_differences(one, numpy_meaning):
     """Along the point and the parameters that have derivatives, at the first set of them."""
@@ -78,6 +79,7 @@ def test_as_scipy_and_derivatives_as_differences(one, numpy_meaning):
 COMPILED = ("norm", "cauchy", "expon", "gamma", "beta", "uniform", "bernoulli", "poisson")
 
 
+@pytest.mark.law
 @pytest.mark.parametrize("one", [p for p in TABLE if p.values[0].name in COMPILED])
 def test_vmap_in_single_precision(one):
     parameters = [p.astype(np.float32) for p in columns(one)]
@@ -183,6 +185,7 @@ def test_nothing_leaks_from_a_scale_of_zero(name):
 SHAPED = [p for p in TABLE if getattr(stats, p.id)._D.parameters]
 
 
+@pytest.mark.law
 @pytest.mark.parametrize("one", SHAPED)
 def test_nothing_leaks_from_parameters_outside_of_their_domain(one, numpy_meaning):
     """NaN with derivatives that are 0, backwards and forwards, also where the point is an end of the support."""
@@ -237,6 +240,7 @@ def test_mode(axis, keepdims):
         assert stats.mode(SAMPLE, axis=axis).count.dtype == np.int64
 
 
+@pytest.mark.law
 @pytest.mark.parametrize("axis", [0, 1, None])
 @pytest.mark.parametrize("method", ["average", "min", "max", "dense", "ordinal"])
 def test_rankdata(method, axis):

@@ -69,6 +69,7 @@ def numpy_meaning():
         yield
 
 
+@pytest.mark.law
 @pytest.mark.parametrize("name,operands,points,first", ROWS)
 def test_as_scipy_and_derivatives_as_differences(name, operands, points, first, numpy_meaning):
     function = getattr(special, name)
@@ -108,6 +109,7 @@ def test_hypergeometric_polynomials_end_before_a_pole(name, parameters, numpy_me
 ALIKE = ("exp1", "dawsn", "beta", "comb", "kl_div")
 
 
+@pytest.mark.law
 @pytest.mark.parametrize("name,operands,points,first", [p for p in ROWS if p.values[0] not in ALIKE])
 def test_compiled_in_single_precision(name, operands, points, first):
     narrow = [x.astype(np.float32) for x in points]
@@ -129,6 +131,7 @@ POINTS = {
 }
 
 
+@pytest.mark.law
 @pytest.mark.parametrize("name", POINTS)
 def test_complex_numbers(name):
     z = POINTS[name].astype(np.complex64)
@@ -138,6 +141,7 @@ def test_complex_numbers(name):
     np.testing.assert_allclose(np.asarray(found), e, rtol=3e-4, atol=3e-5)
 
 
+@pytest.mark.law
 @pytest.mark.parametrize("name", POINTS)
 def test_complex_derivatives(name, numpy_meaning):
     z, function = POINTS[name], getattr(special, name)

@@ -81,6 +81,7 @@ def test_derivative_classes(name, classes):
     assert {p.operand: p.kind for p in derivative_plan(kernel(name))} == classes
 
 
+@pytest.mark.law
 @pytest.mark.parametrize("name", [e.name for e in EXAMPLES])
 def test_verified_clean(name):
     found = verify(kernel(name))
@@ -197,6 +198,7 @@ def test_operands_keep_their_names():
     assert [b.name for b in kernel("pytrees").inputs] == ["pair['a']", "pair['b'][0]"]
 
 
+@pytest.mark.law
 @pytest.mark.parametrize("example", EXAMPLES + CORNERS, ids=lambda e: e.name)
 def test_derived_kernels_are_verified_clean(example):
     """jvp, forward, backward and batched kernels are in bounds, wholly written and free of races too."""

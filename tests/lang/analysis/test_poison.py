@@ -85,6 +85,7 @@ def same(one, two):
                for a, b in zip(one, two, strict=True))  # fmt: skip
 
 
+@pytest.mark.law
 @pytest.mark.parametrize("case", CUT)
 def test_what_is_proved_of_a_primitive_lets_no_poison_out(case):
     values = operands(case)

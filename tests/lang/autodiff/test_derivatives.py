@@ -45,6 +45,7 @@ def case(request):
     return Case(request.param)
 
 
+@pytest.mark.law
 def test_jvp_is_the_finite_difference(case):
     eps = 1e-2
     ahead = case.f(*(x + eps * v for x, v in zip(case.xs, case.vs, strict=True)))
@@ -53,17 +54,20 @@ def test_jvp_is_the_finite_difference(case):
         np.testing.assert_allclose(t, (np.asarray(a) - np.asarray(b)) / (2 * eps), rtol=2e-2, atol=2e-2)
 
 
+@pytest.mark.law
 def test_vjp_is_the_transpose_of_jvp(case):
     found = dot(case.forward[1], case.weights)
     np.testing.assert_allclose(found, dot(case.vs, case.back), rtol=1e-3, atol=1e-4)
 
 
+@pytest.mark.law
 def test_vjp_under_jit(case):
     jitted = tw.jit(lambda xs, ws: tw.vjp(case.f, *xs)[1](ws))(case.xs, case.weights)
     for a, b in zip(case.back, jitted, strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.law
 def test_vmap_is_a_loop(case):
     stacked = tuple(np.stack([x, x + v, v]) for x, v in zip(case.xs, case.vs, strict=True))
     batched = tw.vmap(case.f)(*stacked)
@@ -72,6 +76,7 @@ def test_vmap_is_a_loop(case):
             np.testing.assert_allclose(np.asarray(b)[i], one, rtol=1e-4, atol=1e-4)
 
 
+@pytest.mark.law
 def test_interpreted_derivatives_are_the_compiled(case):
     interpreted = tw.vjp(floats(case.example, interpret=True)[0], *case.xs)[1](case.weights)
     for a, b in zip(case.back, interpreted, strict=True):

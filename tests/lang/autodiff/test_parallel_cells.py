@@ -16,8 +16,9 @@ from tilewright import lang as tl
 from tilewright import numpy as tnp
 from tilewright.lang.analysis.disjoint_parts import apart
 from tilewright.lang.analysis.facts import analyse
-from tilewright.lang.gpu.plan import plan
+from tilewright.lang.gpu.normalize import GPU_LIMITS
 from tilewright.lang.legalize import legal
+from tilewright.lang.loopnest.plan import plan
 from tilewright.lang.targets.target import target_of
 from tilewright.triton_backend.rules import BACKEND
 
@@ -33,9 +34,10 @@ CASES = {
 
 
 def planned(kernel):
-    return plan(legal(kernel, BACKEND, target_of("cuda:sm_90")).kernel)
+    return plan(legal(kernel, BACKEND, target_of("cuda:sm_90")).kernel, GPU_LIMITS)
 
 
+@pytest.mark.law
 @pytest.mark.parametrize("budget", [2**30, 0], ids=["saved", "computed again"])
 @pytest.mark.parametrize("name", CASES)
 def test_derived_kernels_have_the_parallel_cells_of_the_plain_one(name, budget):

@@ -25,6 +25,7 @@ def rows(n):
     return tl.BlockSpec((n,), lambda i: (i,))
 
 
+@pytest.mark.law
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda e: e.name)
 @pytest.mark.parametrize("params", [
     tl.InterpretParams(detect_races=True), tl.InterpretParams(random_seed=3),

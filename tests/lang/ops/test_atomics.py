@@ -37,6 +37,7 @@ def plain(kind, start, places, values, mask):
     return held, old
 
 
+@pytest.mark.law
 @both
 @pytest.mark.parametrize("masked", [False, True])
 @pytest.mark.parametrize("kind", KINDS)
@@ -58,6 +59,7 @@ def test_positions_named_twice(kind, masked, interpret):
     np.testing.assert_array_equal(old, expected[1])
 
 
+@pytest.mark.law
 @both
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("index", [np.s_[...], np.s_[1], np.s_[1:3, 2], np.s_[::2, 1:]])

@@ -277,7 +277,7 @@ def test_triton_dot(dtype, out):
 
 
 def kernel_of(call, *args):
-    return next(kernels_of(tw.make_jaxpr(call)(*args).jaxpr))
+    return next(kernels_of(tw.make_jaxpr(call)(*args)))
 
 
 def test_settings_reach_the_kernel():

@@ -130,6 +130,7 @@ def near(got, expected, tolerance=1e-5):
     np.testing.assert_allclose(np.asarray(got), np.asarray(expected), rtol=tolerance, atol=tolerance)
 
 
+@pytest.mark.law
 @cases
 def test_compiled_and_interpreted_are_the_reference_by_one_program(case):
     kernel, reference, operands, sizes, written = case
@@ -141,6 +142,7 @@ def test_compiled_and_interpreted_are_the_reference_by_one_program(case):
     assert call._cache_size() == 1
 
 
+@pytest.mark.law
 @cases
 def test_vmap_over_sizes_is_a_loop(case):
     kernel, reference, operands, sizes, written = case
@@ -152,6 +154,7 @@ def test_vmap_over_sizes_is_a_loop(case):
             near(np.asarray(one)[: written(n)], reference(n, *operands)[: written(n)])
 
 
+@pytest.mark.law
 @cases
 def test_vmap_over_operands_at_one_size(case):
     kernel, reference, operands, sizes, written = case
@@ -166,6 +169,7 @@ def loss(f, weights, rows):
     return lambda n, *operands: (f(n, *operands)[:rows] * weights[:rows]).sum()
 
 
+@pytest.mark.law
 @cases
 def test_gradients_are_those_of_the_reference(case):
     kernel, reference, operands, sizes, written = case
@@ -178,6 +182,7 @@ def test_gradients_are_those_of_the_reference(case):
             near(g, e, 1e-4)
 
 
+@pytest.mark.law
 @cases
 def test_jvp_is_that_of_the_reference(case):
     kernel, reference, operands, sizes, written = case
@@ -188,6 +193,7 @@ def test_jvp_is_that_of_the_reference(case):
         near(got[: written(n)], expected[: written(n)], 1e-4)
 
 
+@pytest.mark.law
 @cases
 def test_hessian_vector_product_is_that_of_the_reference(case):
     kernel, reference, operands, sizes, written = case
@@ -202,6 +208,7 @@ def test_hessian_vector_product_is_that_of_the_reference(case):
         near(got, expected, 2e-4)
 
 
+@pytest.mark.law
 @cases
 def test_vmap_of_the_gradient_over_sizes_is_a_loop(case):
     kernel, reference, operands, sizes, written = case

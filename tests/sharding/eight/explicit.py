@@ -7,6 +7,7 @@ import tilewright as tw
 from tests.support.by_numpy import by_numpy
 from tilewright import lax, nn, random
 from tilewright import numpy as tnp
+from tilewright.as_jax.aliases import TypeNames
 from tilewright.core.support.errors import ArgumentError, ControlFlowTypeError, MeshError, ShardingTypeError
 from tilewright.sharding import (
     AxisType,
@@ -193,7 +194,8 @@ def test_types_without_a_mesh_in_force():
     assert random.normal(random.key(0), (3,), out_sharding=nowhere).shape == (3,)
     assert tw.jit(tnp.sin).lower(tw.ShapeDtypeStruct((3,), "float32", sharding=nowhere)).as_text()
     assert tw.typeof(A).sharding.mesh is MESH.abstract_mesh
-    assert str(tw.typeof(A)) == "float32[8@x,4@y]" and tw.typeof(A).update(dtype="int32").show() == "i32[8@x,4@y]"
+    assert str(tw.typeof(A)) == "float32[8@x,4@y]"
+    assert TypeNames.update(tw.typeof(A), dtype="int32").show() == "i32[8@x,4@y]"
     struct = tw.ShapeDtypeStruct((8, 4), "float32", sharding=NamedSharding(MESH, P("x")))
     assert tw.make_jaxpr(lambda x: x + 1)(struct).out_types[0].show() == "f32[8@x,4]"
 

@@ -97,6 +97,7 @@ def wrong_forms(f, args, count, run=by_numpy):
 PARTS = 8
 
 
+@pytest.mark.law
 @pytest.mark.parametrize("part", range(PARTS))
 @SPACES
 def test_gradients_of_public_functions_on_shards(space, part):
@@ -114,6 +115,7 @@ def test_gradients_of_public_functions_on_shards(space, part):
 TAKEN = [c for c in CASES if differentiable(c) and not any(is_complex(t.dtype) for t in c.types)]
 
 
+@pytest.mark.law
 @pytest.mark.parametrize("case", TAKEN, ids=str)
 def test_gradients_of_primitives_on_shards(case):
     f, args = function_of(case, operands(case), differentiable(case), case.params)

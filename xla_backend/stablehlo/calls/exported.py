@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ....core.ir.types import INT32, ArrayType
-from ....core.primitives.external.call_exported import call_exported_p, dimension_p
+from ....core.primitives.external.call_exported import call_exported_p
 from ...arrays.transfer import physical
 from ...jaxlib import shim
 from ..emit import Emitter, Operand
@@ -48,8 +48,4 @@ def _call(e: Emitter, operands: list[Operand], outs: Sequence[Any], *, exported:
     return [_converted(e, x, physical(t)) for x, t in zip(results, outs, strict=True)]
 
 
-def _dimension(e: Any, operands: list[Operand], out: Any, *, size: Any) -> Operand:
-    return e.convert(e.size(size), out.dtype)  # there are none but in what `SymbolicEmitter` prints
-
-
-RULES = {call_exported_p: _call, dimension_p: _dimension}
+RULES = {call_exported_p: _call}

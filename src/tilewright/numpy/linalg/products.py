@@ -6,9 +6,9 @@ import operator
 from collections.abc import Sequence
 from typing import Any
 
+from ...core.ir.binding import with_out_sharding
 from ...core.support.call_errors import public
 from ...core.support.errors import ArgumentError, ShapeError
-from ...core.support.runtime import runtime
 from .. import contract
 from ..matrices import diagonal as _diagonal
 from ..matrices import eye
@@ -141,7 +141,7 @@ def tensordot(
     (1, 1)
     """
     if out_sharding is not None:
-        return runtime.asked(out_sharding, tensordot, x1, x2, axes=axes, precision=precision,
+        return with_out_sharding(out_sharding, tensordot, x1, x2, axes=axes, precision=precision,
                              preferred_element_type=preferred_element_type)  # fmt: skip
     return contract.tensordot(x1, x2, axes, precision=precision, preferred_element_type=preferred_element_type)
 

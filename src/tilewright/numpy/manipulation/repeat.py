@@ -10,7 +10,6 @@ import numpy as np
 from ... import lax
 from ...core.support.call_errors import public
 from ...core.support.errors import ArgumentError, ArgumentTypeError, ShapeError
-from ...core.support.runtime import runtime
 from .. import util
 from ..arithmetic import remainder
 from ..create import asarray
@@ -101,8 +100,6 @@ def repeat(
     >>> jnp.repeat(jnp.array([1, 2]), 2)
     Array([1, 1, 2, 2], dtype=int32)
     """
-    if out_sharding is not None:
-        return runtime.asked(out_sharding, repeat, a, repeats, axis, total_repeat_length=total_repeat_length)
     a = value(a, "repeat")
     if axis is None:
         a, axis = ravel(a), 0

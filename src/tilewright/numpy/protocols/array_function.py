@@ -18,6 +18,7 @@ import numpy as np
 
 from ...core.support.errors import ArgumentError, ImmutableArrayError
 from ...core.support.memo import cached
+from ...core.support.native_protocols import native
 from ...core.tracing.trace import Value
 from .ufunc import ufunc as Ufunc
 
@@ -40,9 +41,11 @@ def methods(ours: ModuleType) -> dict[str, Callable[..., Any]]:
             )
         return ours
 
+    @native
     def array_ufunc(self: Value, ufunc: np.ufunc, method: str, *inputs: Any, **kwargs: Any) -> Any:
         return _call_ufunc(ours, ufunc, method, inputs, kwargs)
 
+    @native
     def array_function(self: Value, function: Callable[..., Any], types: Any, args: Any, kwargs: Any) -> Any:
         return _call_function(ours, function, types, args, kwargs)
 

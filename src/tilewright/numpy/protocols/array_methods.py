@@ -8,9 +8,9 @@ import numpy as np
 
 from ... import lax
 from ...core.arrays.operators import install_methods
+from ...core.ir.binding import with_out_sharding
 from ...core.ir.types import itemsize_bits
 from ...core.support.errors import ImmutableArrayError, ShapeError
-from ...core.support.runtime import runtime
 from .. import (
     arithmetic,
     contract,
@@ -32,7 +32,7 @@ from ..util import Array, DTypeLike, dtype_argument, dtype_of, is_complex, shape
 def reshape(self: Array, *args: Any, order: str = "C", copy: bool | None = None, out_sharding: Any = None) -> Array:
     """`numpy.reshape` with the shape as one argument or several."""
     if out_sharding is not None:
-        return runtime.asked(out_sharding, reshape, self, *args, order=order, copy=copy)
+        return with_out_sharding(out_sharding, reshape, self, *args, order=order, copy=copy)
     return shape.reshape(self, args[0] if len(args) == 1 else args, order, copy=copy)
 
 
@@ -104,7 +104,7 @@ def astype(self: Array, dtype: DTypeLike, copy: bool = False, device: Any = None
 def flatten(self: Array, order: str = "C", *, out_sharding: Any = None) -> Array:
     """The array laid flat."""
     if out_sharding is not None:
-        return runtime.asked(out_sharding, flatten, self, order)
+        return with_out_sharding(out_sharding, flatten, self, order)
     return shape.ravel(self, order)
 
 

@@ -47,7 +47,7 @@ class ArrayNamespaceInfo:
         >>> jnp.__array_namespace_info__().devices()[0] is None
         True
         """
-        return None, *runtime.devices()
+        return None, *runtime.backend.devices()
 
     def default_dtypes(self, *, device: Any = None) -> dict[str, Any]:
         """The dtypes of Python's numbers and of indices; they are the same on all devices.

@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 
 from ... import lax
+from ...core.ir.binding import with_out_sharding
 from ...core.ir.static_ints import integer
 from ...core.support.call_errors import public
 from ...core.support.errors import ArgumentError
-from ...core.support.runtime import runtime
 from ..arithmetic import clip
 from ..contract import matmul
 from ..create import arange, ones
@@ -186,7 +186,7 @@ def histogram(
     Array([2., 1.], dtype=float32)
     """
     if out_sharding is not None:
-        return runtime.asked(out_sharding, histogram, a, bins, range, weights, density)
+        return with_out_sharding(out_sharding, histogram, a, bins, range, weights, density)
     edges = strong(histogram_bin_edges(a, bins, range, weights))
     counts = _counts([value(a, "histogram")], [edges], weights)
     if density:

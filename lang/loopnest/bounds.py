@@ -1,11 +1,11 @@
-"""A loop whose body is one `when` that holds in a run of its turns takes just these turns.
+"""Loop bounds: a loop whose body is one `when` that holds in a contiguous run of iterations runs only these.
 
-So does attention with a causal mask: of the blocks of keys only those up to the diagonal are visited, without a branch
-that would keep the compiler from pipelining their loads. The first turn and the end are functions of one other id,
+Attention with a causal mask is the example: of the blocks of keys only those up to the diagonal are visited, without a
+branch that would keep the compiler from pipelining their loads. Both bounds are functions of one other id,
 
     clip(floor((a * id + b) / c), 0, n)
 
-found from the table of where the test holds.
+fitted to the table of where the test holds.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ class Line:
     clipped: bool
 
 
-Turns = tuple[int | Line, int | Line]
+Bounds = tuple[int | Line, int | Line]
 
 
-def narrowed(kernel: Kernel, axis: int, body: Program) -> tuple[Program, Turns | None]:
-    """The body of the loop over an axis, and the turns in which it does anything; None for all of them."""
+def narrow(kernel: Kernel, axis: int, body: Program) -> tuple[Program, Bounds | None]:
+    """The body of the loop over an axis, and its bounds; None for the whole axis."""
     acting = [e for e in body.eqns if any(effect.kind != "read" for effect in e.effects)]
     if len(acting) != 1 or kernel.grid[axis] < 2:
         return body, None
@@ -47,25 +47,26 @@ def narrowed(kernel: Kernel, axis: int, body: Program) -> tuple[Program, Turns |
     table = taken(kernel, eqn)
     if table is None or eqn.outputs or eqn.params["branches"][0].eqns or table.ndim <= axis or table.shape[axis] == 1:
         return body, None
-    turns = _turns(kernel, axis, table)
-    if turns is None:
+    bounds = bounds_of(kernel, axis, table)
+    if bounds is None:
         return body, None
     eqns = list(body.eqns)
     at = next(i for i, e in enumerate(eqns) if e is eqn)
     eqns[at : at + 1] = rename(eqn.params["branches"][1], eqn.inputs[1:]).eqns
-    return body.replace(eqns=eqns), turns
+    return body.replace(eqns=eqns), bounds
 
 
-def _turns(kernel: Kernel, axis: int, table: np.ndarray) -> Turns | None:
+def bounds_of(kernel: Kernel, axis: int, table: np.ndarray) -> Bounds | None:
+    """The bounds of the run of iterations in which a table is true along an axis; None if they are not such runs."""
     others = [d for d in range(table.ndim) if d != axis and table.shape[d] > 1]
     if len(others) > 1:
         return None
-    held = np.moveaxis(table, axis, -1).reshape(-1, table.shape[axis])
-    counts = held.sum(-1)
-    low = np.where(counts > 0, held.argmax(-1), 0)
+    holds = np.moveaxis(table, axis, -1).reshape(-1, table.shape[axis])
+    counts = holds.sum(-1)
+    low = np.where(counts > 0, holds.argmax(-1), 0)
     high = low + counts
-    places = np.arange(held.shape[1])
-    if not (held == ((places >= low[:, None]) & (places < high[:, None]))).all():
+    places = np.arange(holds.shape[1])
+    if not (holds == ((places >= low[:, None]) & (places < high[:, None]))).all():
         return None
     # Where nothing holds any two equal ends do; those of the line, if it passes there.
     empty = counts == 0

@@ -13,8 +13,8 @@ from tests.support.traced import kernels_in
 from tilewright import lang as tl
 from tilewright import numpy as tnp
 from tilewright.core.ir.types import ArrayType
-from tilewright.lang.gpu.narrow import Line, _turns, narrowed
 from tilewright.lang.kernel.kernel import Kernel
+from tilewright.lang.loopnest.bounds import Line, bounds_of, narrow
 from tilewright.lang.targets.target import target_of
 from tilewright.triton_backend.lower import triton_module
 
@@ -46,7 +46,7 @@ def test_turns_are_those_of_the_table(rows, columns, grid, left, turned):
         table, i = table.T, j.T
     kernel = Kernel.__new__(Kernel)
     object.__setattr__(kernel, "grid", table.shape)
-    found = _turns(kernel, 1, table)
+    found = bounds_of(kernel, 1, table)
     if found is None:  # an empty row, or no line: the branch stays
         return
     for x in range(table.shape[0]):
@@ -64,7 +64,7 @@ def test_a_causal_mask_is_always_a_line(rows, columns, n):
     kernel = Kernel.__new__(Kernel)
     for one in (table, table.T):
         object.__setattr__(kernel, "grid", one.shape)
-        assert _turns(kernel, 1, one) is not None
+        assert bounds_of(kernel, 1, one) is not None
 
 
 def sums(seen, outside=False):
@@ -130,4 +130,4 @@ def test_other_whens_stay_branches(name):
 
 def test_an_axis_of_one_turn_is_left_alone():
     (kernel,) = kernels_in(sums(SEEN["from it"]), [ArrayType((6, 8), "float32")])
-    assert narrowed(kernel.replace(grid=(4, 1)), 1, kernel.body)[1] is None
+    assert narrow(kernel.replace(grid=(4, 1)), 1, kernel.body)[1] is None

@@ -1,8 +1,8 @@
-"""Copies between Refs in far memory, piece by piece: a thread's registers hold no more of them at once than a few rows.
+"""Kernels as GPUs require them before their loop nest is planned: a static grid, desugared accesses, split copies.
 
-A program reads `get` into registers and writes `swap` out of them, so that a copy of a whole array would spill. Here a
-`get` whose value goes to one `swap` or `addupdate`, with nothing else in between, becomes a loop over the first axis of
-several positions; what is left over at its end, or does not fit yet, is divided further.
+A program reads `get` into registers and writes `swap` out of them, so a copy of a whole array in global memory would
+spill. A `get` whose value goes to one `swap` or `addupdate`, with nothing in between, becomes a loop over its first
+axis longer than 1; the remainder, and pieces that are still too large, are split further.
 """
 
 from __future__ import annotations
@@ -23,18 +23,24 @@ from ...core.primitives.refs.state_primitives import Index, Span, access_shape, 
 from ...core.tracing.trace import trace_program
 from ..kernel.canonicalize import rename
 from ..kernel.kernel import Kernel
+from ..legalize import KernelPass, KernelPasses
+from ..loopnest.plan import Limits
+from ..targets.target import Target
+from ..transforms.desugar import plain
+from ..transforms.dynamic_grid import static
 
+GPU_LIMITS = Limits(power_of_two=True, adds=lambda dtype: dtype.itemsize >= 4 or str(dtype) == "float16")
 LARGEST = 8192  # elements of a copy that are in registers at once
 Place = tuple[Index, Sequence[Any]]  # an index and its dynamic entries
 
 
-def in_pieces(kernel: Kernel) -> Kernel:
-    """The kernel with large copies from far memory to far memory as loops; itself where it has none."""
-    body = _divided(kernel.body)
+def split_copies(kernel: Kernel) -> Kernel:
+    """The kernel with large copies within global memory as loops; itself where it has none."""
+    body = _split(kernel.body)
     return kernel if body is kernel.body else kernel.replace(body=body)
 
 
-def _divided(program: Program) -> Program:
+def _split(program: Program) -> Program:
     used = Counter(a for e in program.eqns for a in (*e.inputs, *e.outputs) if type(a) is Var)
     used.update(a for a in program.outputs if type(a) is Var)
     eqns: list[Eqn] = []
@@ -45,13 +51,13 @@ def _divided(program: Program) -> Program:
             eqns.remove(read)
             eqns += _loop(read, eqn)
         else:
-            eqns.append(within(eqn, _divided) if _apart(eqn) else eqn)
+            eqns.append(within(eqn, _split) if _distinct(eqn) else eqn)
     if all(a is b for a, b in zip(eqns, program.eqns, strict=False)) and len(eqns) == len(program.eqns):
         return program
     return program.replace(eqns=eqns)
 
 
-def _apart(eqn: Eqn) -> bool:
+def _distinct(eqn: Eqn) -> bool:
     """Whether an equation takes Refs, and none twice, so that those within it are different memory."""
     refs = [a for a in eqn.inputs if isinstance(a.type, RefType)]
     return bool(refs) and len(set(refs)) == len(refs)
@@ -93,15 +99,15 @@ def _each(at: Place, to: Place, one: Callable[[Place, Place], None]) -> None:
     axis = next(a for a, n in enumerate(shape) if n > 1)
     rows = max(LARGEST // math.prod(shape[axis + 1 :]), 1)
     rows = 1 << rows.bit_length() - 1
-    turns = shape[axis] // rows
+    count = shape[axis] // rows
 
-    def turn(i: Any, carry: Any) -> Any:
+    def iteration(i: Any, carry: Any) -> Any:
         _each(_part(at, axis, i * np.int32(rows), rows), _part(to, axis, i * np.int32(rows), rows), one)
         return carry
 
-    fori_loop(0, turns, turn, ())
-    if left := shape[axis] - turns * rows:
-        _each(_part(at, axis, np.int32(turns * rows), left), _part(to, axis, np.int32(turns * rows), left), one)
+    fori_loop(0, count, iteration, ())
+    if left := shape[axis] - count * rows:
+        _each(_part(at, axis, np.int32(count * rows), left), _part(to, axis, np.int32(count * rows), left), one)
 
 
 def _part(place: Place, axis: int, first: Any, count: int) -> Place:
@@ -118,3 +124,15 @@ def _part(place: Place, axis: int, first: Any, count: int) -> Place:
             entries.append(entry)
             made += [start] if entry.start is None else []
     return Index(entries), made
+
+
+PASSES: KernelPasses = (
+    KernelPass("static-grid", "static", lambda kernel, target: static(kernel, "a launch needs")),
+    KernelPass("desugar", "desugared", lambda kernel, target: plain(kernel, atomics=True, in_step=False)),
+    KernelPass("split-copies", "split", lambda kernel, target: split_copies(kernel)),
+)
+
+
+def passes(kernel: Kernel, target: Target) -> tuple[KernelPasses, ...]:
+    """The one list of passes of GPU backends."""
+    return (PASSES,)

@@ -1,4 +1,4 @@
-"""What a body does only in the first, or only in the last, cell of its loops, taken out of them.
+"""Loop peeling: branches that a body takes only in the first or the last iteration move out of its loops.
 
 The usual `when(k == 0)` that resets an accumulator runs before the loop over k, and the `when(k == last)` that writes
 it out runs after it, so that the loop itself has no branches and the compiler can pipeline it.

@@ -1,0 +1,125 @@
+"""The names by which code written for jaxprs finds what this package's classes have: a mixin for each class.
+
+`add` gives them to the classes, and `remove` takes them away.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ..core.ir.binding import Trace
+from ..core.ir.primitive import Primitive
+from ..core.ir.program import Eqn, Program
+from ..core.ir.types import ArrayType, VaryingType
+from ..core.jit.stages import Traced
+from ..core.support.errors import Source
+from ..core.support.runtime import runtime
+from .jaxprs import view
+
+
+class TypeNames(ArrayType):
+    def update(self, **changes: Any) -> ArrayType:
+        """The type with another shape, dtype or weak type."""
+        fields = {name: changes.get(name, getattr(self, name)) for name in ("shape", "dtype", "weak_type")}
+        kept = self.placed if fields["shape"] == self.shape else None
+        return VaryingType(ArrayType(**fields, sharding=changes.get("sharding", kept)), self.vary)
+
+    vma = property(lambda self: self.vary)
+
+    def strip_weak_type(self) -> ArrayType:
+        return self.strong()
+
+    def to_tangent_aval(self) -> ArrayType:
+        return self.tangent()
+
+    def to_ct_aval(self) -> ArrayType:
+        return self.cotangent()
+
+    def at_least_vspace(self) -> ArrayType:
+        return self.tangent()
+
+    # As clients' own types are asked, which may be made of arrays.
+    def lo_ty(self) -> list[ArrayType]:
+        return [self]
+
+    def lower_val(self, value: Any) -> list[Any]:
+        return [value]
+
+    def raise_val(self, value: Any) -> Any:
+        return value
+
+    def dec_rank(self, size: Any, axis: int | None) -> ArrayType:
+        return self if axis is None else self.without_axis(axis)
+
+    def inc_rank(self, size: Any, axis: int | None) -> ArrayType:
+        return self if axis is None else self.with_axis(axis, size)
+
+    def leading_axis_spec(self) -> int:
+        return 0
+
+
+class PrimitiveNames(Primitive):
+    multiple_results = property(lambda self: self.multiple)
+    call_primitive = map_primitive = property(lambda self: False)
+
+    def bind_with_trace(self, trace: Any, args: Sequence[Any], *rest: Any) -> Any:
+        """Apply it under another trace than the current one; the parameters come last."""
+        return trace.run(self, args, rest[-1])
+
+    def get_bind_params(self, params: dict[str, Any]) -> tuple[list[Any], dict[str, Any]]:
+        return [], dict(params)
+
+
+class TraceNames(Trace):
+    main = property(lambda self: self)
+
+
+class EqnNames(Eqn):
+    invars = property(lambda self: list(self.inputs))
+    outvars = property(lambda self: list(self.outputs))
+    source_info = property(lambda self: self.source)
+
+
+class ProgramNames(Program):
+    jaxpr = property(lambda self: self)
+    consts = literals = property(lambda self: list(self.values))
+    invars = property(lambda self: list(self.inputs))
+    outvars = property(lambda self: list(self.outputs))
+    constvars = property(lambda self: list(self.constants))
+    in_avals = property(lambda self: self.in_types)
+    out_avals = property(lambda self: self.out_types)
+
+
+class SourceNames(Source):
+    name_stack = property(lambda self: self.scope)
+
+
+_MIXINS = (TypeNames, PrimitiveNames, TraceNames, EqnNames, ProgramNames, SourceNames)
+# The class that each name is for, the name, and what it is there.
+ALIASES: list[tuple[Any, str, Any]] = [
+    *((mixin.__base__, name, value) for mixin in _MIXINS for name, value in vars(mixin).items() if name[:2] != "__"),
+    (Traced, "jaxpr", property(lambda traced: view(traced.program))),
+]
+_before: list[tuple[Any, str, Any]] = runtime.part("as_jax.before", [])  # what classes had under these names
+_ABSENT = object()
+
+
+def present() -> bool:
+    """Whether the classes have the names."""
+    return bool(_before)
+
+
+def add() -> None:
+    """Give the names to the classes, unless they have them."""
+    if not present():
+        _before.extend((owner, name, vars(owner).get(name, _ABSENT)) for owner, name, _ in ALIASES)
+        for owner, name, value in ALIASES:
+            setattr(owner, name, value)
+
+
+def remove() -> None:
+    """Put back what the classes had before `add`."""
+    while _before:
+        owner, name, value = _before.pop()
+        delattr(owner, name) if value is _ABSENT else setattr(owner, name, value)
