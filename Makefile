@@ -66,7 +66,7 @@ test-targets: $(VENV)/.installed-test,cuda,tpu
 test-gpu: $(VENV)/.installed-test,cuda
 	$(PYTEST) -n 0 -m device
 
-# The peer is installed beside this package, in an environment of its own.
+# The baseline is installed beside this package, in an environment of its own.
 bench: $(BENCH_VENV)/.installed-bench
 	$(BENCH_VENV)/bin/python -m benchmarks spine $(BENCH_ARGS)
 

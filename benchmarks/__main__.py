@@ -29,7 +29,7 @@ NO_SUITES = ("harness", "rounds")
 
 
 def suites() -> dict[str, tuple[str, bool]]:
-    """Each suite with what it says of itself, and whether it is a list of cases against a peer."""
+    """Each suite with what it says of itself, and whether it is a list of cases against a baseline."""
     found = {}
     for path in sorted(HERE.glob("*.py")):
         if path.stem not in NO_SUITES and not path.stem.startswith("__"):
@@ -47,7 +47,7 @@ def run_cases(suite: str, options: argparse.Namespace) -> int:
 
     cases = importlib.import_module(f"benchmarks.{suite}").CASES
     cases = [c for c in cases if not options.only or any(text in c.name for text in options.only)]
-    pythons = {"tilewright": sys.executable, "jax": options.peer_python}
+    pythons = {"tilewright": sys.executable, "jax": options.baseline_python}
     console, found = Console(), []
     with tempfile.TemporaryDirectory() as cache, Progress(console=console) as progress:
         task = progress.add_task("", total=2 * options.rounds * len(cases))
@@ -88,7 +88,7 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("suites", nargs="*", help="none: list them")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--only", action="append", default=[], help="cases whose name contains this")
-    parser.add_argument("--peer-python", default=sys.executable, help="the interpreter that has jax")
+    parser.add_argument("--baseline-python", default=sys.executable, help="the interpreter that has jax")
     parser.add_argument("--check", action="store_true", help="exit with 1 when a wanted ratio is missed")
     options = parser.parse_args(arguments)
     cases = [name for name, (_, of_cases) in known.items() if of_cases]

@@ -1,7 +1,7 @@
 """Forty array operations at three sizes, and a GPT block's training step, against jax.
 
-    python -m benchmarks.fusion --rounds 5 --only softmax --peer-python path/to/python/with/jax
-    python -m benchmarks.fusion --rounds 5 --noise --peer-python path/to/python/with/jax
+    python -m benchmarks.fusion --rounds 5 --only softmax --baseline-python path/to/python/with/jax
+    python -m benchmarks.fusion --rounds 5 --noise --baseline-python path/to/python/with/jax
 
 Every operation is written once, against `Api`, and measured as it is called and under `jit`. A process measures all
 operations of one library at one size; the processes of the two libraries take turns, their order changing each round.
@@ -255,7 +255,7 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--only", action="append", default=[], help="operations whose name contains this")
     parser.add_argument("--size", action="append", choices=SIZES, help="of the operations; all without it")
-    parser.add_argument("--peer-python", default=sys.executable, help="the interpreter that has jax")
+    parser.add_argument("--baseline-python", default=sys.executable, help="the interpreter that has jax")
     parser.add_argument("--noise", action="store_true", help="jax against itself")
     parser.add_argument("--check", action="store_true", help="exit with 1 when a wanted ratio is missed")
     options = parser.parse_args(arguments)
@@ -263,8 +263,8 @@ def main(arguments: Sequence[str]) -> int:
     runs = [(size, names) for size in options.size or SIZES] if names else []
     if not options.size and not options.noise and (not options.only or any(text in GPT for text in options.only)):
         runs.append((GPT, []))
-    peer = ("jax", options.peer_python)
-    sides = (peer if options.noise else ("tilewright", sys.executable), peer)
+    baseline = ("jax", options.baseline_python)
+    sides = (baseline if options.noise else ("tilewright", sys.executable), baseline)
     found: Pairs = {}
     with tempfile.TemporaryDirectory() as cache:
         for what, chosen in runs:

@@ -1,4 +1,4 @@
-"""What cases against a peer are written with, and the process of one measurement: `SUITE CASE SIDE PHASE`.
+"""What cases against a baseline are written with, and the process of one measurement: `SUITE CASE SIDE PHASE`.
 
 A suite is a module of this folder with `CASES`; `python -m benchmarks SUITE` runs it (`rounds.py`). Every case is
 written once, against `Api`, whose members have the same names in tilewright and in jax. Nothing heavy is imported here,

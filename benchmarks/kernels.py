@@ -1,10 +1,10 @@
-"""Speed of kernels on the CPU: against whole-array expressions, against the peer's interpreter, and backward passes.
+"""Speed of kernels on the CPU: against whole-array expressions, against Pallas's interpreter, and backward passes.
 
-    python -m benchmarks.kernels --rounds 7 --only softmax --peer-python path/to/python/with/jax
+    python -m benchmarks.kernels --rounds 7 --only softmax --baseline-python path/to/python/with/jax
 
 Every kernel is written once, against `Api`. It is measured in one process with each whole-array expression of the
 same result, in turn and in an order that changes each round; the ratio is the median over rounds of the kernel's
-time to the fastest expression's. The peer runs the same kernel with `interpret=True` in a process of its own.
+time to the fastest expression's. The baseline runs the same kernel with `interpret=True` in a process of its own.
 Results go to `benchmarks/results/kernels.md`.
 """
 
@@ -29,14 +29,14 @@ import numpy as np
 
 from .harness import RESULTS, ROOT, Api, duration
 
-PEER = 5.0  # how many times faster than the peer's interpreter each kernel should be, and in geometric mean
-PEER_MEAN = 10.0
+BASELINE = 5.0  # how many times faster than Pallas's interpreter each kernel should be, and in geometric mean
+BASELINE_MEAN = 10.0
 MEMORY = 0.125  # of the whole-array expression's peak, where memory is measured
 LOWERING = 0.050
 
 
 def tpu(api: Api) -> Any:
-    """The module with the names that the peer keeps apart from its portable ones."""
+    """The module with the names that the baseline keeps apart from its portable ones."""
     return importlib.import_module("jax.experimental.pallas.tpu" if api.name == "jax" else "tilewright.lang.tpu")
 
 
@@ -185,7 +185,7 @@ class Kernel:
     whole: tuple[Callable[..., Any], ...]
     wanted: float
     memory: bool = False  # its peak memory is measured too
-    peer: bool = True
+    baseline: bool = True
     backward: float | None = None  # how many times its forward its backward may take
 
 
@@ -199,11 +199,11 @@ KERNELS = [
     Kernel("flash attention, 16 x 1024 x 64", 1024, lambda a: normal(a, *[(16, 1024, 64)] * 3),
            lambda a: attention(a, 16, 1024, 64, 128), (whole_attention,), 1.6),
     Kernel("flash attention, 16 x 8192 x 64", 16384, lambda a: normal(a, *[(16, 8192, 64)] * 3),
-           lambda a: attention(a, 16, 8192, 64, 256), (whole_attention,), 1.0, memory=True, peer=False),
+           lambda a: attention(a, 16, 8192, 64, 256), (whole_attention,), 1.0, memory=True, baseline=False),
     Kernel("5-point stencil, 4096^2", 256, lambda a: normal(a, (4098, 4098)), lambda a: stencil(a, 4096, 256),
            (whole_stencil,), 1.3),
     Kernel("embedding gather, 8192 of 32768 x 512", 8192, lambda a: ids_and_table(a, 8192, 32768, 512),
-           lambda a: embedding(a, 8192, 512), (lambda a, ids, table: table[ids],), 1.3, peer=False),
+           lambda a: embedding(a, 8192, 512), (lambda a, ids, table: table[ids],), 1.3, baseline=False),
     Kernel("embedding gather, 512 of 2048 x 512", 512, lambda a: ids_and_table(a, 512, 2048, 512),
            lambda a: embedding(a, 512, 512), (lambda a, ids, table: table[ids],), 1.3),
 ]  # fmt: skip
@@ -342,7 +342,7 @@ def pairs(ours: Sequence[float], others: Sequence[Sequence[float]]) -> tuple[flo
             f"{min(ratios):.2f} to {max(ratios):.2f}")  # fmt: skip
 
 
-def measure(kernel: Kernel, rounds: int, peer: str | None, cache: str, report: Report) -> None:
+def measure(kernel: Kernel, rounds: int, baseline: str | None, cache: str, report: Report) -> None:
     def run(what: str, library: str = "tilewright", python: str = sys.executable) -> Any:
         return spawn(what, library, kernel.name, rounds, python, cache)
 
@@ -357,14 +357,14 @@ def measure(kernel: Kernel, rounds: int, peer: str | None, cache: str, report: R
         times = run("backward")
         ours, other, ratio, spread = pairs(times["backward"], [times["forward"]])
         report.add(kernel.name, "backward to forward", duration(ours), duration(other), ratio, kernel.backward, spread)
-    if peer is not None and kernel.peer:
-        slow = run("interpreted", "jax", peer)
+    if baseline is not None and kernel.baseline:
+        slow = run("interpreted", "jax", baseline)
         mine = statistics.median(found["kernel"])
         theirs = statistics.median(slow)
         report.speedups.append(theirs / mine)
         if kernel.cells >= 64:
             ratio = mine / theirs
-            report.add(kernel.name, "to the peer's interpreter", duration(mine), duration(theirs), ratio, 1 / PEER)
+            report.add(kernel.name, "to Pallas's interpreter", duration(mine), duration(theirs), ratio, 1 / BASELINE)
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -375,7 +375,7 @@ def main(arguments: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.kernels", description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--only", action="append", default=[], help="kernels whose name contains this")
-    parser.add_argument("--peer-python", help="an interpreter that has jax; without one the peer is left out")
+    parser.add_argument("--baseline-python", help="an interpreter that has jax; without one the baseline is left out")
     parser.add_argument("--check", action="store_true", help="exit with 1 when a wanted ratio is missed")
     options = parser.parse_args(arguments)
     report = Report()
@@ -384,7 +384,7 @@ def main(arguments: Sequence[str]) -> int:
             if options.only and not any(text in kernel.name for text in options.only):
                 continue
             try:
-                measure(kernel, options.rounds, options.peer_python, cache, report)
+                measure(kernel, options.rounds, options.baseline_python, cache, report)
             except (RuntimeError, subprocess.TimeoutExpired) as error:
                 report.errors.append(str(error))
         if not options.only:
@@ -394,7 +394,8 @@ def main(arguments: Sequence[str]) -> int:
                        times[worst] / LOWERING, 1.0, f"slowest: {worst}")  # fmt: skip
     if report.speedups:
         mean = math.exp(statistics.mean(map(math.log, report.speedups)))
-        report.add("all", "to the peer's interpreter, geometric mean", "", f"{mean:.1f} times", 1 / mean, 1 / PEER_MEAN)
+        label = "to Pallas's interpreter, geometric mean"
+        report.add("all", label, "", f"{mean:.1f} times", 1 / mean, 1 / BASELINE_MEAN)
     text = table(report.rows)
     print(text, *report.errors, sep="\n")
     if not options.only and not report.errors:

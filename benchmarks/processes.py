@@ -45,7 +45,7 @@ class Fault:
 XLA_NAMES = "Failed to send RPC to coordination service"  # its own abort, where that comes first
 STALLED = "process 1: not waiting, after call 1 of <lambda>", "the others wait for process 1"
 STOPPED = "process 1: does not answer", "the others wait for process 1"
-DIFFERS = "ProcessMismatchError: the processes do not do the same in step 2", "the program <lambda>, at"
+DIFFERS = "ProcessMismatchError: the processes differ in collective step 2", "the program <lambda>, at"
 ONE_DIFFERS = "do not do the same in the same order", "process 0 is in call 2", "process 1 is in step 2: the program"
 ORDER = "ProcessMismatchError", "called their programs in different orders"
 ABSENT = "CoordinatorError", "process 1 of 2 did not come in time"

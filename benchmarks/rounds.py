@@ -1,4 +1,4 @@
-"""Runs cases against a peer: each measurement in a process of its own, the two sides in turn.
+"""Runs cases against a baseline: each measurement in a process of its own, the two sides in turn.
 
 One number is the median within a process. A case's result is a `tilewright.bench.Result`, of a row for each side with a
 time for each round. The table shows the median of each side, the median of the rounds' ratios, and their spread.

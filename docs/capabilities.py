@@ -17,7 +17,7 @@ from tilewright.triton_backend.rules import BACKEND as GPU
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = sorted((ROOT / "docs").glob("*.md"))
 TARGETS = {"GPU (Triton)": GPU, "TPU (Mosaic)": TPU}
-WAYS = {"printed": "yes", "rewritten": "made of others", "refused": "no"}
+WAYS = {"printed": "yes", "rewritten": "decomposed", "refused": "no"}
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
@@ -43,7 +43,7 @@ def short() -> str:
     for name, backend in TARGETS.items():
         ways = [backend.way(p) for p in MEANING]
         rows.append([name, *(str(ways.count(way)) for way in WAYS)])
-    return table(["operations of bodies", "with a rule", "made of others", "refused, with a reason"], rows)
+    return table(["operations of bodies", "with a rule", "decomposed", "refused, with a reason"], rows)
 
 
 def of_backend(backend: Backend) -> Callable[[], str]:
@@ -58,7 +58,7 @@ def of_backend(backend: Backend) -> Callable[[], str]:
                 by_reason.setdefault(reason, []).append(f"`{dtype}`")
         refused = table(["refused", "because"], [[", ".join(names), reason] for reason, names in by_reason.items()])
         others = ", ".join(f"`{p}`" for p in MEANING if backend.way(p) == "rewritten")
-        return f"{refused}\nMade of others: {others}.\n"
+        return f"{refused}\nDecomposed: {others}.\n"
 
     return made
 

@@ -24,11 +24,11 @@ from .template import Template, grouped
 _PROGRAM = "holds Programs and no arithmetic of its own: the operations inside become kernels, it stays around them"
 _NOTHING = "moves and computes nothing: its result is its operand, so that a kernel would only copy memory"
 _KEYS = "another view of the same words in memory: keys are a type of the trace, kernels see words already"
-_INSIDE = "an access to a Ref, which exists only inside a kernel's body: it is what kernels are made of"
+_INSIDE = "an access to a Ref, which exists only inside a kernel's body: it is lowered with the kernel"
 _HOST = "runs Python on the host, which no kernel dialect can call"
-_FACTORED = "factors whole matrices column by column with pivots found on the way: the target's solver library does it"
-_FOURIER = "exchanges the elements of whole axes in stages: the target's library does it"
-_SCATTERED = "adds to rows that only the indices know, in any order: made of a gather and a scatter, which are kernels"
+_FACTORED = "factors matrices column by column with data-dependent pivots: the target's solver library does it"
+_FOURIER = "exchanges elements along full axes in stages: the target's library does it"
+_SCATTERED = "adds to data-dependent rows, in any order: a gather and a scatter, which are kernels"
 _COLLECTIVE = "exchanges data between devices (or the rows of a vmap), which a kernel on one device cannot reach"
 
 GLUE: dict[Primitive, str] = {

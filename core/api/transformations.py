@@ -629,7 +629,7 @@ def _axes_of(axes: Any, full: Any, what: str, added: int = 0) -> list[Any]:
     except TreeError as error:
         raise BatchAxisError(
             f"vmap {what}={axes!r} is not a prefix of the values' structure: {error.what}",
-            "name each of their keys, or give one axis for a whole part",
+            "name each of their keys, or give one axis for a subtree",
         ) from None
     for axis in found:
         if axis is not None and (isinstance(axis, bool) or not isinstance(axis, (int, np.integer, MappingSpec))):

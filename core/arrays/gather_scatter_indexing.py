@@ -333,7 +333,7 @@ def _broadcast_indices(shapes: Sequence[Shape]) -> Shape:
     except ShapeError:
         shown = ", ".join(map(str, shapes))
         raise IndexingError(
-            f"index arrays of shapes {shown} do not broadcast together", "sizes must be equal or 1"
+            f"index arrays of shapes {shown} cannot be broadcast", "sizes must be equal or 1"
         ) from None
 
 

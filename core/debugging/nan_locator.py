@@ -18,7 +18,7 @@ from ..support.config import config
 from ..support.errors import NonFiniteError
 from ..tracing.trace import eval_program
 
-_LOOK = "look at its operands there; `debug_nans` and `debug_infs` turn this check on"
+_LOOK = "check its operands there; `debug_nans` and `debug_infs` turn this check on"
 
 
 def located(program: Program, values: Sequence[Any], nans: bool, infs: bool, found: NonFiniteError) -> NonFiniteError:

@@ -51,7 +51,7 @@ class _Walk:
             if _meet(other, place):
                 raise _fault(f"first at {self.used[other]}, then again", source)
         if times > 1:
-            raise _fault(f"the loop around it turns {times if times < 1 << 30 else 'many'} times", source)
+            raise _fault(f"the loop around it runs {times if times < 1 << 30 else 'many'} times", source)
         self.used[place] = source
 
     def equation(self, eqn: Eqn) -> None:

@@ -517,7 +517,7 @@ class NamedSharding:
         self.check_rank(typeof(x).shape)
         seen = [axis[0] for axis in axis_environment() if len(axis) == 3 and axis[0] in self.spec.axes]
         if seen:
-            raise MeshAxisError(f"{self.spec} says how a value lies along {seen}, within a `shard_map` in which each "
+            raise MeshAxisError(f"{self.spec} shards a value along {seen}, within a `shard_map` in which each "
                                 "device has its own part along them", "leave them out of the spec")  # fmt: skip
         return constraint_p.bind(x, sharding=self)
 
@@ -615,7 +615,7 @@ def _check_sharding(mesh: Any, spec: Any) -> None:
         if name not in mesh.shape:
             raise MeshAxisError(f"{spec} names the axis {name!r}, which {mesh} has not", "name one of the mesh's axes")
     if spec.marked and not mesh.are_all_axes_explicit:
-        raise UnsupportedError(f"{spec} over {mesh}: values are unreduced or reduced where types tell how all lie",
+        raise UnsupportedError(f"{spec} over {mesh}: `unreduced` and `reduced` need a mesh whose axes are all Explicit",
                                "give all axes of the mesh the type `AxisType.Explicit`")  # fmt: skip
 
 
@@ -765,6 +765,6 @@ def _guided(x: Any, sharding: NamedSharding) -> Any:
     if given != wanted:
         raise ShardingTypeError(
             f"with_sharding_constraint({sharding.spec}) of a value of type {t.show()}: along axes of the type Explicit "
-            "it is held against the type", "use `sharding.reshard` to bring the value there",
+            "it must match the type", "use `sharding.reshard` to bring the value there",
         )  # fmt: skip
     return x if sharding.mesh.are_all_axes_explicit else sharding.constrain(x)

@@ -421,7 +421,7 @@ def _inferred(types: Sequence[Any], mesh: Any, manual: Any) -> Specs:
     """How arguments lie along the axes that the function sees, as their types tell."""
     if not mesh.explicit.issuperset(manual):
         raise ArgumentError(f"shard_map without in_specs over {manual} of {mesh}",
-                            "pass `in_specs`: types of arguments tell only of axes of the type Explicit")  # fmt: skip
+                            "pass `in_specs`: argument types have shardings only along Explicit axes")  # fmt: skip
     lies = [t.placed.spec if isinstance(t, ShardedType) else PartitionSpec() for t in types]
     return tuple(s.with_dims(*(tuple(n for n in names if n in manual) for names in s.dims)) for s in lies)
 

@@ -48,7 +48,7 @@ from .unreduced_axes import is_marked, marks_of_results, spec_of
 from .unreduced_scan import carried
 
 Names = tuple[Any, ...]
-REMEDY = "`reshard` an operand, say how the result lies (`out_sharding=`), or leave it to the compiler (`auto_axes`)"
+REMEDY = "`reshard` an operand, give `out_sharding=`, or leave it to the compiler (`auto_axes`)"
 
 # ---------------------------------------------------------------------------- types of results
 
@@ -118,7 +118,7 @@ def _by_relation(primitive: Primitive, types: Sequence[Any], relation: Any, mesh
     A sum may be split on both sides along the axes `opened`, over which it is not made.
     """
     if relation is None:
-        raise ShardingTypeError(f"{primitive.name} of {_shown(types)}: how its result lies is not known", REMEDY)
+        raise ShardingTypeError(f"{primitive.name} of {_shown(types)}: the output sharding is unknown", REMEDY)
     factors: dict[int, list[Names]] = {}
     for t, axes in zip(types, relation.operands, strict=True):
         if type(t) is ShardedType:
@@ -128,14 +128,14 @@ def _by_relation(primitive: Primitive, types: Sequence[Any], relation: Any, mesh
     for f, shares in factors.items():
         kind = relation.kinds[f]
         if isinstance(kind, Whole):
-            raise ShardingTypeError(f"{primitive.name} of {_shown(types)} takes the whole of an axis that is split",
+            raise ShardingTypeError(f"{primitive.name} of {_shown(types)} needs a full axis that is sharded",
                                     REMEDY)  # fmt: skip
         if isinstance(kind, Reduced) and len(shares) > 1 and not set(shares[0]).issubset(opened):
             raise ShardingTypeError(
-                f"{primitive.name} of {_shown(types)} contracts axes that are split on both sides, so that how the "
-                "result lies is not told", REMEDY)  # fmt: skip
+                f"{primitive.name} of {_shown(types)} contracts axes that are sharded on both sides: the "
+                "output sharding is ambiguous", REMEDY)  # fmt: skip
         if len(set(shares)) > 1:
-            raise ShardingTypeError(f"{primitive.name} of {_shown(types)}: the operands lie in different ways", REMEDY)
+            raise ShardingTypeError(f"{primitive.name} of {_shown(types)}: conflicting operand shardings", REMEDY)
     return [[sum((factors[f][0] for f in axis if f in factors), ()) for axis in axes] for axes in relation.results]
 
 

@@ -61,13 +61,13 @@ def _of_parts(primitive: Primitive, types: Sequence[Any], plain: tuple[Any, ...]
     if len(axes) > 1:
         raise _error(primitive, types, "the operands are unreduced along different axes")
     if primitive.expand is not None:
-        raise _error(primitive, types, "it is made of several operations, which would be done to each part")
+        raise _error(primitive, types, "it is decomposed into operations that would apply to each partial sum")
     given, found = tuple(params.items()), axes.pop()
     if primitive.kind != IDENTITY and _depends(primitive, plain, given, tuple(parts)):
         raise _error(primitive, types, "it is not linear in what is unreduced")
     for i, t in enumerate(types):
         if i not in parts and not found.isdisjoint(spec_of(t).axes):
-            raise _error(primitive, types, "what stands beside parts is split along the same axis")
+            raise _error(primitive, types, "another operand of a partial sum is sharded along the same axis")
         if i not in parts and i in inexact and not _depends(primitive, plain, given, tuple(sorted((*parts, i)))):
             raise _error(primitive, types, "what is not unreduced would be added to each part")
     return found

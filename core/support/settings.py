@@ -76,11 +76,11 @@ class Config:
     cpu_keep_memory: bool = row(True, "freed memory is kept for reuse: see below", env=True)
     cpu_keep_share: float = row(0.25, "the share of the process's memory that may be kept so, from 0 to 1", env=True)
     cpu_tiles: bool = row(False, "on the CPU too, standard operations run as tiled kernels: see [fusion](fusion.md)")
-    cpu_without: str = row("", "what is not done to programs for the CPU, by name, with commas: see below", env=True)
+    cpu_without: str = row("", "CPU optimisations to disable, by name, separated by commas: see below", env=True)
     interpret: Any = row(None, "True, or `lang.InterpretParams(...)`: kernels run in the interpreter, cell by cell, "
         "unless their call says how")  # fmt: skip
-    strict_kernels: bool = row(False, "what cannot be proved of a kernel (in bounds, free of races, wholly written, "
-        "padding unread) is an error")  # fmt: skip
+    strict_kernels: bool = row(False, "an unproved property of a kernel (in bounds, race-free, outputs covered, "
+        "ragged tails unused) is an error")  # fmt: skip
     parallel_writes: str = row("error", "`order`: an axis declared parallel whose cells write one block of an output "
         "runs in the grid's order, and is not refused; so in a process [under the name jax](clients.md)",
         choices=("error", "order"))  # fmt: skip
@@ -92,12 +92,12 @@ class Config:
         "`cutlass` (products, a minute or more each), or `xla`, which computes them without; what one does not take "
         "the next does. None: who is estimated to make the faster code",
         env=True, choices=(None, "cutlass", "mosaic_gpu", "triton", "xla"))  # fmt: skip
-    source_lines: bool = row(False, "compiled programs tell, for each operation, its named scopes and your line: "
-        "profiles and XLA's text show them")  # fmt: skip
+    source_lines: bool = row(False, "compiled programs have the named scopes and your source line of each operation, "
+        "for profiles and XLA's text")  # fmt: skip
     communication: str = row("allow", "`error`: a program on a mesh that exchanges what it does not say in a "
         "`shard_map` is refused, with each exchange and your line", choices=("allow", "error"))  # fmt: skip
     mesh: Any = row(None, "the mesh that a bare `PartitionSpec` means; `set_mesh` and `use_mesh` set it")
-    xla_notes: Any = row((), "notes for XLA that all operations have; `set_xla_metadata` sets them")
+    xla_notes: Any = row((), "metadata for XLA on all operations; `set_xla_metadata` sets them")
     num_cpu_devices: int = row(0, "how many virtual CPU devices there are (0: one); only before the first computation",
         env=True, jax="num_cpu_devices")  # fmt: skip
     stall_seconds: int = row(60, "how long a process waits for others before all say where they are; 0 is for ever: "

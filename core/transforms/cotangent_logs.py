@@ -21,13 +21,13 @@ def log(entries: Any) -> None:
     if entries is None:
         return
     if not isinstance(entries, Mapping):
-        raise ArgumentTypeError(f"a backward rule tells {type(entries).__name__}", "give a dictionary, or None")
+        raise ArgumentTypeError(f"a backward rule logs {type(entries).__name__}", "give a dictionary, or None")
     logs = _open.get()
     if logs is None:
         return
     for name, value in entries.items():
         if name in logs:
-            raise ArgumentError(f"two backward rules tell of {name!r}", "give each entry a name of its own")
+            raise ArgumentError(f"two backward rules log {name!r}", "give each entry a name of its own")
         logs[name] = value
 
 

@@ -42,7 +42,7 @@ def why_no_map(group: Group, eqns: Sequence[Eqn], anchor: Var) -> str | None:
     for i in group.eqns:
         eqn = eqns[i]
         if eqn.primitive.kind not in ELEMENTWISE and (eqn.primitive is transpose_p or not eqn.inputs):
-            return f"{eqn.primitive.name} does not go along with the kernel's blocks"
+            return f"{eqn.primitive.name} does not follow the kernel's blocks"
     loops = set(group.axes[anchor])
     for v in group.axes:
         if not loops.issuperset(x for x in group.axes[v] if x is not None):
@@ -134,7 +134,7 @@ def prologue(call: Eqn, group: Group, eqns: Sequence[Eqn], value: Var) -> Attach
     if any(i == number for i, _ in kernel.aliases):
         return "the kernel writes its result over it"
     if block.fill is not None and (ragged or any(block.element)):
-        return "the kernel gives what lies past the array's end a value"
+        return "the kernel fills out-of-bounds elements"
     why = _plain(kernel, block) or why_no_map(group, eqns, value)
     if why is not None:
         return why
@@ -172,7 +172,7 @@ def _why_not_beside(work: _Attacher, value: Var, again: Sequence[int]) -> str | 
         return "the kernel writes a result of it over an operand"
     as_wanted = (block.sizes, block.element) == (wanted.sizes, wanted.element)
     if not as_wanted or not same_blocks(map_of(kernel, block), map_of(kernel, wanted)):
-        return "it reads two results of the kernel, which are cut in different ways"
+        return "it reads two results of the kernel, which have different blocks"
     if analyse(kernel).ignored(number) != again:
         return "it reads two results of the kernel, which are complete in different cells"
     return _plain(kernel, block)

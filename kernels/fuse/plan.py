@@ -162,7 +162,7 @@ class Planner:
             if group is None:
                 reads = tuple(dict.fromkeys(a for a in eqn.inputs if type(a) is Var))
                 moved = self.alone_eqn(eqn)
-                why = reasons[i] or "a value would be cut along two loops at once"
+                why = reasons[i] or "a value would be tiled along two loops at once"
                 self._add(Unit((i,), None, None, reads, eqn.outputs, moved, why))
             else:
                 self._add(self._unit(group, eqn.outputs))
@@ -244,18 +244,18 @@ class Planner:
         call = self.eqns[unit.first]
         kept = frozenset(w for w in call.outputs if self._escapes(w, (unit, other)))
         step = Step(before, other.group, v, other.writes, kept)
-        found: Attached | str = "what is computed between the two is in neither"
+        found: Attached | str = "an operation between the two is in neither"
         if any(w in self.aliases for w in (*other.reads, *unit.reads)):
             found = "the contraction reads it along two loops"
         elif before and self._escapes(v, (unit,)):
-            found = "others read it too"
+            found = "it has other consumers"
         elif not self._path_around(unit, other):
             found = step.into(call, self.eqns)
         if type(found) is not str and self.declined is not None:
             found = self.declined(found.kernel, self.target) or found
         moved = 0 if type(found) is str else bytes_moved(found.kernel)
         if moved >= unit.bytes + other.bytes:
-            found = f"it would move {moved:,} bytes, apart they move {unit.bytes + other.bytes:,}"
+            found = f"fused it would move {moved:,} bytes, unfused {unit.bytes + other.bytes:,}"
         if type(found) is str:
             self.beside[(unit.first, v)] = found
             return None
@@ -382,10 +382,10 @@ class Planner:
         if len(dots) > CONTRACTIONS:
             return f"a body holds {CONTRACTIONS} contractions at most"
         if self._path_around(a, b):
-            return "what is computed between the two is in neither"
+            return "an operation between the two is in neither"
         group = join(a.group, b.group, self.eqns)
         if group is None:
-            return "a value would be cut along two loops at once"
+            return "a value would be tiled along two loops at once"
         made = {v for i in group.owned for v in self.eqns[i].outputs}
         if any(self.aliases.get(v) in made for v in group.inputs if v in self.aliases):
             return "the contraction reads it along two loops"
@@ -394,9 +394,9 @@ class Planner:
             return "it would move more bytes"
         unit = self._unit(group, outputs)
         if (why := self._tiling(unit).refused) is not None:
-            return f"together {why}"
+            return f"fused, {why}"
         if unit.bytes >= a.bytes + b.bytes:
-            return f"it would move {unit.bytes:,} bytes, apart they move {a.bytes + b.bytes:,}"
+            return f"fused it would move {unit.bytes:,} bytes, unfused {a.bytes + b.bytes:,}"
         return self._again(unit, dots) or self._starved(a, b, unit) or unit
 
     def _again(self, unit: Unit, dots: Iterable[int]) -> str | None:
@@ -422,7 +422,7 @@ class Planner:
         work = max((math.prod(v.type.shape) for u in kept for v in (*u.reads, *u.writes)), default=0)
         had = min(had, work // BUSY)
         if 2 * cells < min(self.target.units, had):
-            return f"{cells} cells would run at once, of {had} and {self.target.units} processors"
+            return f"{cells} cells would run at once, instead of {had}, on {self.target.units} processors"
         return None
 
     def _path_around(self, a: Unit, b: Unit) -> bool:

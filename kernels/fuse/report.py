@@ -37,16 +37,16 @@ def plan_lines(fusion: Fusion) -> list[str]:
         return []
     if account is not None:
         share = account.bytes_after / account.bytes_before if account.bytes_before else 1.0
-        moved, apart = f"{account.bytes_after:,} bytes moved", f"{account.bytes_before:,}"
-        lines.append(f"  {moved}, {share:.2f} of the {apart} of a kernel for each operation")
-        lines.append(f"  {account.flops_after:,} flops, were {account.flops_before:,}")
+        moved, unfused = f"{account.bytes_after:,} bytes moved", f"{account.bytes_before:,}"
+        lines.append(f"  {moved}, {share:.2f} of {unfused} unfused")
+        lines.append(f"  {account.flops_after:,} flops, {account.flops_before:,} unfused")
     for (name, reason), n in Counter(fusion.glue).items():
         lines += wrapped(f"outside: {name}{f' ({n} times)' if n > 1 else ''}: {reason}")
     between: dict[tuple[str, str, str], list[str]] = {}
     for b in fusion.boundaries:
         between.setdefault((b.producer, b.consumer, b.reason), []).append(b.value)
     for (producer, consumer, reason), values in between.items():
-        lines += wrapped(f"apart: {producer}, {consumer} ({', '.join(values)}): {reason}")
+        lines += wrapped(f"not fused: {producer}, {consumer} ({', '.join(values)}): {reason}")
     for inner in fusion.inner:
         lines += [f"  in {inner.program.name}:", *(f"  {line}" for line in plan_lines(inner))]
     return lines

@@ -37,8 +37,8 @@ Sums = dict[int, frozenset[int]]  # the loops that the equations of some numbers
 NONE: frozenset[int] = frozenset()
 ELEMENTWISE = (POINTWISE, IDENTITY)  # kinds of operations on elements
 NAMES = frozenset(("axes", "axis"))  # parameters that name what is reduced or whole; a sort's row is no part of a group
-OWN_BODY = "a kernel keeps its own body"
-ELSEWHERE = "its blocks do not lie as its operands' do"
+OWN_BODY = "the body of a user's kernel is kept"
+ELSEWHERE = "its blocks do not match its operands'"
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +113,7 @@ def _why_no_blocks(eqn: Eqn, relation: Relation | None) -> str | None:
     if relation is None or len(eqn.outputs) != 1 or any(type(k) is Window for k in relation.kinds):
         return ELSEWHERE
     if any(len(axis) > 1 for axes in (*relation.operands, *relation.results) for axis in axes):
-        return "its axes are cut anew"
+        return "it splits or merges axes"
     parallel = all(type(k) is Parallel for k in relation.kinds)
     if primitive.kind is MOVER:
         return None if parallel and (len(eqn.inputs) == 1 or primitive is iota_p) else ELSEWHERE
@@ -128,7 +128,7 @@ def why_not(eqn: Eqn, factors: Factors) -> str | None:
     if "kernel" in eqn.params:
         return OWN_BODY
     if eqn.effects:
-        return "it acts on the world, in order"
+        return "it has ordered side effects"
     if eqn.primitive.relation is None:
         return ELSEWHERE
     for atom in (*eqn.inputs, *eqn.outputs):

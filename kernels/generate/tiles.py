@@ -139,7 +139,7 @@ def check(name: str, tiles: Tiles, loops: Loops) -> None:
         if tiles[i] < loops.sizes[i]:
             raise ArgumentError(
                 f"{name}: loop {i} of {loops.sizes} is cut by the tile {tiles[i]}",
-                "this loop is kept whole: its tile is its size")  # fmt: skip
+                "use the full size as the tile of this loop")  # fmt: skip
     if any(tiles[i] != 1 for i in loops.single) and loops.cut(tiles).cells > 1:
         raise ArgumentError(
             f"{name}: tiles {tiles} for loops of {loops.sizes}",

@@ -37,7 +37,7 @@ RULES: dict[Primitive, Any] = {
     **atomics.RULES,
 }
 
-_FACTORED = "it works through a whole matrix column by column; the target's solver library does it, around the kernel"
+_FACTORED = "it factors a matrix column by column; the target's solver library does it, outside of the kernel"
 _MOVES = "it moves elements between the registers of threads at computed places; index a Ref there"
 _REASONS: dict[str, str] = {
     "indexing": _MOVES,
@@ -46,7 +46,7 @@ _REASONS: dict[str, str] = {
     "products and windows": "of these a warpgroup has products of two matrices alone; make it of these",
     "sparse matrices": "it reads elements at places that are in memory; gather them around the kernel",
     "linear algebra": _FACTORED,
-    "transforms": "it exchanges the elements of whole axes in stages; the target's library does it, around the kernel",
+    "transforms": "it exchanges elements along full axes; the target's library does it, outside of the kernel",
     "warpgroups": "only a kernel that is written for warpgroups, by `lang.mosaic_gpu.kernel`, has them",
     "other devices": "a program reaches the memory of its own device alone",
     "the world outside": "a program reaches the memory of its own device alone, and not the host",

@@ -23,9 +23,9 @@ from .reduce import RULES as REDUCE
 from .scalar_memory import word_of
 
 HOST = "a TPU core cannot call Python on the host while a kernel runs"
-_FACTORED = "it works through a whole matrix column by column; XLA does it, around the kernel"
-_FOURIER = "it exchanges the elements of whole axes in stages; XLA does it, around the kernel"
-_MESH = "a kernel runs on one core, and knows no mesh of devices"
+_FACTORED = "it factors a matrix column by column; XLA does it, outside of the kernel"
+_FOURIER = "it exchanges elements along full axes; XLA does it, outside of the kernel"
+_MESH = "a kernel runs on one core, without a mesh of devices"
 _COMPLEX = "a TPU's vector unit has no complex numbers"
 UNSUPPORTED: dict[Primitive, str] = {
     **dict.fromkeys((pure_callback_p, io_callback_p), HOST),

@@ -1,4 +1,4 @@
-"""`jax.ad`'s names: what a pullback is told about the cotangent of an input, and what stands in its place."""
+"""`jax.ad`'s names: requests of cotangents passed to a pullback, and their placeholders."""
 
 from .core.api.vjp_functions import DidntWant, DontWant, GradRef, GradValue
 

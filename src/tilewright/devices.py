@@ -71,7 +71,7 @@ def local_device_count(backend: str | None = None) -> int:
 
 
 def process_index(backend: str | None = None) -> int:
-    """The number of this process among those that compute together.
+    """The number of this process among the processes of the program.
 
     >>> process_index()
     0
@@ -80,7 +80,7 @@ def process_index(backend: str | None = None) -> int:
 
 
 def process_count(backend: str | None = None) -> int:
-    """The number of processes that compute together.
+    """The number of processes of the program.
 
     >>> process_count()
     1
@@ -89,7 +89,7 @@ def process_count(backend: str | None = None) -> int:
 
 
 def process_indices(backend: str | None = None) -> list[int]:
-    """The numbers of the processes that compute together.
+    """The numbers of the processes of the program.
 
     >>> process_indices()
     [0]

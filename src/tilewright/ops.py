@@ -60,7 +60,7 @@ def _highest(dtype: Any) -> Any:
 
 
 class _Operation(NamedTuple):
-    """A scatter, its neutral element, and the reduction that puts buckets together."""
+    """A scatter, its neutral element, and the reduction that combines buckets."""
 
     scatter: Callable[..., Any]
     neutral: Callable[[Any], Any]

@@ -237,37 +237,37 @@ def make_array_from_process_local_data(
     alone = isinstance(sharding, SingleDeviceSharding)
     inferred = local.shape if alone else _global_shape(sharding, local.shape)
     shape = tuple(i if n is None else n for i, n in zip(inferred, known, strict=True))
-    held = _held(sharding, shape)
-    sizes = tuple(sum(b - a for a, b in spans) for spans in held)
-    if any(n not in (size, whole) for n, size, whole in zip(local.shape, sizes, shape, strict=True)):
+    local_spans = _local_intervals(sharding, shape)
+    sizes = tuple(sum(b - a for a, b in spans) for spans in local_spans)
+    if any(n not in (size, full) for n, size, full in zip(local.shape, sizes, shape, strict=True)):
         raise ShapeError(
-            f"local_data of shape {local.shape} for an array of shape {shape}, of which {sizes} is held here",
-            "give what this process holds, or the whole",
+            f"local_data of shape {local.shape} for an array of shape {shape}, of which {sizes} is local",
+            "give the local part, or the full array",
         )
 
     def cut(index: tuple[slice, ...]) -> np.ndarray:
         places = []
-        for i, spans, n, whole in zip(index, held, local.shape, shape, strict=True):
-            start, stop, _ = i.indices(whole)
-            before = start if n == whole else sum(b - a for a, b in spans if a < start)
+        for i, spans, n, full in zip(index, local_spans, local.shape, shape, strict=True):
+            start, stop, _ = i.indices(full)
+            before = start if n == full else sum(b - a for a, b in spans if a < start)
             places.append(slice(before, before + stop - start))
         return local[tuple(places)]
 
     return make_array_from_callback(shape, sharding, cut, local.dtype)
 
 
-def _held(sharding: NamedSharding, shape: tuple[int, ...]) -> list[list[tuple[int, int]]]:
-    """The intervals along each dimension of which this process holds something, in order."""
+def _local_intervals(sharding: NamedSharding, shape: tuple[int, ...]) -> list[list[tuple[int, int]]]:
+    """The intervals along each dimension that are local to this process, in order."""
     maps = [[i.indices(n)[:2] for i, n in zip(index, shape, strict=True)]
             for index in sharding.addressable_devices_indices_map(shape).values()]  # fmt: skip
     return [sorted(set(spans)) for spans in zip(*maps, strict=True)]
 
 
 def _global_shape(sharding: NamedSharding, local: tuple[int, ...]) -> tuple[int, ...]:
-    """The shape of the whole, where the parts of all processes are alike."""
+    """The global shape, where all processes have parts of one shape."""
     parts = sharding.parts(len(local))
-    held = _held(sharding, parts)
-    return tuple(n * whole // len(spans) for n, whole, spans in zip(local, parts, held, strict=True))
+    local_spans = _local_intervals(sharding, parts)
+    return tuple(n * full // len(spans) for n, full, spans in zip(local, parts, local_spans, strict=True))
 
 
 def _placed(sharding: Any) -> Any:

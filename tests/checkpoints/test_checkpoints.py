@@ -116,7 +116,7 @@ DAMAGES = {
     "empty": ("part-0.safetensors", lambda d: b"", "cannot be read"),
     "altered": ("part-0.safetensors", flipped(-1), "checksum"),
     "header altered": ("part-0.safetensors", flipped(8), "not of the format"),
-    "manifest truncated": ("manifest.json", lambda d: d[:-5], "no whole checkpoint"),
+    "manifest truncated": ("manifest.json", lambda d: d[:-5], "no complete checkpoint"),
     "manifest altered": ("manifest.json", lambda d: d.replace(b"float32", b"float16"), "checksum"),
     "another format": ("manifest.json", lambda d: d.replace(b"checkpoint 1", b"checkpoint 9"), "this version reads"),
 }
@@ -136,7 +136,7 @@ def test_a_missing_part_or_checkpoint(path, tmp_path):
     os.remove(os.path.join(path, "part-0.safetensors"))
     with pytest.raises(DamagedCheckpointError, match="cannot be read"):
         checkpoints.restore(path, state())
-    with pytest.raises(DamagedCheckpointError, match="no whole checkpoint"):
+    with pytest.raises(DamagedCheckpointError, match="no complete checkpoint"):
         checkpoints.restore(tmp_path / "nothing")
     assert checkpoints.latest(tmp_path / "nothing") is None
 
@@ -224,5 +224,5 @@ def test_types_are_enough_to_be_like(tmp_path):
     found = checkpoints.restore(tmp_path / "one", {"w": tw.typeof(x)})
     assert found["w"].tolist() == x.tolist()
     lying = NamedSharding(AbstractMesh((2,), ("x",)), P("x"))
-    with pytest.raises(MeshError, match=r"the leaf \['w'\] is to lie on .* no devices"):
+    with pytest.raises(MeshError, match=r"the leaf \['w'\] has a sharding over .* no devices"):
         checkpoints.restore(tmp_path / "one", {"w": tw.ShapeDtypeStruct((4, 2), "float32", sharding=lying)})

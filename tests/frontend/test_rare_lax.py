@@ -108,7 +108,7 @@ def test_derivatives_and_batches_of_products_by_groups():
         ("(m, k) and (g, k, n)", lambda: lax.ragged_dot(draw(4, 2), draw(2, 2), np.ones(2, int))),
         ("no group axis", lambda: lax.ragged_dot_general(
             draw(4, 2), draw(3, 2), np.ones(2, int), lax.RaggedDotDimensionNumbers(FREE, (0,), ()))),
-        ("one scale for each whole block", lambda: lax.scaled_dot(draw(4, 6), draw(6, 2), lhs_scale=draw(4, 4))),
+        ("one scale for each full block", lambda: lax.scaled_dot(draw(4, 6), draw(6, 2), lhs_scale=draw(4, 4))),
         ("pass dimension_numbers", lambda: lax.scaled_dot(draw(4), draw(4))),
         ("no format 'int3'", lambda: nn.get_scaled_dot_general_config("int3")),
         ("2 configs", lambda: nn.scaled_dot_general(draw(2, 2), draw(2, 2), FREE, configs=[None] * 2)),

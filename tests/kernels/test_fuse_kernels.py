@@ -95,11 +95,11 @@ OUTSIDE = {  # what stays beside the kernel, and why
     "a reduction": (lambda x: tnp.sum(rows(doubled, x), -1), "loops of its own"),
     "a transposition": (lambda x: tnp.tanh(rows(doubled, x).T), "transpose"),
     "a wider result": (lambda x: rows(doubled, x)[:, :, None] * ones(16, 3), "axes that the kernel's block lacks"),
-    "several readers": (lambda x: (lambda y: (rows(doubled, y), tnp.sum(y * x)))(tnp.tanh(x)), "others read it too"),
+    "several readers": (lambda x: (lambda y: (rows(doubled, y), tnp.sum(y * x)))(tnp.tanh(x)), "other consumers"),
     "an aliased operand": (
         lambda x: rows(doubled, tnp.tanh(x), input_output_aliases={0: 0}), "writes its result over it"),
     "a block written in pieces": (lambda x: tnp.tanh(rows(by_halves, x)), "piece by piece"),
-    "results in another order": (lambda x: (lambda y, z: y * z)(*turned(x)), "cut in different ways"),
+    "results in another order": (lambda x: (lambda y, z: y * z)(*turned(x)), "which have different blocks"),
     "a detour": (lambda x: (lambda y: y + lax.sort(y))(rows(doubled, x)), "in neither"),
 }  # fmt: skip
 
@@ -138,7 +138,7 @@ def test_ragged_blocks_with_a_fill_keep_it():
 
     program = traced(function, X)
     fusion = plan(program, "tpu:v5e", explained=True)
-    assert any("past the array's end" in b.reason for b in fusion.boundaries)
+    assert any("fills out-of-bounds elements" in b.reason for b in fusion.boundaries)
     check_fused(program, (X,), kernels=False)
 
 

@@ -75,7 +75,7 @@ EARLY = (r"wgmma\.wait_group\.sync\.aligned (?P<left>\d+);|"
 FAULTS = {
     "a wrong count of bytes": Fault(
         r"expect_tx(\S*) _, \[\$0\], (\d+);", lambda found: f"expect_tx{found[1]} _, [$0], {int(found[2]) // 2};",
-        "bytes more are copied than expect_tx tells|race: a product reads"),
+        "bytes more than expect_tx are copied|race: a product reads"),
     "no fence": Fault(r"(?m)^.*(wgmma|tcgen05)\.fence.*\n", gone, "without (wgmma.fence|tcgen05.fence::after)"),
     "a stage is freed early": Fault(EARLY, told_at_once, "race: a copy writes|before wgmma.wait_group|race: a load"),
     "no wait": Fault(WAIT, gone, "race: a product reads", (1, 1)),

@@ -101,5 +101,5 @@ def test_a_kernel_of_all_devices_in_a_loop():
     def f(x):
         return lax.fori_loop(0, 2, lambda i, x: waiting(1)(x), x)
 
-    with pytest.raises(UnsupportedError, match="kernel waiting, which speaks of other devices, is called in a"):
+    with pytest.raises(UnsupportedError, match="kernel waiting, which is multi-device, is called in a"):
         emulated(f, P("x"), P("x"), X)

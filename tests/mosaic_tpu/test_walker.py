@@ -268,7 +268,7 @@ def test_copies_and_what_is_wrong_with_them():
     np.testing.assert_array_equal(copies(START_IN, WAIT_IN, DOUBLE, START_OUT, WAIT_OUT), 2 * X)
     with pytest.raises(KernelError, match="only 0 were started"):
         copies(WAIT_IN, DOUBLE, START_OUT, WAIT_OUT)
-    with pytest.raises(KernelError, match="ends with a copy under way"):
+    with pytest.raises(KernelError, match="ends with a copy in flight"):
         copies(START_IN, WAIT_IN, DOUBLE, START_OUT)
     early = copies(START_IN, DOUBLE, START_OUT, WAIT_IN, WAIT_OUT)
     assert not np.array_equal(early, 2 * X)  # read before it arrived

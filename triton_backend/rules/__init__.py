@@ -34,8 +34,8 @@ RULES: dict[Primitive, Any] = {
 }
 
 _COMPLEX = "Triton's tensors have integer and float elements only, no complex ones"
-_FACTORED = "it works through a whole matrix column by column; the target's solver library does it, around the kernel"
-_FOURIER = "it exchanges the elements of whole axes in stages; the target's library does it, around the kernel"
+_FACTORED = "it factors a matrix column by column; the target's solver library does it, outside of the kernel"
+_FOURIER = "it exchanges elements along full axes; the target's library does it, outside of the kernel"
 _DEVICES = "a program reaches the memory of its own device alone; an exchange between devices is outside the kernel"
 UNSUPPORTED: dict[Primitive, str] = {
     **dict.fromkeys((real_p, imag_p, complex_p, conj_p), _COMPLEX),

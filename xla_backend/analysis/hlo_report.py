@@ -106,7 +106,7 @@ class XlaReport:
         """Each step, then the whole program's cost."""
         if not self.steps:
             return []
-        once = ", a loop counted as one turn" if any(s.kind == "while" for s in flat(self.steps)) else ""
+        once = ", a loop counted as one iteration" if any(s.kind == "while" for s in flat(self.steps)) else ""
         work = f"  {self.flops:,} flops, {self.transcendentals:,} transcendentals, {self.bytes_moved:,} bytes moved"
         rates = f"{self.machine.rate('float32') / 1e9:,.0f} Gflop and {self.machine.bandwidth / 1e9:,.0f} GB a second"
         return [

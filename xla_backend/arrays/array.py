@@ -422,7 +422,7 @@ class Array(Value, metaclass=_IsArray):
 
     def __setitem__(self, index: Any, value: Any) -> None:
         raise ImmutableArrayError(
-            f"an array of type {self.aval.show()} was assigned to in place, and arrays do not change",
+            f"an array of type {self.aval.show()} was assigned to in place, and arrays are immutable",
             "write x = x.at[i].set(v), which gives the changed array, for x[i] = v",
         )
 

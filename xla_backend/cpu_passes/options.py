@@ -10,7 +10,7 @@ from ...core.support.errors import ConfigError
 from ...core.support.memo import cached
 
 OPTIONS = {
-    "products": "a product whose left matrix lies by columns is given to XLA by rows",
+    "products": "a column-major left operand of a product is passed in row-major layout",
     "few_rows": "sums of few rows are XLA's own loops, with no kernel of YNN's to be made first",
     "placeless": "an executable does not hold the line of the module's text that each operation was on",
     "merged_sums": "the sum over a kernel's cells of their products is one product",

@@ -36,7 +36,7 @@ class Binary:
             raise UnsupportedError(
                 f"{self.name} for {self.target} is its kernels alone: there is no XLA compiler for {self.target} among "
                 "this package's extras, so the operations around them are not compiled",
-                "`.kernels` holds the machine code of each kernel, `.module` the StableHLO of the whole")  # fmt: skip
+                "`.kernels` holds the machine code of each kernel, `.module` the StableHLO of the program")  # fmt: skip
         return self.executable
 
     def as_text(self) -> str:

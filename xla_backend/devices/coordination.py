@@ -215,7 +215,7 @@ def _told_apart(number: int, told: dict[int, dict[str, str]], differing: Sequenc
         text = f"{said['what']}, at {said['at']}" + (f" ({details})" if details else "")
         same.setdefault(text, []).append(process)
     lines = (f"\n    process {', '.join(map(str, ps))}: {text}" for text, ps in same.items())
-    return f"the processes do not do the same in step {number} of what they do together:{''.join(lines)}"
+    return f"the processes differ in collective step {number}:{''.join(lines)}"
 
 
 def line_of(thread: int | None) -> str:

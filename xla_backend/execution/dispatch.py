@@ -114,7 +114,7 @@ def _following(executable: Executable, run: Runner, result: str, unflatten: Any)
         if len(places) > 1:
             raise ArgumentError(
                 f"the arguments of {module.name} are on several devices: {', '.join(sorted(map(str, places)))}",
-                "bring them together with `device_put`",
+                "move them to one device with `device_put`",
             )
         device = places.pop() if places else home
         if current().guards and any(device_of(b) is not device for b in given):
@@ -150,7 +150,7 @@ def check_finite(x: Array, name: str, nans: bool, infs: bool) -> None:
     found = "NaN" if nans and np.isnan(values).any() else "infinity" if infs and np.isinf(values).any() else ""
     if found:
         raise NonFiniteError(f"{name} gave {found}, in a result of type {x.aval.show()}",
-                             "look at its arguments; `debug_nans` and `debug_infs` turn this check on")  # fmt: skip
+                             "check its arguments; `debug_nans` and `debug_infs` turn this check on")  # fmt: skip
 
 
 # ---------------------------------------------------------------------------- effects

@@ -141,9 +141,9 @@ class Lowering:
         if any(self.grid[a] > 1 for a in summed):
             parts.append(f"sums over {_axes(summed)}")
         if self.kernel.extents:
-            parts.append(f"a loop over {_axes(looped)}, of as many turns as are computed")
+            parts.append(f"a loop over {_axes(looped)}, with a computed number of iterations")
         elif turns > 1:
-            parts.append(f"a loop of {turns:,} turns over {_axes(looped)}")
+            parts.append(f"a loop of {turns:,} iterations over {_axes(looped)}")
         return ", ".join(parts)
 
     def ids(self, axes: Sequence[int], fixed: dict[int, Any]) -> tuple[list[Any], list[Layout]]:

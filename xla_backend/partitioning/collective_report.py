@@ -89,7 +89,7 @@ class Communication:
 
     def lines(self) -> list[str]:
         more = [f"kernel {name} is split: {how}" for name, how in self.split]
-        more += [f"kernel {name} is called on whole arrays, which each device gathers ({why}): call it in a `shard_map`"
+        more += [f"kernel {name} gathers sharded arrays on each device ({why}): call it in a `shard_map`"
                  for name, why in self.whole]  # fmt: skip
         more += [f"kernel {name} is left to XLA, which splits its operations: {why}" for name, why in self.left]
         if not self.collectives:

@@ -148,13 +148,13 @@ def _mesh(shardings: Sequence[Any], program: Program, settings: Settings) -> tup
     if first is None:
         first = next(iter(found))
         if settings.device is not None:
-            raise MeshError(f"a program on {first}, which has no devices", "use a `Mesh`, or arrays that lie on one")
+            raise MeshError(f"a program on {first}, which has no devices", "use a `Mesh`, or arrays sharded over one")
     for other in found:
         apart = other.size != first.size or (isinstance(other, Mesh) and set(other.flat) != set(first.flat))
         if apart and isinstance(first, Mesh):
             raise MeshError(
                 f"{program.name} is given arrays on {first} and on {other}, which are of different devices",
-                "bring them together with `device_put`",
+                "move them to one device with `device_put`",
             )
     return first, first.flat if isinstance(first, Mesh) else None
 

@@ -152,7 +152,7 @@ def _unreduced(program: Program) -> set[Any]:
 
 
 OPEN = "it would sum what is yet to be summed over devices"
-FINER = "it would gather what lies split"
+FINER = "it would gather sharded operands"
 UNSPLIT = "what it is given is not split along axes of its grid, or into more parts than these have cells"
 
 

@@ -23,7 +23,7 @@ def unscaled(x: Any, scale: Any, dtype: Any) -> Any:
         return x
     shape, blocks = shape_of(x), shape_of(scale)
     if len(shape) != len(blocks) or any(m == 0 or n % m for n, m in zip(shape, blocks, strict=True)):
-        raise ShapeError(f"scales of shape {blocks} for an operand of shape {shape}", "one scale for each whole block")
+        raise ShapeError(f"scales of shape {blocks} for an operand of shape {shape}", "one scale for each full block")
     split = tuple(size for n, m in zip(shape, blocks, strict=True) for size in (m, n // m))
     spread = broadcast_in_dim(convert_element_type(scale, dtype), split, tuple(range(0, len(split), 2)))
     return mul_p.bind(x, reshape(spread, shape))

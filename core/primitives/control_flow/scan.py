@@ -399,7 +399,7 @@ def _length(leaves: Sequence[Any], length: Any) -> int:
     for x in leaves:
         if isinstance(typeof(x), RefType):
             raise ArgumentTypeError(f"scan maps over a Ref of {typeof(x).show()}",
-                                    "close over it, and map over the places: `ref[i]` of `xs=arange(n)`")  # fmt: skip
+                                    "close over it, and map over indices: `ref[i]` with `xs=arange(n)`")  # fmt: skip
         if not shape_of(x):
             raise ShapeError(
                 f"scan maps over the leading axis of xs, but one of them has type {typeof(x).show()}",

@@ -406,7 +406,7 @@ class _Rules:
         if custom.tells:
             if not isinstance(found, (tuple, list)) or len(found) != 2:
                 raise ArgumentTypeError(f"the backward rule of {custom._name} returned {type(found).__name__}",
-                                        "return a pair (cotangents, what it tells)")  # fmt: skip
+                                        "return a pair (cotangents, log entries)")  # fmt: skip
             found, told = found
             log(told)
         children = pytree.treedef_children(call.in_tree)

@@ -197,7 +197,7 @@ def _typing(name: str) -> Callable[..., ArrayType]:
         rest = tuple(n for i, n in enumerate(updates.shape) if i not in d.update_window_dims)
         if len(d.update_window_dims) + len(gone) != x.ndim or rest != batch:
             shown = f"updates {updates.show()}, indices {indices.show()} and operand {x.show()}"
-            raise ShapeError(f"{name}: {shown} do not fit together under {d}")
+            raise ShapeError(f"{name}: {shown} are inconsistent under {d}")
         sizes = window_sizes(x.shape, updates.shape, d)
         if any(n > limit for n, limit in zip(sizes, x.shape, strict=True)):
             raise ShapeError(f"{name}: windows {sizes} of the updates {updates.show()} exceed the operand {x.show()}")

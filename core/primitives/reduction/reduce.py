@@ -199,7 +199,7 @@ def _position_typing(name: str) -> Callable[..., ArrayType]:
         if not is_integer(index_dtype):
             raise DtypeError(f"{name} gives integers, not {index_dtype}", "pass an integer index_dtype")
         if x.shape[axes[0]] == 0:
-            raise ShapeError(f"{name} over an axis without elements: {x.show()}", "there is no position to give")
+            raise ShapeError(f"{name} over an axis without elements: {x.show()}", "it has no index of an extremum")
         return ArrayType(without_axes(x.shape, axes), index_dtype)
 
     return typing

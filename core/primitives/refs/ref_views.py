@@ -58,7 +58,7 @@ class Part(ABC):
 
     def index(self, masked: bool = False) -> tuple[Index, list[Any]]:
         """The static index of the Ref that it is, and its operands."""
-        raise UnsupportedError(f"a Ref seen as {self.dtype} is copied or handed on as it is", "give the Ref itself")
+        raise UnsupportedError(f"a Ref seen as {self.dtype} is copied or forwarded unchanged", "give the Ref itself")
 
     @abstractmethod
     def read(self, mask: Any = None, other: Any = None) -> Any:
@@ -200,7 +200,7 @@ class Folded(RefView):
         found = RefView(self.ref, entries).index(masked)
         if access_shape(found[0]) != self.folded:
             raise UnsupportedError(
-                f"a Ref of shape {self._box.shape}, seen as {self.folded}, is copied or handed on as it is",
+                f"a Ref of shape {self._box.shape}, seen as {self.folded}, is copied or forwarded unchanged",
                 "give the Ref itself, not reshaped")  # fmt: skip
         return found
 

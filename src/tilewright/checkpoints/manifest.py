@@ -58,7 +58,7 @@ def metadata(path: str | os.PathLike[str]) -> Manifest:
     """What a checkpoint holds, without its arrays: on any machine, whatever devices it was saved from.
 
     Raises:
-      DamagedCheckpointError: there is no whole checkpoint at the path.
+      DamagedCheckpointError: there is no complete checkpoint at the path.
 
     >>> import tempfile
     >>> from tilewright.checkpoints import save
@@ -77,13 +77,13 @@ def metadata(path: str | os.PathLike[str]) -> Manifest:
         return Manifest({k: _leaf(v) for k, v in body["leaves"].items()}, body["notes"], body["time_ns"])
     except FileNotFoundError:
         there = f"{path} has no {NAME}" if os.path.isdir(path) else f"there is nothing at {path}"
-        raise DamagedCheckpointError(f"there is no whole checkpoint: {there}",
-                                     "`latest` finds the last whole one") from None  # fmt: skip
+        raise DamagedCheckpointError(f"there is no complete checkpoint: {there}",
+                                     "`latest` finds the last complete one") from None  # fmt: skip
     except DamagedCheckpointError:
         raise
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        raise DamagedCheckpointError(f"there is no whole checkpoint at {path}: {NAME}: {error}",
-                                     "`latest` finds the last whole one") from None  # fmt: skip
+        raise DamagedCheckpointError(f"there is no complete checkpoint at {path}: {NAME}: {error}",
+                                     "`latest` finds the last complete one") from None  # fmt: skip
 
 
 def leaves_of(file: str) -> dict[str, Leaf]:

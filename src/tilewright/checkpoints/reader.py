@@ -105,7 +105,7 @@ def restore(path: str | os.PathLike[str], like: Any = None, shardings: Any = Non
     may be one. Parts that are needed whole are held against their checksums; `check` reads all.
 
     Raises:
-      DamagedCheckpointError: there is no whole checkpoint, or a part is truncated or altered.
+      DamagedCheckpointError: there is no complete checkpoint, or a part is truncated or altered.
       CheckpointMismatchError: another tree, a leaf missing, or of another shape or dtype.
       NonArrayArgumentError: a leaf of `like` that is neither an array nor a number.
       DtypeError: a leaf of 64 bits while `enable_x64` is not set.
@@ -176,7 +176,7 @@ def _restored(reader: Reader, name: str, leaf: Leaf, like: Any, place: Any) -> A
         place = place.placed("restore")
     if isinstance(place, NamedSharding) and isinstance(place.mesh, AbstractMesh):
         if not place.mesh.empty:
-            raise MeshError(f"the leaf {name} is to lie on {place.mesh}, which has no devices",
+            raise MeshError(f"the leaf {name} has a sharding over {place.mesh}, which has no devices",
                             "give a sharding over a `Mesh`, or call within `set_mesh`")  # fmt: skip
         place = None
     if isinstance(place, NamedSharding):

@@ -85,7 +85,7 @@ class Part:
             raise self.damaged(f"has {len(self.data)} bytes of arrays, where its header says {end}")
 
     def damaged(self, why: str) -> DamagedCheckpointError:
-        return DamagedCheckpointError(f"the file {self.path} {why}", "copy or save it again; `latest` finds whole ones")
+        return DamagedCheckpointError(f"the file {self.path} {why}", "save it again; `latest` finds a complete one")
 
     def array(self, name: str, dtype: Any = None, shape: tuple[int, ...] | None = None) -> np.ndarray:
         """An array of the file without reading it, of another dtype and shape where it is held as bytes."""

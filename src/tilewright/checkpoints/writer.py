@@ -82,7 +82,7 @@ class Saving:
 
     def __del__(self) -> None:
         if getattr(self, "_error", None) is not None and not self._told:
-            warnings.warn(f"nobody waited for a checkpoint that failed: {self._error}", CheckpointWarning, stacklevel=2)
+            warnings.warn(f"a checkpoint failed without a `wait()`: {self._error}", CheckpointWarning, stacklevel=2)
 
 
 def save(path: str | os.PathLike[str], state: Any, *, notes: Any = None, progress: bool = True) -> Saving:

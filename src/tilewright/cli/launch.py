@@ -125,7 +125,7 @@ def _positive(text: str) -> int:
 
 def _seconds(text: str) -> int:
     if not text.isdigit():
-        raise argparse.ArgumentTypeError(f"{text} is not a whole number of seconds")
+        raise argparse.ArgumentTypeError(f"{text} is not an integer number of seconds")
     return int(text)
 
 
@@ -135,7 +135,7 @@ def add_to(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> Non
     parser.add_argument("-n", type=_positive, required=True, metavar="COUNT", help="how many processes")
     parser.add_argument("--devices", type=_positive, help="virtual CPU devices of each process")
     parser.add_argument("--stall", type=_seconds, metavar="SECONDS",
-                        help="of waiting, after which it is told where each process is (60; 0: never)")  # fmt: skip
+                        help="of waiting, after which each process's location is reported (60; 0: never)")  # fmt: skip
     parser.add_argument("--stall-limit", type=_seconds, metavar="SECONDS",
                         help="of waiting, after which all processes are ended (0: never)")  # fmt: skip
     parser.add_argument("script", help="a file of Python")

@@ -4,7 +4,7 @@ On Hopper GPUs a kernel has three: Mosaic GPU's, for products of matrices, Trito
 one product with an elementwise epilogue. The class of `compiler_params` asks for one, the setting `kernel_route` puts
 one first; else it is the one of the first two that is estimated to give the faster code. CUTLASS's compiler takes a
 minute a kernel, so it is never taken unasked. A backend that refuses a kernel, or whose compiler fails, leaves it to
-the next route, at last to XLA, and the reason is told.
+the next route, at last to XLA, and the reason is reported.
 """
 
 from __future__ import annotations
@@ -103,17 +103,17 @@ class Choice:
 
 def choice(kernel: Kernel, machine: Target) -> Choice:
     """The routes of a kernel on a target."""
-    known, told = ROUTES[machine.kind], dict(kernel.settings)
+    known, settings = ROUTES[machine.kind], dict(kernel.settings)
     if mesh_of(kernel) is not None:  # it is written for one backend
         return Choice((MOSAIC_GPU,), asked=True)
-    wanted = current().kernel_route or told.get(ROUTE) if machine.gpu else None
-    stated = told.get("compiler_params")
+    wanted = current().kernel_route or settings.get(ROUTE) if machine.gpu else None
+    stated = settings.get("compiler_params")
     own = isinstance(stated, cutlass_names.Source)  # it is C++, which nothing else compiles
     if wanted == "xla" and not own:
         return Choice(())
     for params, route in ASKED if wanted is None or own else ():
         if isinstance(stated, params) and route in known:
-            if told.get(INHERITED) and not own:  # a kernel derived from the one that asks for it may be of another form
+            if settings.get(INHERITED) and not own:  # derived kernels may need another route
                 return Choice((route, TRITON))
             return Choice((route,), asked=True)
     if wanted in (MOSAIC_GPU.name, TRITON.name):
@@ -129,9 +129,9 @@ def declined(kernel: Kernel, machine: Target) -> str | None:
 
     It goes by the kernel alone, not by settings: plans of fusion, which ask it, are kept.
     """
-    told = dict(kernel.settings)
-    for params, route in () if told.get(INHERITED) else ASKED:  # others take what only inherits its parameters
-        if isinstance(told.get("compiler_params"), params) and route in ROUTES.get(machine.kind, ()):
+    settings = dict(kernel.settings)
+    for params, route in () if settings.get(INHERITED) else ASKED:  # others take what only inherits its parameters
+        if isinstance(settings.get("compiler_params"), params) and route in ROUTES.get(machine.kind, ()):
             try:
                 route.module(kernel, machine)
             except REFUSALS as error:

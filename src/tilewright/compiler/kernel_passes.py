@@ -112,7 +112,7 @@ class Verified:
 
 
 def verify(unit: Unit, settings: Settings, reports: Reports) -> tuple[Unit, Verified]:
-    """The same unit, each kernel held against what the target has; a warning where XLA has to send what one sends.
+    """The same unit, each kernel checked against the target's limits; warns where XLA does a kernel's communication.
 
     Raises:
       DtypeError, ResourceError, UnsupportedError: a kernel that the user wrote, and that the target cannot take.
@@ -133,8 +133,8 @@ def verify(unit: Unit, settings: Settings, reports: Reports) -> tuple[Unit, Veri
                 raise
             refused[kernel] = Refused(kernel, settings.name, error.with_traceback(None), written)
             findings[kernel] = (Finding(f"runs on {settings.name}", kernel.name, "unknown", error.what),)
-    told = tuple(_reports(unit.program, settings, reports, findings)) if settings.explained else ()
-    return unit, Verified(tuple(refused.values()), told)
+    kernel_reports = tuple(_reports(unit.program, settings, reports, findings)) if settings.explained else ()
+    return unit, Verified(tuple(refused.values()), kernel_reports)
 
 
 def _reports(
@@ -192,7 +192,7 @@ def legalize(unit: Unit, settings: Settings, reports: Reports) -> tuple[Unit, Le
     def made(kernel: Kernel) -> Kernel:
         if kernel.interpret or kernel in refused:
             return kernel
-        whole = static(kernel, f"{settings.platform}, where a grid is launched whole, needs")
+        whole = static(kernel, f"{settings.platform}, where the full grid is launched, needs")
         found, taken = routes.choice(whole, machine), []
         if found.routes and (settings.shown or settings.kernel_stop):
             stopped = _stages_shown(whole, found.routes[0], settings)
@@ -282,7 +282,7 @@ def as_written(unit: Unit) -> Unit:
 class Emitted:
     """The kernels that are custom calls now, those that XLA computes because they were refused, and each one's way.
 
-    `compiled` are the names of the routes that took `kernels`; `passed` tells of routes that did not take one;
+    `compiled` are the names of the routes that took `kernels`; `passed` are the rejections by routes;
     `before` is the unit with its kernels, as they were written.
     """
 
@@ -337,9 +337,9 @@ def emit(unit: Unit, settings: Settings, reports: Reports) -> tuple[Unit, Emitte
 
     program, ways = emitted(unit.program, call)
     kernels, names = zip(*made, strict=True) if made else ((), ())
-    told = tuple((unit.ways[kernel].kernel if kernel in unit.ways else kernel, way) for kernel, way in ways)
+    routed = tuple((unit.ways[kernel].kernel if kernel in unit.ways else kernel, way) for kernel, way in ways)
     unit = replace(unit, program=program, ways={})
-    return unit, Emitted(kernels, tuple(refused.values()), told, names, tuple(passed), before)
+    return unit, Emitted(kernels, tuple(refused.values()), routed, names, tuple(passed), before)
 
 
 def _machine_code(program: Program) -> bool:

@@ -67,7 +67,7 @@ class KernelReport:
             out += [f"  {role} {block.show()}" for block in blocks]
         out += [f"  scratch {scratch.show()}" for scratch in kernel.scratch]
         work = f"  {self.flops:,} flops, {self.transcendentals:,} transcendentals, {self.bytes_moved:,} bytes moved"
-        out.append(f"{work}, {self.block_bytes:,} bytes held by a cell")
+        out.append(f"{work}, {self.block_bytes:,} bytes per cell")
         if self.seconds is not None:
             out.append(f"  at least {self.seconds * 1e6:.3g} us, bound by {self.bound}")
         if self.resources is not None:
@@ -107,7 +107,7 @@ def kernel_report(
     """The report on a kernel; `found` is what the target was found to take of it."""
     cost, moved = kernel_cost(kernel), bytes_moved(kernel)
     least = None if target is None else roofline(kernel, moved, target)
-    if mesh_of(kernel) is not None:  # nothing is proved of what warpgroups do together, and it has no derivative
+    if mesh_of(kernel) is not None:  # warpgroup kernels have no proofs and no derivative
         return KernelReport(kernel, (), cost.flops, cost.transcendentals, moved, block_bytes(kernel), found, (), None,
                             None, fused, target)  # fmt: skip
     return KernelReport(

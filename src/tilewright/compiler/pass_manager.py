@@ -23,7 +23,7 @@ class Level(NamedTuple):
 class Pass(NamedTuple):
     """A step from value to value.
 
-    `run(value, settings, reports)` gives the new value and what was decided, None if nothing is to be told.
+    `run(value, settings, reports)` returns the new value and its report, or None.
     """
 
     name: str

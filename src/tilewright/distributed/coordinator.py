@@ -266,7 +266,7 @@ class Coordinator:
         while len(self.marks) > 4096:
             del self.marks[next(iter(self.marks))]
         if before != mark:
-            self._mismatch(f"up to call {number} of those that they make together, processes {other} and {process} "
+            self._mismatch(f"up to call {number}, processes {other} and {process} "
                            "called their programs in different orders")  # fmt: skip
 
     def _place(self, process: int, message: dict[str, Any]) -> None:

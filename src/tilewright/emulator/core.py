@@ -284,7 +284,7 @@ def _assert(op: Op) -> Run:
 
 def _scalar(op: Op, value: Any) -> None:
     if value.shape != ():
-        raise EmulationError(f"{op.name} on a value of each element: a region run on whole tensors cannot branch")
+        raise EmulationError(f"{op.name} on a value of each element: a region on full tensors cannot branch")
 
 
 RULES: dict[str, Rule] = {

@@ -153,8 +153,8 @@ class _Run:
                 raise UninitializedError(
                     f"kernel {kernel.name}, emulated for {self.name}: element {place} of result {number} depends on "
                     f"memory that nothing wrote ({np.count_nonzero(~same)} of {one.size} elements do)",
-                    "write all of an output, and scratch before it is read; wait for copies; mask or `fill` what lies "
-                    "past the end of an array", kernel.source)  # fmt: skip
+                    "write all of an output, and scratch before it is read; wait for copies; mask or `fill` "
+                    "out-of-bounds elements", kernel.source)  # fmt: skip
 
     def _emitted(self, way: Way) -> Any:
         """The module of a kernel by the first route that takes it, and what runs it; None where XLA computes it."""

@@ -88,6 +88,6 @@ def _refuse(eqn: Eqn) -> None:
         for kernel in kernels_of(program):
             if mesh_of(kernel.body):
                 raise UnsupportedError(
-                    f"kernel {kernel.name}, which speaks of other devices, is called in a {eqn.primitive.name}, where "
+                    f"kernel {kernel.name}, which is multi-device, is called in a {eqn.primitive.name}, where "
                     "the emulator has one device", "call it outside of loops and branches to emulate it",
                     kernel.source)  # fmt: skip

@@ -41,7 +41,7 @@ class MosaicMachine(Machine):
     def settle(self) -> None:
         """Every copy and signal has been waited for."""
         if not all(s.settled() for s in self.semaphores):
-            raise SemaphoreError("the kernel ends with a copy under way, or a semaphore above zero")
+            raise SemaphoreError("the kernel ends with a copy in flight, or a semaphore above zero")
         self.semaphores.clear()
 
     def allocate(self, type: Type, name: str) -> MemRef:
@@ -201,8 +201,8 @@ class Window:
         elif self.index is not None:
             outer, inner = self.places(self.index)
             if ((self.owner[outer] != 0) & (self.owner[outer] != self.run)).any():
-                raise RaceError(f"race: result {self.number}: block {self.index} is written by cells at several places "
-                                "along parallel axes, whose order nothing says")  # fmt: skip
+                raise RaceError(f"race: result {self.number}: block {self.index} is written by unordered cells "
+                                "along parallel axes")  # fmt: skip
             self.owner[outer] = self.run
             self.array[outer] = self.block[inner]
             if self.written is not None:

@@ -180,7 +180,7 @@ def _pooling(name: str, reducer: Any, start: float, mean: bool, doc: str) -> Cal
 
 MaxPool = _pooling("MaxPool", lax.max, -math.inf, False, "The largest value of each window.")
 SumPool = _pooling("SumPool", lax.add, 0.0, False, "The sum of each window.")
-AvgPool = _pooling("AvgPool", lax.add, 0.0, True, "The mean of each window, of what lies within the array.")
+AvgPool = _pooling("AvgPool", lax.add, 0.0, True, "The mean of each window, within the array's bounds.")
 
 
 def _flat(rng: Any, input_shape: Sequence[int]) -> Any:

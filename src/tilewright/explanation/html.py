@@ -226,7 +226,7 @@ def _kernel(report: KernelReport) -> str:
 
 
 def _line(source: Any) -> str:
-    """A line of the user's; its file as seen from the working directory where it lies below it."""
+    """A line of the user's; its file relative to the working directory where it is below it."""
     return html.escape(str(source).removeprefix(os.path.join(os.getcwd(), "")))
 
 
@@ -243,7 +243,7 @@ def _steps(steps: Sequence[Step]) -> str:
 
 
 def roofline(kernels: Sequence[KernelReport], machine: Target) -> str:
-    """Where each kernel lies under the machine's roofline: operations for each byte, and the most that allows."""
+    """Each kernel under the machine's roofline: operations for each byte, and the most that allows."""
     known = [(k, max(k.flops + k.transcendentals, 1)) for k in kernels if k.seconds and k.bytes_moved]
     at = [work / k.bytes_moved for k, work in known]
     rates = [work / (k.seconds or 1.0) for k, work in known]

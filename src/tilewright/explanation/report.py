@@ -103,16 +103,16 @@ def explain(
     that standard operations become there: what was fused into each and what was not, with the reason, the bytes and
     flops before and after, and the kernels that the target cannot take, which XLA computes. On the CPU, where XLA
     fuses, there are such kernels only if `tiles` are asked for (see `compile`); a function without any is compiled, and
-    told as XLA's fusions, with the bytes that each moves. `function` may be a Kernel.
+    reported as XLA's fusions, with the bytes that each moves. `function` may be a Kernel.
 
     With `compile=True` it is compiled for the target, which need not be here, and each kernel has what it takes there:
     VMEM or shared memory, registers, spills, and the compiler's estimate of cycles where there is one; a kernel that
-    the device's compiler refused is told with its reason, and each with the way that its cells take. On the CPU, XLA's
-    fusions are told beside the kernels. With `measure=True` the function is also compiled and run here, on arguments
-    that are arrays: `profile` has what took the time, and on the CPU the least times are by what this machine was
+    the device's compiler refused is reported with its reason, and each with its route. On the CPU, XLA's
+    fusions are reported beside the kernels. With `measure=True` the function also runs here, on arguments that are
+    arrays: `profile` has what took the time, and on the CPU the least times are by what this machine was
     measured to reach. `explain(...).save("report.html")` writes it all as a page with pictures.
 
-    Of a program on a mesh each exchange between devices is told: which, over which axes, its bytes, your line, and the
+    For a program on a mesh each collective is reported: its kind and axes, its bytes, your line, and the
     least time that the target's links take. The mesh may be an `AbstractMesh` of any size: `mesh` is the one in force
     meanwhile, arguments may be structs with shardings over it, and no device is needed. `communication="error"` refuses
     what the program does not write itself.
@@ -133,7 +133,7 @@ def explain(
     kernel double: 2 cells (2 parallel)
       in  x: f32[4] block (2) vmem
       out o: f32[4] block (2) vmem
-      4 flops, 0 transcendentals, 32 bytes moved, 32 bytes held by a cell
+      4 flops, 0 transcendentals, 32 bytes moved, 32 bytes per cell
       proved: 4 of 4 checks
       derivative of x: class A, grid axes (0,) parallel
     """
@@ -152,7 +152,7 @@ def _explained(
     # For a mesh, which may have no devices, it is planned and not compiled.
     if unit.place is not None or (is_loaded(lazy_layers.mesh) and lazy_layers.partition.on_mesh(unit.program)):
         settings = replace(settings, device=None)
-    # Every kernel that was called is told of, also one whose results nothing reads.
+    # Every called kernel is reported, also one whose results are unused.
     first = up_to(PIPELINE, "legalize", {})
     passes = [one for one in first[1:] if settings.tiled or one.name != "transform"]
     settings = replace(settings, explained=True)

@@ -65,7 +65,7 @@ def _from_table(t: dict[str, Any]) -> Exported:
     lying = [None, *(_read_sharding(s, meshes) for s in t["unique_shardings"] or ())]
     lie_in, lie_out = (tuple(lying[i] for i in t[f"{side}_sharding_numbers"] or ()) for side in ("in", "out"))
     if devices > 1 and not any((*lie_in, *lie_out)):
-        raise ExportError(f"{t['name']} was exported for {devices} devices, and does not say how its arguments lie",
+        raise ExportError(f"{t['name']} was exported for {devices} devices, and does not say its argument shardings",
                           "export it with `in_shardings`, by a version of the same time as this one")  # fmt: skip
     if t["ordered_effects"] or t["unordered_effects"]:
         names = ", ".join(x["name"] for x in (*(t["ordered_effects"] or ()), *(t["unordered_effects"] or ())))

@@ -91,7 +91,7 @@ class Driver:
             function, *grid, threads, 1, 1, shared, stream, ctypes.addressof(addresses), 0
         )
         if int(code) != 0:
-            remedy = "an earlier launch on this device may have failed: CUDA tells of that late"
+            remedy = "an earlier launch on this device may have failed: CUDA reports that late"
             raise self._error("cuLaunchKernel", code, remedy)
 
     def copy(self, target: int, source: int, nbytes: int, stream: int) -> None:

@@ -328,7 +328,7 @@ class Function:
                 "move them to one",
             )
         if not devices:
-            raise HostArrayError(f"{self.__name__} was given no {self.library.name} to tell the GPU by",
+            raise HostArrayError(f"{self.__name__} was given no {self.library.name} to identify the GPU",
                                  "give at least one")  # fmt: skip
         return leaves, described, structure, devices.pop()
 

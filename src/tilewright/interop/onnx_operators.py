@@ -284,7 +284,7 @@ def _pooled(x: Any, start: Any, combine: Any, window: Any, strides: Any, dilatio
 
 def _max_pool(node: Node, x: Any) -> Any:
     if len(node.outputs) > 1:
-        raise UnsupportedError("ONNX MaxPool: the places of the largest are not here", "drop the second output")
+        raise UnsupportedError("ONNX MaxPool: the indices of the maxima are not supported", "drop the second output")
     return _pooled(x, _least(x.dtype), lax.max, *_windows(node, x))
 
 

@@ -53,7 +53,7 @@ def get_scaled_dot_general_config(mode: str, global_scale: Any = None) -> BlockS
     if mode not in _FORMATS:
         raise ArgumentError(f"there is no format {mode!r}", f"one of {sorted(_FORMATS)}")
     if mode == "mxfp8" and global_scale is not None:
-        raise ArgumentError("mxfp8 has no scale for the whole operand", "leave global_scale None")
+        raise ArgumentError("mxfp8 has no scale for the full operand", "leave global_scale None")
     if mode == "nvfp4" and global_scale is None:
         global_scale = ones((1,), np.float32)
     return BlockScaleConfig(mode, *_FORMATS[mode], global_scale)

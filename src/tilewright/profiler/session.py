@@ -43,7 +43,7 @@ def begin(options: Any = None) -> None:
     """
     with _state.lock:
         if _state.session is not None:
-            raise ProfilerError("a recording is under way already", "end it first, by `stop_trace()` or its `with`")
+            raise ProfilerError("a recording is already running", "end it first, by `stop_trace()` or its `with`")
         client.default_device()  # a device that comes later would be missed
         _state.session = shim.profiler().ProfilerSession(options or ProfileOptions())
 
@@ -57,7 +57,7 @@ def end() -> tuple[Any, bytes]:
     with _state.lock:
         session, _state.session = _state.session, None
         if session is None:
-            raise ProfilerError("no recording is under way", "start one by `start_trace(folder)`")
+            raise ProfilerError("no recording is running", "start one by `start_trace(folder)`")
         return session, session.stop()
 
 

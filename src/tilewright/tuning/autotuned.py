@@ -113,8 +113,8 @@ class Autotuned:
 
         Configurations are compiled and run in worker processes, unless `isolate` is False or the device is a GPU, so
         that one that crashes, or takes longer than the time-out, is passed over. The choice differs from the defaults
-        only if it was faster than they are beyond noise, timed in turn with them. `around` makes what is timed of the
-        function of the arrays among the arguments: its gradient, say. Ctrl-C ends the search and keeps what it found.
+        only if it was faster than they are beyond noise, timed alternately with them. `around` wraps the timed
+        function of the arrays among the arguments: in its gradient, say. Ctrl-C ends the search and keeps its results.
 
         Raises:
           ArgumentError: within a transformation, a budget that is no time, no defaults.
@@ -202,13 +202,13 @@ def autotune(
 ) -> Callable[[Callable[..., Any]], Autotuned]:  # fmt: skip
     """A decorator that chooses a function's keyword configuration (block sizes, say) from measurements.
 
-    `space` gives the values to try: a dict of lists, a list of dicts, or a function of the arguments that gives either;
-    `powers_of_two`, `divisors` and `permutations` make such lists, and `where` says of the parameters that it names
-    whether they go together. `key(*args)` adds what the best choice depends on beyond dtypes and shapes. Results are
-    compared with `reference(*args)` (by default the function at its own defaults), to within `tolerance` of the largest
-    element. Configurations that take longer than `timeout` seconds, or whose kernels hold more than `memory` bytes a
-    cell, are refused. Nothing is measured until `.tune(*args)` is called; `required=True` makes a call without
-    measurements a `NotTunedError`.
+    `space` gives the values to try: a dict of lists, a list of dicts, or a function of the arguments that gives
+    either; `powers_of_two`, `divisors` and `permutations` make such lists, and `where` says of the parameters that it
+    names whether the combination is valid. `key(*args)` adds what the best choice depends on beyond dtypes and shapes.
+    Results are compared with `reference(*args)` (by default the function at its own defaults), to within `tolerance`
+    of the largest element. Configurations that take longer than `timeout` seconds, or whose kernels hold more than
+    `memory` bytes a cell, are refused. Nothing is measured until `.tune(*args)` is called; `required=True` makes a
+    call without measurements a `NotTunedError`.
 
     Raises:
       ArgumentError: the space has what the function does not take. ArgumentTypeError: it is no space.

@@ -1,4 +1,4 @@
-"""Whether one of two programs is faster than the other, from timings taken in turn."""
+"""Whether one of two programs is faster than the other, from alternating timings."""
 
 from __future__ import annotations
 

@@ -63,10 +63,10 @@ class Site:
 
     def space(self) -> list[Configuration]:
         """Every configuration, the defaults `{}` first."""
-        found: list[Configuration] = [{}]
+        tilings: list[Configuration] = [{}]
         if self.fused is not None:
-            found += [{"tiles": t} for t in _tilings(self.fused, self.machine) if t != self.fused.tiles]
-        both = [{**tiles, **told} for told in _told(self.kernel, self.machine) for tiles in found]
+            tilings += [{"tiles": t} for t in _tilings(self.fused, self.machine) if t != self.fused.tiles]
+        both = [{**tiles, **params} for params in _told(self.kernel, self.machine) for tiles in tilings]
         return [*both, *_by_cutlass(self.kernel, self.machine)]
 
     def made(self, configuration: Configuration) -> Kernel:
@@ -101,7 +101,7 @@ def _tilings(fused: FusedKernel, machine: Target) -> Iterator[Tiles]:
 
 
 def _told(kernel: Kernel, machine: Target) -> Iterator[Configuration]:
-    """What the compilers of a kernel may be told that it does not say itself; nothing first."""
+    """Candidate compiler parameters that a kernel does not set itself; none first."""
     own = stated(kernel)
     free = _is_free(own)
     yield {}
@@ -150,21 +150,21 @@ def with_settings(kernel: Kernel, configuration: Configuration) -> Kernel:
     route = configuration.get("route")
     if route is None:
         return kernel
-    told = dict(kernel.settings)
+    settings = dict(kernel.settings)
     known = stated(kernel)
     backward = known.backward if known else None
     if route == "triton":
         changed = {n: configuration[n] for n in ("num_warps", "num_stages") if configuration.get(n) is not None}
-        told["compiler_params"] = replace(params_of(kernel, triton.CompilerParams), **changed)
+        settings["compiler_params"] = replace(params_of(kernel, triton.CompilerParams), **changed)
     elif route == "mosaic_gpu":
         names = ("num_stages", "consumers", "persistent", "cluster", "ping_pong")
         given: dict[str, Any] = {n: configuration.get(n) for n in names}
-        told["compiler_params"] = mosaic_gpu.CompilerParams(**given, backward=backward)
+        settings["compiler_params"] = mosaic_gpu.CompilerParams(**given, backward=backward)
     elif route == "cutlass":
         tile = configuration.get("tile")
-        told["compiler_params"] = cutlass.CompilerParams(tile and tuple(tile), backward=backward)
-    told[ROUTE] = route
-    return kernel.replace(settings=tuple(told.items()))
+        settings["compiler_params"] = cutlass.CompilerParams(tile and tuple(tile), backward=backward)
+    settings[ROUTE] = route
+    return kernel.replace(settings=tuple(settings.items()))
 
 
 # ---------------------------------------------------------------------------- found in programs

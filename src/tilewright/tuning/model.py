@@ -143,7 +143,7 @@ class Search:
         return scale * deviation * (z * ndtr(z) + np.exp(-z * z / 2) / math.sqrt(2 * math.pi))
 
     def _fit(self, x: np.ndarray, target: np.ndarray, noise: float) -> None:
-        """Choose each feature's length in turn, the likeliest near its own; of many points by some, the fastest too."""
+        """Choose the likeliest length of each feature, one by one; of many points by some, the fastest too."""
         if len(x) > _FITTED:
             order = np.argsort(target, kind="stable")
             others = self._draw.choice(order[_FITTED // 2 :], _FITTED // 2, replace=False)

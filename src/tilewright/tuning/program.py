@@ -31,7 +31,7 @@ from .session import searched
 from .space import Configuration
 from .store import Store
 
-ROUNDS = 9  # of measurements in turn
+ROUNDS = 9  # of alternating measurements
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ class Site:
 @dataclass(frozen=True)
 class ProgramReport:
     """What `tune` found for a function: a report for each autotuned call and each kernel, and its own time before and
-    after. `reverted`: together the choices made it slower, so that the defaults stay."""
+    after. `reverted`: the choices combined made it slower, so that the defaults stay."""
 
     reports: tuple[Report, ...]
     before: float
@@ -60,8 +60,8 @@ class ProgramReport:
 
     def __str__(self) -> str:
         total = f"{self.before * 1e3:.3f} ms before, {self.after * 1e3:.3f} ms after: {self.gain:.2f} times as fast"
-        told = ["together the choices made it slower: the defaults stay"] if self.reverted else []
-        return "\n".join([total, *told, *(str(r) for r in self.reports)])
+        note = ["the choices combined made it slower: the defaults stay"] if self.reverted else []
+        return "\n".join([total, *note, *(str(r) for r in self.reports)])
 
 
 def sites(f: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]) -> list[Site]:
@@ -121,7 +121,7 @@ def _call(f: Callable[..., Any], arrays: Sequence[Any]) -> Callable[[], Any]:
 
 
 def _in_turn(*calls: Callable[[], Any]) -> list[list[float]]:
-    """The seconds of each call in each round, measured in turn."""
+    """The seconds of each call in each round, measured alternately."""
     times: list[list[float]] = [[] for _ in calls]
     for turn in range(ROUNDS):
         for i in range(len(calls)) if turn % 2 else reversed(range(len(calls))):
@@ -194,9 +194,9 @@ def tune(
 
     `budget` is in seconds, for all of it. Autotuned calls are found by tracing the function, those in its gradients too
     (which are then timed with their derivative). Then come the kernels of its compiled program: the tiles of generated
-    ones, and on GPUs what their compilers are told and which compiler takes them. Everything is timed on arguments of
+    ones, and on GPUs their compiler parameters and the compiler. Everything is timed on arguments of
     the same types, drawn at random. Later compilations use what was decided on; programs that this process has compiled
-    are forgotten, so that they do too. Should the choices together make the function slower, the defaults stay. Gives
+    are forgotten, so that they do too. If the choices combined make the function slower, the defaults stay. Gives
     the `Report` of an autotuned function, else a `ProgramReport`.
 
     Raises:

@@ -74,17 +74,17 @@ class Report:
         gain = "" if self.gain is None else f", {self.gain:.2f} times as fast as the defaults"
         ended = ", stopped" if self.stopped else ""
         count = len(self.trials)
-        told = f"{self.name}: " if self.name else ""
+        prefix = f"{self.name}: " if self.name else ""
         tried = f"{count}{of} configurations" if of else _count(count, "configuration")
         same = "" if all(t.like is None for t in self.trials) else f", {_count(self.programs, 'program')}"
-        lines = [f"{told}{tried}{same} in {self.elapsed:.1f} s{gain}{ended}"]
-        apart = [t for t in self.trials if t.like is None]
-        for trial in apart[:LINES]:
+        lines = [f"{prefix}{tried}{same} in {self.elapsed:.1f} s{gain}{ended}"]
+        distinct = [t for t in self.trials if t.like is None]
+        for trial in distinct[:LINES]:
             result = f"{trial.seconds * 1e3:10.3f} ms" if trial.seconds is not None else f"    refused: {trial.why}"
             others = sum(t.like == trial.configuration for t in self.trials)
             like = f"  and {_count(others, 'other')} compiled to the same program" if others else ""
             lines.append(f"  {shown(trial.configuration):<32} {result}{like}")
-        lines += ["  ..."] if len(apart) > LINES else []
+        lines += ["  ..."] if len(distinct) > LINES else []
         return "\n".join(lines + ([f"  kept: {shown(self.kept)} ({self.why})"] if self.kept is not None else []))
 
 

@@ -1,8 +1,8 @@
 """The search itself: ask the model, compile, check, time, keep each result, and decide.
 
-Configurations that XLA compiles to the same program are one trial. The fastest few are timed in turn with the defaults,
-and the fastest of these once more, alone with them. It replaces the defaults if they are slower beyond noise: a signed
-rank test of the ratios of neighbouring timings has p below 0.01 (`decide.py`), and the median ratio is above 1.01.
+Configurations that XLA compiles to the same program are one trial. The fastest few are timed alternately with the
+defaults, and the fastest of these once more, alone with them. It replaces the defaults if it is faster beyond noise: a
+signed rank test of the ratios of neighbouring timings has p below 0.01 (`decide.py`), and their median exceeds 1.01.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from .model import Search
 from .report import Report, Trial
 from .space import Configuration
 
-FINALISTS, WITHIN, ROUNDS = 5, 1.15, 7  # measured once more, in turn: those within a factor of the best
+FINALISTS, WITHIN, ROUNDS = 5, 1.15, 7  # measured again, alternately: those within a factor of the best
 PAIRS, LEAST = 15, 1.01  # timings of the winner beside the defaults, and the gain that counts
 ENOUGH = 7  # pairs that can decide
 DECIDING = 0.25  # of the budget, for the finals
-TIMED, LONG = 4e-3, 0.05  # seconds that a timing in turn takes at least, and of a call that is made once in it
+TIMED, LONG = 4e-3, 0.05  # seconds that an alternating timing takes at least, and of a call that is made once in it
 HOPELESS = 3.0  # what cannot come below so many times the best is not compiled
 SLOW = 3.0  # a call that takes so many times the best is timed twice
 
@@ -163,7 +163,7 @@ class Tuning:
             return f"{type(error).__name__}: {error}"
 
     def _finals(self, over: Callable[[], bool]) -> None:
-        """Decide between the defaults and the fastest: chosen by timings in turn, then held against them by others."""
+        """Decide between the defaults and the fastest: chosen by alternating timings, then confirmed by others."""
         near = sorted(self.held, key=lambda i: self.found[i].seconds or 0.0)
         if not near:
             return
@@ -192,7 +192,7 @@ class Tuning:
 
     def _decide(self, best: int, default: int, over: Callable[[], bool]) -> None:
         """The defaults stay unless the best is faster than they are beyond noise."""
-        self.trials.together((best, default))
+        self.trials.load((best, default))
         times = self._in_turn((best, default), PAIRS, over)
         gain, p = gain_of(times[default], times[best])
         if len(times[best]) >= ENOUGH:

@@ -31,7 +31,7 @@ from ..core.support.runtime import runtime
 from .space import Configuration
 
 VERSION = 1  # of the schema, raised when older code could not read what newer code writes
-CLEAR = 1.1  # how many times faster than the defaults is enough for what was not held against them
+CLEAR = 1.1  # how many times faster than the defaults is enough for what was not compared with them
 RECENT = 5  # measurements of a configuration, whose median counts
 READ_SECONDS, WRITE_SECONDS = 0.1, 5.0  # how long a call, and how long `tune`, waits for another process's lock
 _SCHEMA = f"""

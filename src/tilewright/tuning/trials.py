@@ -70,7 +70,7 @@ class Here:
     def __init__(self, arrays: Sequence[Any], wanted: Any, tolerance: float | None):
         self.arrays, self.wanted, self.tolerance = arrays, wanted, tolerance
         self.calls: dict[int, Callable[[], Any]] = {}
-        self.programs: dict[int, str] = {}  # what tells each program from others
+        self.programs: dict[int, str] = {}  # the identity of each program
 
     def compile(self, functions: Mapping[int, Callable[..., Any]]) -> dict[int, str | None]:
         """Compile functions; what went wrong with each."""
@@ -112,7 +112,7 @@ class Here:
         except Exception as error:
             raise Failed(measure.said(error), "") from None
 
-    def together(self, numbers: Sequence[int]) -> None:
+    def load(self, numbers: Sequence[int]) -> None:
         """All of them are in this process."""
 
     def drop(self, number: int) -> None:
@@ -137,7 +137,7 @@ class Isolated:
         self.workers: list[_Process | None] = [None] * self.many
         self.place: dict[int, int] = {}
         self.modules: dict[int, Any] = {}
-        self.programs: dict[int, str] = {}  # what tells each program from others
+        self.programs: dict[int, str] = {}  # the identity of each program
 
     def compile(self, functions: Mapping[int, Callable[..., Any]]) -> dict[int, str | None]:
         """Trace functions, and compile them side by side; what went wrong with each."""
@@ -168,7 +168,7 @@ class Isolated:
             self.programs[number] = value
         return error
 
-    def together(self, numbers: Sequence[int]) -> None:
+    def load(self, numbers: Sequence[int]) -> None:
         """Have one worker run programs: two processes may differ in more than the program."""
         slot = self.place[numbers[0]]
         for number in numbers:

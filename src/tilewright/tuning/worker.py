@@ -68,7 +68,7 @@ class Worker:
         self.rings = [[host_buffer(x.copy(), t) for x, t in zip(inputs, types, strict=True)] for _ in range(copies)]
 
     def compile(self, number: int, module: Module) -> str:
-        """Compile a program; what tells it from others."""
+        """Compile a program; returns its identity."""
         executable = runtime.backend.compile(module, None)
         run = runtime.backend.runner(executable, "list", None)
         ring = itertools.cycle(self.rings)

@@ -282,7 +282,7 @@ def test_parse_index():
         (slice(0, 3, 0), IndexingError, "step zero"),
         (np.array([0.5]), DtypeError, r"f32\[1\]"),
         (np.array([True, False]), IndexingError, r"mask of shape \(2,\)"),
-        ((np.zeros(2, int), np.zeros(3, int)), IndexingError, "do not broadcast together"),
+        ((np.zeros(2, int), np.zeros(3, int)), IndexingError, "cannot be broadcast"),
     ],
 )
 def test_bad_indices(index, error, match):

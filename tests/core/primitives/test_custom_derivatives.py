@@ -409,7 +409,7 @@ def test_a_rule_may_tell_nothing_and_must_tell_it_so():
 
 def test_entries_of_one_name_and_of_loops_are_refused():
     a, b = telling(), telling()
-    with pytest.raises(ArgumentError, match="tell of 'ct'"):
+    with pytest.raises(ArgumentError, match="log 'ct'"):
         tw.vjp(lambda x: a(b(x)), 2.0)[1].with_logs(1.0)
     looped = lambda x: tw.lax.scan(lambda c, _: (a(c), None), x, None, length=2)[0]  # noqa: E731
     assert tw.grad(looped)(2.0) == 32.0

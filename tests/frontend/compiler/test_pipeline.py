@@ -378,7 +378,7 @@ def test_the_way_of_each_kernel_shows_in_explain():
     explained = tw.explain(lambda x: (summed(x), in_order(x)), STRUCT, compile=True)
     assert [(kernel.name, route) for kernel, route in explained.routes] == [
         ("gram", "XLA, cells side by side, sums over grid axis 1"),
-        ("running", "XLA, cells side by side, a loop of 4 turns over grid axis 0"),
+        ("running", "XLA, cells side by side, a loop of 4 iterations over grid axis 0"),
     ]
     assert "kernel gram runs by XLA, cells side by side" in str(explained)
     assert tw.explain(in_order, STRUCT).routes == ()
@@ -407,7 +407,7 @@ def test_what_the_numbers_of_xlas_fusions_are_of_is_said():
         return tw.lax.fori_loop(0, 5, lambda i, x: tnp.sin(x) * i, x)
 
     *_, work, least = str(tw.explain(loop, STRUCT, target="cpu")).splitlines()
-    assert work.endswith("by XLA's estimate, a loop counted as one turn")
+    assert work.endswith("by XLA's estimate, a loop counted as one iteration")
     assert least.endswith("at 100 Gflop and 20 GB a second")
     assert str(tw.explain(lambda x: x, STRUCT, target="cpu")).endswith("nothing for XLA to compute on cpu")
 

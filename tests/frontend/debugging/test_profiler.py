@@ -71,7 +71,7 @@ def test_a_trace_for_tensorboard_and_perfetto(tmp_path):
 def test_one_recording_at_a_time(tmp_path):
     with pytest.raises(errors.ProfilerError, match="no recording"):
         profiler.stop_trace()
-    with profiler.trace(tmp_path), pytest.raises(errors.ProfilerError, match="under way already"), tw.profile():
+    with profiler.trace(tmp_path), pytest.raises(errors.ProfilerError, match="already running"), tw.profile():
         pass
     with pytest.raises(errors.ArgumentError, match="create_perfetto_trace"):
         profiler.start_trace(tmp_path, create_perfetto_link=True)

@@ -107,13 +107,13 @@ def test_types_tell_how_results_lie(name):
 
 
 ERRORS = {
-    "contracts axes that are split on both sides": lambda: A @ B,
+    "contracts axes that are sharded on both sides": lambda: A @ B,
     "split by 'y' along two of its axes": lambda: tnp.einsum("bd,bf->bdf", A, A),
-    "the operands lie in different ways": lambda: A + reshard(A, P("y")),
-    "takes the whole of an axis that is split": lambda: tnp.sort(A, 0),
+    "conflicting operand shardings": lambda: A + reshard(A, P("y")),
+    "needs a full axis that is sharded": lambda: tnp.sort(A, 0),
     "cuts an axis where 'x' does not": lambda: A.reshape(2, 4, 4),
-    "it is held against the type": lambda: with_sharding_constraint(A, P("x")),
-    "how its result lies is not known": lambda: tw.io_callback(np.sin, tw.ShapeDtypeStruct((8, 4), np.float32), A),
+    "it must match the type": lambda: with_sharding_constraint(A, P("x")),
+    "the output sharding is unknown": lambda: tw.io_callback(np.sin, tw.ShapeDtypeStruct((8, 4), np.float32), A),
 }
 
 

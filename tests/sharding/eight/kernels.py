@@ -199,7 +199,7 @@ def small(loops):
     return tuple(1 if i in loops.single else n if i in loops.whole else min(8, n) for i, n in enumerate(loops.sizes))
 
 
-FINER = "it would gather what lies split"
+FINER = "it would gather sharded operands"
 # How the operands lie, and how the kernel is split, or why its operations are left to XLA.
 MADE = [
     (P("x"), P(None, "y"), FINER),  # each cell has whole rows

@@ -133,10 +133,10 @@ REFUSED = {
                    lambda u: u.astype(np.int32), lambda u: tnp.einsum("ij,ij->i", u, u), nn.softmax],
     "added to each part": [lambda u: u + 1, lambda u: tnp.pad(u, 1), lambda u: tnp.where(tnp.arange(6) > 2, u, 0.0),
                            lambda u: u + reshard(u, P("x"))],
-    "made of several operations": [lambda u: tnp.cumsum(u, 1)],
+    "decomposed into operations": [lambda u: tnp.cumsum(u, 1)],
     "along different axes": [lambda u: reshard(u, P(unreduced={"y"})) + reshard(u, P(unreduced={"x", "y"}))],
-    "split along the same axis": [lambda u: u * tw.device_put(np.ones((8, 6), np.float32), P("x", "y"))],
-    "held against the type": [lambda u: tw.sharding.with_sharding_constraint(u, P("x"))],
+    "sharded along the same axis": [lambda u: u * tw.device_put(np.ones((8, 6), np.float32), P("x", "y"))],
+    "it must match the type": [lambda u: tw.sharding.with_sharding_constraint(u, P("x"))],
 }  # fmt: skip
 
 

@@ -101,7 +101,7 @@ def parts(mesh):
     turns = NamedSharding(Mesh(mesh.devices.reshape(count, -1).T.reshape(-1), ("x",)), P("x"))  # in turns
     held = np.concatenate([X[s] for s in sorted(i[0] for i in turns.addressable_devices_indices_map((8, 6)).values())])
     assert np.array_equal(whole(make(turns, held)), X)
-    raises(ShapeError, "is held here", lambda: make(turns, held[:1], X.shape))
+    raises(ShapeError, "is local", lambda: make(turns, held[:1], X.shape))
     a = mh.host_local_array_to_global_array({"x": mine}, mesh, P("x"))["x"]
     assert a.shape == X.shape and np.array_equal(whole(a), X)
     back = mh.global_array_to_host_local_array(a, mesh, P("x"))

@@ -38,7 +38,7 @@ class Barrier:
 
     def step(self) -> None:
         if self.left == 0 and self.bytes < 0:
-            raise EmulationError(f"mbarrier {self.address}: {-self.bytes} bytes more are copied than expect_tx tells")
+            raise EmulationError(f"mbarrier {self.address}: {-self.bytes} bytes more are copied than expected")
         if self.left == 0 and self.bytes == 0:
             self.left, self.phases = self.count, self.phases + 1
             self.clock[self.agent] = self.phases

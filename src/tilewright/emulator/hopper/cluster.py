@@ -76,7 +76,7 @@ class Block:
             maker, time = other.barrier(barrier).made
             if time > clock[maker]:
                 raise RaceError(
-                    "race: an mbarrier of another block is used before barrier.cluster tells that it is made"
+                    "race: an mbarrier of another block is used before barrier.cluster orders its initialisation"
                 )
         return other
 

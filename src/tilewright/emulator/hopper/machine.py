@@ -85,7 +85,7 @@ class Machine:
         for block in cluster.blocks:
             if any(what == "a copy" for _, _, what in cluster.pending) or block.tensor.columns:
                 columns = f"{block.tensor.columns} columns of tensor memory"
-                raise SemaphoreError(f"block {ids} ends while copies are under way, or with {columns}")
+                raise SemaphoreError(f"block {ids} ends while copies are in flight, or with {columns}")
             if any(meeting.came for meeting in block.meetings.values()):
                 raise SemaphoreError(f"block {ids} ends while warps have come to a barrier where none waits")
 
