@@ -61,8 +61,8 @@ def register_ffi_type_id(name: str, obj: Any, platform: str = "cpu") -> None:
     >>> register_ffi_type_id("doc_state", None)
     Traceback (most recent call last):
     ...
-    tilewright.core.support.errors.UnsupportedError: register_ffi_type_id('doc_state'): jaxlib registers types as a
-    whole...
+    tilewright.core.support.errors.UnsupportedError: register_ffi_type_id('doc_state'): jaxlib registers complete
+    types only...
     """
     raise UnsupportedError(f"register_ffi_type_id({name!r}): jaxlib registers complete types only",
                            "use register_ffi_type, with type_id and type_info")  # fmt: skip

@@ -156,7 +156,7 @@ def test_a_disk_that_cannot_be_written_to(tmp_path, monkeypatch, call):
         patch.setattr(os, call, fails)
         with pytest.raises(CheckpointWriteError, match="No space left") as error:
             checkpoints.save(tmp_path / "a", {"w": np.ones(3)}).wait()
-        with pytest.warns(checkpoints.CheckpointWarning, match="nobody waited"):
+        with pytest.warns(checkpoints.CheckpointWarning, match="without a `wait"):
             saving = checkpoints.save(tmp_path / "a", {"w": np.ones(3)})
             saving._thread.join()
             del saving

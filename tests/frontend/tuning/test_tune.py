@@ -195,7 +195,7 @@ class Priced:
     def call(self, number, count):
         return self.prices[number] * math.exp(self.noise * self.draw.standard_normal())
 
-    def together(self, numbers):
+    def load(self, numbers):
         pass
 
     def drop(self, number):

@@ -65,7 +65,7 @@ def test_poison_of_other_dtypes():
 
 def test_interpret_takes_modes():
     kernel = next(kernels_of(tw.make_jaxpr(
-        tl.kernel_call(half_written, shape(8), grid=2, in_specs=[rows(4)], out_specs=rows(4)))(X).jaxpr))  # fmt: skip
+        tl.kernel_call(half_written, shape(8), grid=2, in_specs=[rows(4)], out_specs=rows(4)))(X)))  # fmt: skip
     (out,) = tl.interpret(kernel, X, params=tl.InterpretParams(uninitialized_memory="zero"))
     np.testing.assert_array_equal(out, [0, 1, 0, 0, 4, 5, 0, 0])
 

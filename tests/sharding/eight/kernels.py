@@ -94,7 +94,7 @@ def test_a_kernel_that_cannot_be_split_runs_whole_and_is_named():
     wanted = np.maximum.accumulate(X.reshape(8, 2, 32)).reshape(X.shape)
     np.testing.assert_allclose(tw.jit(running)(far), wanted, rtol=1e-6)
     told = str(tw.explain(running, far))
-    assert "kernel body is called on whole arrays" in told
+    assert "kernel body gathers sharded arrays on each device" in told
     assert "(axis 0 of its grid: what it carries is no sum)" in told
 
 
