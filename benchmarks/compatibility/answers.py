@@ -19,8 +19,8 @@ import numpy as np
 
 import tilewright as tw
 from tests.support.calls.surface_calls import Of
+from tilewright.core.ir.binding import under
 from tilewright.core.tracing.numpy_interpreter import NUMPY
-from tilewright.core.tracing.trace import under
 
 
 @dataclass(frozen=True)

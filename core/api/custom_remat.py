@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from ..ir.binding import is_evaluating
 from ..ir.primitive import OWN, AxisInfo, Zero
 from ..ir.program import Program
 from ..primitives.control_flow import program_primitive as held
@@ -15,7 +16,7 @@ from ..primitives.custom.checkpoint import KEPT, REMADE, name_p
 from ..primitives.custom.custom_derivatives import custom_vjp
 from ..support import pytree
 from ..support.errors import ArgumentTypeError
-from ..tracing.trace import eval_program, is_evaluating, trace_program, typeof
+from ..tracing.trace import eval_program, trace_program, typeof
 from ..transforms.batching import batch_flat, batch_program
 from ..transforms.jvp import jvp_flat
 from ..transforms.rule_helpers import instantiate

@@ -11,6 +11,7 @@ import inspect
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from ..ir.binding import is_evaluating
 from ..ir.primitive import AxisInfo, Zero
 from ..ir.program import Program
 from ..primitives.control_flow import program_primitive
@@ -19,7 +20,7 @@ from ..primitives.custom.custom_derivatives import rule_setter
 from ..support import pytree
 from ..support.call_errors import by_position
 from ..support.errors import ArgumentTypeError, BatchAxisError, DifferentiationError, UnsupportedError
-from ..tracing.trace import is_evaluating, trace_program, typeof
+from ..tracing.trace import trace_program, typeof
 from ..transforms.jvp import jvp_flat, jvp_program
 from ..transforms.rule_helpers import instantiate
 from ..transforms.structural_primitives import moved

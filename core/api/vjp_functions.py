@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from ..ir.binding import is_evaluating
 from ..ir.extension_types import is_opaque
 from ..ir.primitive import Zero
 from ..ir.program import Var
@@ -22,7 +23,7 @@ from ..primitives.elementwise.conversion import convert_element_type
 from ..support import pytree as tree
 from ..support.errors import ArgumentTypeError, DifferentiationError, ShapeError, TreeError, check_options
 from ..tracing.array_conversion import as_array
-from ..tracing.trace import is_evaluating, typeof
+from ..tracing.trace import typeof
 from ..transforms.cotangent_logs import collected
 from ..transforms.linearize import Known, LinearMap, is_literal
 from ..transforms.rule_helpers import instantiate

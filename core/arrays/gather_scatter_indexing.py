@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..ir.binding import with_out_sharding
+from ..ir.binding import is_evaluating, with_out_sharding
 from ..ir.promotion import promote_types
 from ..ir.types import INT32, INT64, Shape, is_bool, is_integer
 from ..primitives.elementwise.arithmetic import add_p, max_p, min_p, mul_p, sub_p
@@ -54,7 +54,7 @@ from ..primitives.movement.shape import (
 from ..support.config import current
 from ..support.errors import IndexingError, ShapeError, check_options, warn
 from ..tracing.index_entries import Entries, Entry, Flag, Span, is_array, is_basic, known_mask, parse_index, takes_axis
-from ..tracing.trace import Tracer, Value, dtype_of, is_evaluating, shape_of, typeof
+from ..tracing.trace import Tracer, Value, dtype_of, shape_of, typeof
 
 INT32_MAX = np.iinfo(np.int32).max
 

@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from ..ir.axis_relation import EFFECT, FREE
+from ..ir.binding import is_evaluating
 from ..ir.primitive import AxisInfo, Primitive
 from ..ir.program import Effect, Effects
 from ..ir.types import is_bool, is_key
@@ -37,7 +38,7 @@ from ..support.errors import (
     UnthrownErrorWarning,
     user_source,
 )
-from ..tracing.trace import Tracer, is_evaluating, shape_of, typeof
+from ..tracing.trace import Tracer, shape_of, typeof
 from ..transforms.rule_helpers import zeros
 from ..transforms.structural_primitives import broadcast_batch, moved
 

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from ..api.transformations import as_array
+from ..ir.binding import is_evaluating
 from ..ir.passes import primitives_of
 from ..ir.program import Eqn, Program, subprograms
 from ..ir.program import run as through
@@ -28,7 +29,7 @@ from ..primitives.elementwise.conversion import stop_gradient_p
 from ..support import pytree
 from ..support.errors import ArgumentError, ArgumentTypeError, CheckError, FailedCheckError, UnsupportedError
 from ..support.memo import cached
-from ..tracing.trace import bind_eqn, is_evaluating, shape_of, trace_program, typeof
+from ..tracing.trace import bind_eqn, shape_of, trace_program, typeof
 from ..transforms.structural_primitives import spread
 from .automatic_checks import AUTOMATIC, check_nans
 from .check_primitive import ZERO, Error, Site, check_p, first_of, site

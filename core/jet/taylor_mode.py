@@ -11,13 +11,14 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from ..ir.binding import CustomCall, Trace, current_trace, under
 from ..ir.primitive import Primitive
 from ..ir.types import is_inexact
 from ..primitives.elementwise.arithmetic import div_p, mul_p
 from ..primitives.elementwise.conversion import convert_element_type
 from ..support import pytree
 from ..support.errors import ArgumentError, ArgumentTypeError, DifferentiationError, ShapeError
-from ..tracing.trace import CustomCall, Trace, Tracer, current_trace, typeof, under
+from ..tracing.trace import Tracer, typeof
 from ..transforms.rule_helpers import like
 from .rules import RULES, Series, zero_terms
 

@@ -21,9 +21,10 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+from ..ir.binding import EVAL, _current
 from ..support.config import _local
 from ..support.runtime import Table, runtime
-from ..tracing.trace import EVAL, _current, typeof
+from ..tracing.trace import typeof
 
 ABSENT = object()  # the default of a positional argument in generated code
 KEPT = 4096  # runners of the package's own functions, whose executables live as long as they

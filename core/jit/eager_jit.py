@@ -12,10 +12,11 @@ from typing import Any
 
 import numpy as np
 
+from ..ir.binding import EVAL, current_trace
 from ..support.call_errors import told
 from ..support.config import current
 from ..support.runtime import runtime
-from ..tracing.trace import EVAL, ProgramTrace, Tracer, Value, current_trace
+from ..tracing.trace import ProgramTrace, Tracer, Value
 from .dispatch_cache import BOUND, KEPT, RUNS, array_key, bound_key, can_bind, dispatched, specialize
 from .jit import Jit, Options
 

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from ..api.transformations import struct_of
+from ..ir.binding import EVAL, _current
 from ..ir.extension_types import OpaqueType
 from ..ir.passes import hoist
 from ..ir.program import Program
@@ -38,7 +39,7 @@ from ..support.errors import (
 from ..support.lazy_imports import LazyModule
 from ..support.runtime import runtime
 from ..support.transfer_guard import HOST_TO_DEVICE, guard
-from ..tracing.trace import EVAL, Value, _current, as_type, axis_environment, eval_program, trace_program, typeof
+from ..tracing.trace import Value, as_type, axis_environment, eval_program, trace_program, typeof
 from .cache_miss import why
 from .dispatch_cache import Known, array_key, dispatched, kind_of, placement, specialize
 from .stages import CompilerOptions, Lowered, Traced, flags_of

@@ -8,13 +8,14 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from ..ir.axis_relation import FREE, IDENTITY, pointwise
+from ..ir.binding import is_evaluating
 from ..ir.primitive import Primitive
 from ..primitives.control_flow.jit_primitive import jit_p
 from ..primitives.control_flow.subprograms import close
 from ..support import pytree
 from ..support.config import config, current
 from ..support.errors import ArgumentError, ArgumentTypeError
-from ..tracing.trace import is_evaluating, trace_program, typeof
+from ..tracing.trace import trace_program, typeof
 from ..transforms.rule_helpers import linear_jvp
 
 Notes = tuple[tuple[str, str], ...]

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from ..ir.binding import EVAL, under
 from ..ir.extension_types import flat_parts, from_parts, is_opaque
 from ..ir.passes import substitute
 from ..ir.primitive import AxisInfo, Primitive
@@ -24,7 +25,7 @@ from ..primitives.reduction.reduce import reduce_and_p, reduce_or_p
 from ..support.errors import UnsupportedError
 from ..support.memo import cached
 from ..support.runtime import runtime
-from ..tracing.trace import EVAL, ProgramTrace, eval_program, shape_of, trace_program, tracer_of, typeof, under
+from ..tracing.trace import ProgramTrace, eval_program, shape_of, trace_program, tracer_of, typeof
 from ..transforms.batching import batched
 from ..transforms.structural_primitives import moveaxis
 

@@ -21,6 +21,7 @@ from typing import Any
 
 import numpy as np
 
+from ..ir.binding import is_evaluating
 from ..ir.primitive import OWN, AxisInfo, Primitive
 from ..ir.types import with_sharding
 from ..jit.jit import flat_shardings
@@ -37,7 +38,7 @@ from ..support.errors import (
 )
 from ..support.memo import cached
 from ..support.runtime import runtime
-from ..tracing.trace import axis_environment, is_evaluating, typeof
+from ..tracing.trace import axis_environment, typeof
 from ..transforms.rule_helpers import linear_jvp
 
 _interned: dict[Any, Any] = runtime.part("mesh.interned", {})  # compared by identity, so none may be forgotten

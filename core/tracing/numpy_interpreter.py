@@ -10,11 +10,12 @@ from typing import Any
 
 import numpy as np
 
+from ..ir.binding import EvalTrace, under
 from ..ir.primitive import Primitive
 from ..ir.program import Eqn, Program, run
 from ..ir.types import ArrayType, RefType, is_key
 from ..support.errors import UnsupportedError
-from .trace import EvalTrace, typeof, under
+from .trace import typeof
 
 Rule = Callable[..., Any]
 _replaced: ContextVar[Mapping[Primitive, Rule]] = ContextVar("tilewright_replaced", default=MappingProxyType({}))

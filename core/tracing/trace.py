@@ -19,19 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from ..ir.binding import (  # noqa: F401  (names of tracing, for those who import them from here)
-    EVAL,
-    CustomCall,
-    EvalTrace,
-    Trace,
-    _axes,
-    _current,
-    bind,
-    current_trace,
-    is_evaluating,
-    under,
-    using,
-)
+from ..ir.binding import EVAL, CustomCall, Trace, _axes, _current, under, using
 from ..ir.dimension import dimension
 from ..ir.extension_types import OpaqueType, flat_parts, is_opaque, opaque_types
 from ..ir.primitive import Primitive

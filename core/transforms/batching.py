@@ -7,22 +7,13 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from ..ir.axis_relation import PARALLEL, Axis, Relation, inserted, pointwise, without
+from ..ir.binding import Trace, current_trace, under
 from ..ir.extension_types import MappingSpec
 from ..ir.primitive import NAMED, SIZE, AxisInfo, Primitive
 from ..ir.program import Effect, Program
 from ..support.errors import UnsupportedError
 from ..support.memo import cached
-from ..tracing.trace import (
-    Trace,
-    Tracer,
-    current_trace,
-    eval_program,
-    extended_axes,
-    shape_of,
-    trace_program,
-    typeof,
-    under,
-)
+from ..tracing.trace import Tracer, eval_program, extended_axes, shape_of, trace_program, typeof
 from .structural_primitives import align, moved
 
 

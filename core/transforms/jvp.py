@@ -6,13 +6,14 @@ import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from ..ir.binding import CustomCall, Trace, current_trace, under
 from ..ir.primitive import Primitive, Zero, all_zero
 from ..ir.program import Program
 from ..ir.types import is_inexact
 from ..support.errors import DifferentiationError, NoDerivativeError
 from ..support.memo import cached
 from ..support.runtime import runtime
-from ..tracing.trace import CustomCall, Trace, Tracer, current_trace, eval_program, trace_program, typeof, under
+from ..tracing.trace import Tracer, eval_program, trace_program, typeof
 from .rule_helpers import instantiate
 
 

@@ -16,27 +16,13 @@ from typing import Any
 
 import numpy as np
 
+from ..ir.binding import EVAL, CustomCall, Trace, current_trace, under
 from ..ir.primitive import Linear, Primitive, Zero
 from ..ir.program import CALLBACK, ORDERED, Eqn, Program, Var
 from ..support.config import current
 from ..support.memo import cached
 from ..support.runtime import runtime
-from ..tracing.trace import (
-    EVAL,
-    CustomCall,
-    Scalar,
-    Trace,
-    Tracer,
-    current_trace,
-    eval_program,
-    line_here,
-    of_line,
-    outputs_of,
-    trace_program,
-    typed,
-    typeof,
-    under,
-)
+from ..tracing.trace import Scalar, Tracer, eval_program, line_here, of_line, outputs_of, trace_program, typed, typeof
 from .jvp import DualTrace, DualTracer
 from .rule_helpers import instantiate
 

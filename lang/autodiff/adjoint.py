@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from ...core.ir.binding import current_trace, under
 from ...core.ir.primitive import Linear, Primitive, Zero
 from ...core.ir.program import Eqn, Program, Var, run
 from ...core.ir.types import RefType, is_inexact
@@ -17,7 +18,7 @@ from ...core.primitives.control_flow.cond import cond_p
 from ...core.primitives.control_flow.scan import scan_p
 from ...core.primitives.refs.state_primitives import addupdate_p, get_p, swap_p, transpose_access
 from ...core.support.errors import DifferentiationError
-from ...core.tracing.trace import bind_eqn, current_trace, trace_program, typeof, under
+from ...core.tracing.trace import bind_eqn, trace_program, typeof
 from ...core.transforms.linearize import Known, LinearizeTrace, LinearTracer
 from ...core.transforms.structural_primitives import add_tangents
 from ..analysis.dead_stores import ACCESSES

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from ...core.ir.binding import current_trace, is_evaluating
 from ...core.ir.program import Program, every_eqn, subprograms
 from ...core.ir.types import ArrayType, KeyDtype, MemorySpace, RefType, is_integer
 from ...core.primitives.refs.ref_views import view
@@ -31,15 +32,7 @@ from ...core.support.errors import (
     user_source,
 )
 from ...core.tracing.array_conversion import make_array
-from ...core.tracing.trace import (
-    Tracer,
-    current_trace,
-    extended_axes,
-    is_evaluating,
-    on_one_device,
-    trace_program,
-    typeof,
-)
+from ...core.tracing.trace import Tracer, extended_axes, on_one_device, trace_program, typeof
 from .. import tpu, triton
 from ..interpret.interpreter import interpret as interpreter
 from ..kernel import block_spec as blocks

@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from ...core.ir.binding import EVAL, Trace, current_trace
 from ...core.ir.primitive import Primitive
 from ...core.ir.program import Program, Var
 from ...core.ir.types import ArrayType, MemorySpace, RefType, is_unsigned
@@ -39,17 +40,7 @@ from ...core.support.errors import (
 )
 from ...core.support.memo import cached
 from ...core.tracing.array_conversion import as_array
-from ...core.tracing.trace import (
-    EVAL,
-    ProgramTrace,
-    Trace,
-    Tracer,
-    current_trace,
-    eval_program,
-    shape_of,
-    trace_program,
-    typeof,
-)
+from ...core.tracing.trace import ProgramTrace, Tracer, eval_program, shape_of, trace_program, typeof
 from ..kernel.traverse import equation
 from ..ops.basic import current_cell, within_body
 from ..ops.run_scoped import allocate

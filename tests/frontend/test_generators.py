@@ -10,8 +10,8 @@ import pytest
 import tilewright as tw
 from tilewright import lax, random
 from tilewright import numpy as tnp
+from tilewright.core.ir.binding import under
 from tilewright.core.tracing.numpy_interpreter import NUMPY
-from tilewright.core.tracing.trace import under
 from tilewright.experimental.random import stateful_rng
 
 # Of random.key(7): the words of split(key, 2)[1] and of fold_in(key, 5), and bits(key, (3,)).

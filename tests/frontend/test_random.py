@@ -9,9 +9,9 @@ import pytest
 import tilewright as tw
 from tests.support.paths import DATA
 from tilewright import random
+from tilewright.core.ir.binding import under
 from tilewright.core.support import errors
 from tilewright.core.tracing.numpy_interpreter import NUMPY
-from tilewright.core.tracing.trace import under
 
 ROWS = json.loads((DATA / "random.json").read_text())
 # Samplers whose value is a bit pattern, a comparison or a place; the others go through transcendental functions.

@@ -15,8 +15,8 @@ from docs.names import REFERENCE
 from tests.support.calls.surface_calls import CALLS, ELSEWHERE, NOT_SMOOTH
 from tests.support.surface import SPACES, calls
 from tilewright import numpy as tnp
+from tilewright.core.ir.binding import under
 from tilewright.core.tracing.numpy_interpreter import NUMPY
-from tilewright.core.tracing.trace import under
 
 
 def but(*long):

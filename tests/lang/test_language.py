@@ -8,6 +8,7 @@ import pytest
 
 from tests.support.laws import CASES, operands
 from tilewright import lang
+from tilewright.core.ir.binding import under
 from tilewright.core.ir.passes import primitives_of
 from tilewright.core.ir.primitive import Primitive
 from tilewright.core.ir.types import is_complex, is_key
@@ -19,7 +20,7 @@ from tilewright.core.primitives.refs import state_primitives as ref
 from tilewright.core.primitives.special.functions import polygamma_p, zeta_p
 from tilewright.core.primitives.spmd import collective
 from tilewright.core.tracing.numpy_interpreter import NUMPY, evaluate
-from tilewright.core.tracing.trace import trace_program, typeof, under
+from tilewright.core.tracing.trace import trace_program, typeof
 from tilewright.core.transforms.structural_primitives import spread
 from tilewright.lang.call.primitive import kernel_call_p
 from tilewright.lang.legalize import GONE, KEYS, REWRITES, integers, legalize

@@ -8,8 +8,8 @@ import numpy as np
 import tilewright as tw
 from tests.support.by_numpy import by_numpy
 from tilewright import numpy as tnp
+from tilewright.core.ir.binding import under
 from tilewright.core.tracing.numpy_interpreter import NUMPY
-from tilewright.core.tracing.trace import under
 
 
 def scalar(f: Callable[..., Any]) -> Callable[..., Any]:

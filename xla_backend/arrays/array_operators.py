@@ -12,10 +12,11 @@ from typing import Any
 import numpy as np
 
 from ...core.arrays.operators import _OPERANDS, BINARY, COMPARISONS, UNARY, declined
+from ...core.ir.binding import EVAL, _current
 from ...core.jit.dispatch_cache import BOUND, RUNS, array_key, bound_key, can_bind, dispatched
 from ...core.jit.jit import Jit, Options
 from ...core.support.config import current
-from ...core.tracing.trace import EVAL, Value, _current
+from ...core.tracing.trace import Value
 from . import fast_path_codegen
 from .array import Array
 

@@ -76,7 +76,7 @@ class Calls:
             eqns, parts = [], _unreduced(program)
             for eqn in program.eqns:
                 if eqn.primitive in KERNELS or operation_splits(eqn) is not None:
-                    written = eqn.primitive is partitioned_p or eqn.primitive is kernel_call_p and not self._made(eqn)
+                    written = eqn.primitive in KERNELS and self._made(eqn) is None
                     if not written and not parts.isdisjoint((*eqn.inputs, *eqn.outputs)):
                         if eqn.primitive is kernel_call_p:
                             self._left[_name(eqn), OPEN] = None

@@ -12,13 +12,14 @@ from types import SimpleNamespace
 from typing import Any
 
 from ...ir.axis_relation import FREE, IDENTITY, pointwise
+from ...ir.binding import is_evaluating
 from ...ir.passes import eliminate_dead, substitute
 from ...ir.primitive import OWN, AxisInfo, Linear, Primitive, Zero
 from ...ir.program import Eqn, Program, Var
 from ...support import pytree
 from ...support.errors import ArgumentError
 from ...support.memo import cached
-from ...tracing.trace import is_evaluating, trace_program, typeof
+from ...tracing.trace import trace_program, typeof
 from ...transforms.batching import batch_program
 from ...transforms.jvp import jvp_program
 from ...transforms.linearize import Purpose, linearize_program, purpose

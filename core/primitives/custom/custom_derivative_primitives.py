@@ -14,21 +14,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from ...ir.binding import Trace, current_trace, under
 from ...ir.extension_types import has_values, is_opaque
 from ...ir.primitive import OWN, AxisInfo, Linear, Primitive, Zero, all_zero
 from ...ir.program import Effect, Effects, Program, Var
 from ...support import pytree
 from ...support.errors import DifferentiationError, UnsupportedError
-from ...tracing.trace import (
-    Trace,
-    axis_environment,
-    current_trace,
-    eval_program,
-    extended_axes,
-    trace_program,
-    typeof,
-    under,
-)
+from ...tracing.trace import axis_environment, eval_program, extended_axes, trace_program, typeof
 from ...transforms.batching import batch_program
 from ...transforms.cotangent_logs import collected, log
 from ...transforms.jvp import jvp_flat

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from ...ir.binding import current_trace
 from ...ir.extension_types import is_opaque
 from ...ir.primitive import Zero
 from ...ir.program import Program
@@ -15,7 +16,7 @@ from ...ir.types import is_float, is_inexact
 from ...support import pytree
 from ...support.call_errors import by_position
 from ...support.errors import ArgumentError, ArgumentTypeError, ControlFlowTypeError, DifferentiationError, ShapeError
-from ...tracing.trace import Tracer, current_trace, eval_program, of_line, trace_program, typeof
+from ...tracing.trace import Tracer, eval_program, of_line, trace_program, typeof
 from ...transforms.cotangent_logs import log
 from ...transforms.rule_helpers import instantiate
 from ...transforms.structural_primitives import add_tangents

@@ -11,11 +11,12 @@ import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from ...ir.binding import current_trace
 from ...ir.primitive import AxisInfo, Linear, Zero, all_zero
 from ...ir.program import Program
 from ...support import pytree as tree
 from ...support.errors import ArgumentTypeError, ControlFlowTypeError, DifferentiationError
-from ...tracing.trace import current_trace, eval_program, trace_program, typeof
+from ...tracing.trace import eval_program, trace_program, typeof
 from ...transforms.batching import batch_program
 from ...transforms.jvp import jvp_flat
 from ...transforms.linearize import linearize_flat

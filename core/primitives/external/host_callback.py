@@ -16,13 +16,14 @@ from typing import Any
 import numpy as np
 
 from ...ir.axis_relation import EFFECT, FREE
+from ...ir.binding import is_evaluating
 from ...ir.primitive import AxisInfo, Primitive
 from ...ir.program import CALLBACK, ORDERED, Effects, Program
 from ...ir.types import ArrayType, canonical_dtype
 from ...support import pytree
 from ...support.errors import ArgumentError, CallbackError, NoDerivativeError, UnsupportedError
 from ...tracing.array_conversion import make_array
-from ...tracing.trace import as_type, is_evaluating, trace_program, typeof
+from ...tracing.trace import as_type, trace_program, typeof
 from ...transforms.structural_primitives import broadcast_batch, moved
 from ..control_flow.scan import bind_scan
 from ..movement.shape import concatenate, expand_dims, index_in_dim

@@ -6,8 +6,9 @@ import contextlib
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from ..core.ir.binding import EVAL, CustomCall, current_trace, using
 from ..core.tracing import trace as core
-from ..core.tracing.trace import EVAL, CustomCall, ProgramTrace, axis_environment, current_trace, using
+from ..core.tracing.trace import ProgramTrace, axis_environment
 from ..core.transforms.batching import BatchTrace
 from ..core.transforms.jvp import JVPTrace
 from .jaxprs import NAMES, Params

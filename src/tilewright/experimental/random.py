@@ -13,10 +13,10 @@ from typing import Any
 import numpy as np
 
 from .. import random
+from ..core.ir.binding import is_evaluating
 from ..core.primitives.movement.shape import as_shape, broadcast_shapes
 from ..core.support.errors import ArgumentError, ShapeError
 from ..core.support.pytree import register_dataclass
-from ..core.tracing.trace import is_evaluating
 from ..lang.frontend.mutable_arrays import Ref, new_ref
 from ..numpy import asarray, zeros
 from ..numpy.util import Array, ArrayLike, shape_of

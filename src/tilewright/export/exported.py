@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
+from ..core.ir.binding import is_evaluating
 from ..core.ir.symbolic.dim import evaluated
 from ..core.ir.symbolic.solve import check_constraints, solved
 from ..core.ir.types import FLOAT0, ArrayType, is_key
@@ -18,7 +19,7 @@ from ..core.sharding.sharding_in_types import auto_axes
 from ..core.support import pytree
 from ..core.support.errors import ExportError, TreeError
 from ..core.support.memo import cached
-from ..core.tracing.trace import is_evaluating, typeof
+from ..core.tracing.trace import typeof
 from ..xla_backend.arrays.transfer import physical
 from ..xla_backend.devices.client import default_device
 from ..xla_backend.jaxlib import shim

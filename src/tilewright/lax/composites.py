@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
+from ..core.ir.binding import is_evaluating
 from ..core.primitives.control_flow.jit_primitive import Composite, jit_p
 from ..core.primitives.control_flow.subprograms import close, flat_arguments, trace_body
 from ..core.support.errors import ArgumentTypeError
-from ..core.tracing.trace import is_evaluating
 
 
 def composite(decomposition: Callable[..., Any], name: str, version: int = 0) -> Callable[..., Any]:

@@ -11,7 +11,7 @@ import numpy as np
 
 from .. import lax
 from ..core.arrays.operators import promote_args, promote_args_inexact
-from ..core.ir.binding import with_out_sharding
+from ..core.ir.binding import is_evaluating, with_out_sharding
 from ..core.ir.promotion import promote_types, to_inexact
 from ..core.ir.static_ints import integer
 from ..core.ir.types import (
@@ -38,7 +38,7 @@ from ..core.support.errors import (
     warn,
 )
 from ..core.tracing.array_conversion import as_array, make_array
-from ..core.tracing.trace import ProgramTracer, Tracer, Value, dtype_of, is_evaluating, shape_of, typeof
+from ..core.tracing.trace import ProgramTracer, Tracer, Value, dtype_of, shape_of, typeof
 
 Array = Any
 ArrayLike = Any

@@ -10,11 +10,12 @@ from collections.abc import Callable, Mapping
 from contextvars import ContextVar
 from typing import Any
 
+from ..core.ir.binding import is_evaluating
 from ..core.jit.jit import jit
 from ..core.support import pytree
 from ..core.support.errors import ArgumentError, ArgumentTypeError, NotTunedError
 from ..core.support.version import JAXLIB, __version__
-from ..core.tracing.trace import is_evaluating, typeof
+from ..core.tracing.trace import typeof
 from . import measure
 from .report import Report
 from .space import Configuration, Space, check_kind, configurations, names_of

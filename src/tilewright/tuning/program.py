@@ -13,11 +13,12 @@ import numpy as np
 from ..compiler.pass_manager import walk
 from ..compiler.pipeline import PIPELINE, Request, settings_ahead, settings_for
 from ..core.api.transformations import vjp
+from ..core.ir.binding import is_evaluating
 from ..core.ir.types import is_inexact
 from ..core.jit.jit import jit
 from ..core.support import pytree
 from ..core.support.errors import ArgumentError
-from ..core.tracing.trace import is_evaluating, typeof
+from ..core.tracing.trace import typeof
 from ..core.transforms.jvp import DualTracer
 from ..devices import clear_caches
 from ..lang.call.primitive import kernel_call_p

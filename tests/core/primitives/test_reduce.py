@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from tilewright import config, eval_shape, grad, hessian, jvp, lax, make_jaxpr, vmap
+from tilewright.core.ir.binding import under
 from tilewright.core.support.errors import ArgumentError, ShapeError
 from tilewright.core.tracing.numpy_interpreter import NUMPY
-from tilewright.core.tracing.trace import under
 
 
 def test_gradient_of_a_product_with_zeros():

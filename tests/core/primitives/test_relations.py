@@ -11,6 +11,7 @@ from tests.support.laws import CASES, as_list, operands
 from tilewright import lax
 from tilewright.core.api.transformations import vmap
 from tilewright.core.ir.axis_relation import EFFECT, Loops, Parallel, Reduced, Whole, Window, pointwise, relate
+from tilewright.core.ir.binding import under
 from tilewright.core.ir.primitive import NAMED, Primitive
 from tilewright.core.ir.program import Eqn, Var
 from tilewright.core.ir.types import THREEFRY, ArrayType, is_bool, is_inexact, is_key
@@ -48,7 +49,6 @@ from tilewright.core.primitives.special.cumulative import cumsum_p
 from tilewright.core.primitives.spmd import collective
 from tilewright.core.support.errors import UnsupportedError
 from tilewright.core.tracing.numpy_interpreter import NUMPY, apply
-from tilewright.core.tracing.trace import under
 from tilewright.lang.cost.estimate import eqn_cost, estimate_cost
 
 POINTS = 4  # of each operand are poisoned

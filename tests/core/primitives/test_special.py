@@ -5,8 +5,8 @@ import pytest
 import scipy.special as sp
 
 from tilewright import config, jit, lax
+from tilewright.core.ir.binding import under
 from tilewright.core.tracing.numpy_interpreter import NUMPY
-from tilewright.core.tracing.trace import under
 
 RNG = np.random.default_rng(0)
 

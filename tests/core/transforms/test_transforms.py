@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 import tilewright as tw
 from tilewright import lax
 from tilewright import numpy as tnp
+from tilewright.core.ir.binding import under
 from tilewright.core.tracing.numpy_interpreter import NUMPY
-from tilewright.core.tracing.trace import under
 
 X = np.linspace(-1.0, 1.5, 6).astype(np.float32)
 W = np.arange(12, dtype=np.float32).reshape(3, 4) / 7 - 0.5

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 import tilewright as tw
+from tilewright.core.ir.binding import under
 from tilewright.core.support.errors import ArgumentError, UnsupportedError
 from tilewright.core.tracing.numpy_interpreter import NUMPY
-from tilewright.core.tracing.trace import under
 
 onnx = pytest.importorskip("onnx")
 

@@ -13,8 +13,8 @@ import scipy.special
 import tilewright as tw
 from tilewright import lax, nn
 from tilewright import numpy as tnp
+from tilewright.core.ir.binding import under
 from tilewright.core.tracing.numpy_interpreter import NUMPY
-from tilewright.core.tracing.trace import under
 from tilewright.scipy import special, stats
 
 POINTS = (-2.0, -1.0, -0.5, 0.0, 0.5, 1.0, 2.0, 3.0)

@@ -10,9 +10,9 @@ from tests.support.calls.linalg_calls import CALLS, H, general, hermitian, matri
 from tests.support.compilers import needs
 from tilewright import lax
 from tilewright import numpy as jnp
+from tilewright.core.ir.binding import under
 from tilewright.core.support.errors import ArgumentError, DtypeError, ShapeError, UnsupportedError
 from tilewright.core.tracing.numpy_interpreter import NUMPY
-from tilewright.core.tracing.trace import under
 from tilewright.scipy import linalg as spl
 
 DTYPES = ["float32", "float64", "complex64", "complex128"]

@@ -12,9 +12,9 @@ import tilewright as tw
 from tests.support import laws
 from tilewright import lax, scipy
 from tilewright import numpy as jnp
+from tilewright.core.ir.binding import under
 from tilewright.core.support import errors
 from tilewright.core.tracing.numpy_interpreter import NUMPY
-from tilewright.core.tracing.trace import under
 
 
 def check(found, expected, tolerance=1e-5):

@@ -8,9 +8,9 @@ import scipy.special as scipy_special
 import tilewright as tw
 from tilewright import lax, nn
 from tilewright import numpy as jnp
+from tilewright.core.ir.binding import under
 from tilewright.core.support import errors
 from tilewright.core.tracing.numpy_interpreter import NUMPY
-from tilewright.core.tracing.trace import under
 from tilewright.scipy import ndimage, special, stats
 
 BOOLS = np.array([True, False])

@@ -10,9 +10,9 @@ import scipy.stats
 import tilewright as tw
 from tests.support.distributions import DISTRIBUTIONS, SHARES, values
 from tilewright import numpy as jnp
+from tilewright.core.ir.binding import under, using
 from tilewright.core.support.errors import ArgumentError, DtypeError, ShapeError, UnsupportedError
 from tilewright.core.tracing.numpy_interpreter import NUMPY
-from tilewright.core.tracing.trace import under, using
 from tilewright.scipy import stats
 
 TABLE = [pytest.param(d, id=d.name) for d in DISTRIBUTIONS]

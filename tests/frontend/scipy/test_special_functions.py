@@ -8,9 +8,9 @@ import scipy.special as theirs
 
 import tilewright as tw
 from tilewright import numpy as jnp
+from tilewright.core.ir.binding import using
 from tilewright.core.support.errors import ArgumentError, DtypeError, NoDerivativeError, ShapeError, UnsupportedError
 from tilewright.core.tracing.numpy_interpreter import NUMPY
-from tilewright.core.tracing.trace import using
 from tilewright.scipy import special
 
 INF, NAN = np.inf, np.nan

@@ -14,10 +14,10 @@ from tests.support.laws import CASES, differentiable, function_of, operands
 from tests.support.surface import SPACES, calls
 from tilewright import lax
 from tilewright import numpy as tnp
+from tilewright.core.ir.binding import under
 from tilewright.core.ir.types import is_complex
 from tilewright.core.primitives.custom.custom_derivatives import linear_call
 from tilewright.core.tracing.numpy_interpreter import NUMPY
-from tilewright.core.tracing.trace import under
 from tilewright.sharding import P
 
 MESHES = [tw.make_mesh((n,), ("x",)) for n in (4, 8)]

@@ -8,9 +8,10 @@ from typing import Any
 
 import numpy as np
 
+from ...core.ir.binding import EVAL, using
 from ...core.ir.program import Atom
 from ...core.support.runtime import runtime
-from ...core.tracing.trace import EVAL, Tracer, ensure_compile_time_eval, typeof, using
+from ...core.tracing.trace import Tracer, ensure_compile_time_eval, typeof
 from ..avals import AbstractValue, ShapedArray
 from ..jaxprs import eval_jaxpr
 from ..missing import not_adapted

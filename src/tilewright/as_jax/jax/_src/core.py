@@ -1,6 +1,6 @@
 """`jax._src.core`, for flax.linen.fp8_ops (types of arrays) and numpyro (whether a transformation is under way)."""
 
-from ....core.tracing.trace import is_evaluating as trace_state_clean
+from ....core.ir.binding import is_evaluating as trace_state_clean
 from ...missing import not_adapted
 from ..core import ShapedArray, Tracer, eval_jaxpr
 
