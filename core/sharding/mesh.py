@@ -36,6 +36,7 @@ from ..support.errors import (
     ShardingTypeError,
     UnsupportedError,
 )
+from ..support.html_table import html_table, html_text
 from ..support.memo import cached
 from ..support.runtime import runtime
 from ..tracing.trace import axis_environment, typeof
@@ -605,6 +606,13 @@ class NamedSharding:
     def __repr__(self) -> str:
         kind = f", memory_kind={self.kind}" if self.kind else ""
         return f"NamedSharding(mesh={self.mesh}, spec={self.spec}{kind})"
+
+    def _repr_html_(self) -> str:
+        """Notebooks: the devices of the mesh, its last axis across."""
+        if isinstance(self.mesh, AbstractMesh):
+            return html_text(repr(self))
+        rows = self.mesh.devices.reshape(-1, self.mesh.devices.shape[-1] if self.mesh.devices.ndim else 1)
+        return html_table((), rows, f"{self.spec} over {dict(self.mesh.shape)}")
 
 
 def _check_sharding(mesh: Any, spec: Any) -> None:
