@@ -48,3 +48,4 @@ class Source(Params):
 
 
 __all__ = ["CompilerParams", "Source"]
+__dir__ = __all__.copy

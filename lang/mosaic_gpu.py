@@ -129,3 +129,4 @@ __all__ = [
     "transpose_ref", "wait_load_tmem", "wait_smem_to_gmem", "warp_map", "wgmma", "wgmma_accumulator_load",
     "wgmma_wait",
 ]  # fmt: skip
+__dir__ = __all__.copy

@@ -216,3 +216,4 @@ __all__ = [
     "semaphore_wait", "set_tpu_interpret_mode", "stateful_bernoulli", "stateful_bits", "stateful_normal",
     "stateful_uniform", "stochastic_round", "store", "sync_copy", "unpack_elementwise", "with_memory_space_constraint",
 ]  # fmt: skip
+__dir__ = __all__.copy

@@ -96,3 +96,4 @@ __all__ = [
     "atomic_xchg", "atomic_xor", "debug_barrier", "dot", "dot_scaled",
     "elementwise_inline_asm", "inline_asm", "load", "max_contiguous", "store",
 ]  # fmt: skip
+__dir__ = __all__.copy
