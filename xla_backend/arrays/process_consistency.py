@@ -35,8 +35,8 @@ def check_equal(leaves: Sequence[Any], places: Sequence[Any]) -> None:
     found: dict[tuple[int, ...], list[str]] = {}
     for x, place in zip(leaves, places, strict=True):
         sharding = place.placed("device_put to") if hasattr(place, "placed") else None
-        local = sharding is None or isinstance(x, Tracer)
-        members = () if local else processes_of(getattr(sharding.mesh, "flat", None))
+        global_mesh = None if sharding is None or isinstance(x, Tracer) else getattr(sharding.mesh, "flat", None)
+        members = () if global_mesh is None else processes_of(global_mesh)
         if members and not (type(x) is Array and x._placed is not None and processes_of(x._placed.mesh.flat)):
             found.setdefault(members, []).append(f"{described(x)} by {getattr(sharding, 'spec', None)}")
     for members, texts in found.items():
