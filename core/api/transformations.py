@@ -40,7 +40,7 @@ from .vjp_functions import VJP, Pushforward, check_linear, materialize, nested_f
 
 @dataclass(frozen=True)
 class ShapeDtypeStruct:
-    """A shape and dtype standing for an array; a bare `PartitionSpec` as `sharding` is over the mesh in force.
+    """A shape and dtype in place of an array; a bare `PartitionSpec` as `sharding` is over the mesh in force.
 
     The set `manual_axis_type.varying` is of the axes of a mesh along which its values differ, within `shard_map`.
 
