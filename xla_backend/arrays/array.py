@@ -406,9 +406,11 @@ class Array(Value, metaclass=_IsArray):
 
     def copy(self) -> Array:
         """A copy in a new buffer."""
+        if self._buffer.is_deleted():
+            raise deleted(self.aval)
         if self._kind is not self.aval:
             return self._kind.copy(self)
-        return Array(self.aval, put(self._bits(), self.aval, device=self.device))
+        return Array(self.aval, shim.copy(self._buffer))
 
     __copy__ = copy
 
