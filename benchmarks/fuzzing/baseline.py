@@ -66,7 +66,8 @@ def answered(
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            return [leaf(x) for x in leaves(run(request)) if hasattr(x, "shape") or isinstance(x, int | float | complex)]
+            found = leaves(run(request))
+            return [leaf(x) for x in found if hasattr(x, "shape") or isinstance(x, int | float | complex)]
     except Exception as error:
         return f"{type(error).__name__}: {error}"[:500]
 
