@@ -31,7 +31,9 @@ def groups() -> dict[str, list[tuple[str, float]]]:
     arrays = [(name, ratio) for name, ratio in arrays if "warm disk cache" not in name]  # no time of JAX's
     fused = [(r[0].removesuffix(", time against jax"), float(r[3])) for r in rows("fused") if "against jax" in r[0]]
     kernels = [(r[0], _quotient(r[2], r[3])) for r in rows("kernels") if r[1] == "to Pallas's interpreter" and r[2]]
-    return {"Against JAX": arrays, "Fused operations against JAX": fused, "Kernels against Pallas's interpreter": kernels}
+    return {
+        "Against JAX": arrays, "Fused operations against JAX": fused, "Kernels against Pallas's interpreter": kernels,
+    }  # fmt: skip
 
 
 def _quotient(a: str, b: str) -> float:
@@ -54,9 +56,10 @@ def svg() -> str:
         for name, ratio in sorted(cases, key=lambda case: case[1]):
             ends = sorted((_x(ratio), _x(1)))
             kind = "faster" if ratio <= 1 else "slower"
-            parts.append(f'<text x="{_LEFT - 8:.0f}" y="{y + 13:.0f}" class="name">{html.escape(name)}</text>'
-                         f'<rect x="{ends[0]:.1f}" y="{y + 3:.0f}" width="{max(ends[1] - ends[0], 1):.1f}" height="13" '
-                         f'class="{kind}"/><text x="{_WIDTH - 16:.0f}" y="{y + 13:.0f}" class="name">{ratio:.2g}</text>')
+            width, below = max(ends[1] - ends[0], 1), f'y="{y + 13:.0f}" class="name"'
+            parts.append(f'<text x="{_LEFT - 8:.0f}" {below}>{html.escape(name)}</text><rect x="{ends[0]:.1f}" '
+                         f'y="{y + 3:.0f}" width="{width:.1f}" height="13" class="{kind}"/>'
+                         f'<text x="{_WIDTH - 16:.0f}" {below}>{ratio:.2g}</text>')  # fmt: skip
             y += _ROW
         y += 30
     axis = "".join(f'<path d="M{_x(t):.1f} 30V{y - 22:.0f}" class="{"one" if t == 1 else "tick"}"/>'

@@ -36,11 +36,11 @@ from ..support.errors import (
     ShardingTypeError,
     UnsupportedError,
 )
-from ..support.html_table import html_table, html_text
 from ..support.memo import cached
 from ..support.runtime import runtime
 from ..tracing.trace import axis_environment, typeof
 from ..transforms.rule_helpers import linear_jvp
+from .notebook_display import DeviceGrid
 
 _interned: dict[Any, Any] = runtime.part("mesh.interned", {})  # compared by identity, so none may be forgotten
 
@@ -470,7 +470,7 @@ def _names_in(entry: Any) -> Any:
 # ---------------------------------------------------------------------------- shardings
 
 
-class NamedSharding:
+class NamedSharding(DeviceGrid):
     """How an array lies on the devices of a mesh.
 
     Raises:
@@ -632,13 +632,6 @@ class NamedSharding:
     def __repr__(self) -> str:
         kind = f", memory_kind={self.kind}" if self.kind else ""
         return f"NamedSharding(mesh={self.mesh}, spec={self.spec}{kind})"
-
-    def _repr_html_(self) -> str:
-        """Notebooks: the devices of the mesh, its last axis across."""
-        if isinstance(self.mesh, AbstractMesh):
-            return html_text(repr(self))
-        rows = self.mesh.devices.reshape(-1, self.mesh.devices.shape[-1] if self.mesh.devices.ndim else 1)
-        return html_table((), rows, f"{self.spec} over {dict(self.mesh.shape)}")
 
 
 def _check_sharding(mesh: Any, spec: Any) -> None:

@@ -36,12 +36,12 @@ def pages() -> Iterator[tuple[str, str]]:
 
 def index() -> str:
     """The list of namespaces, without links: outside of the site the pages do not exist."""
-    rows = ([f"`{space}`", text, str(len(list(entries(space))))] for space, text in NAMESPACES.items())
+    rows = ([f"`{space}`", text] for space, text in NAMESPACES.items())
     head = (
         "# Reference\n\nMade by `python -m docs.website.reference`. `make docs` makes a page for each namespace, with\n"
         "every public name: its signature, docstring, example, and differences from JAX. Examples run as tests.\n\n"
     )
-    return head + _table(["namespace", "contents", "names"], rows)
+    return head + _table(["namespace", "contents"], rows)
 
 
 def linked(text: str) -> str:
