@@ -7,6 +7,7 @@ What has been computed at the place of the builder is kept by scope, so that it 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -19,7 +20,7 @@ from ...lang.kernel.kernel import EDGE
 from ..llvm.builder import Builder, Int, Value, vector
 from .elementwise import combined, from_stored, is_signed, number, rounded, to_stored
 from .refusal import refuse
-from .values import HELD, STORED, Held, Memory, Monoid, Node
+from .values import HELD, LINE, STORED, Held, Memory, Monoid, Node
 
 
 @dataclass(frozen=True)
@@ -48,6 +49,7 @@ class Access:
         self.scopes: list[dict[Any, Any]] = [{}]
         self.lanes = 0  # of the pass at hand
         self.tail: Value | None = None  # which lanes there are, where not all
+        self.multiples: dict[str, int] = {}  # what indices of loops are multiples of
 
     # ------------------------------------------------------------ scopes
 
@@ -99,7 +101,10 @@ class Access:
         if isinstance(x, int) and x == 0 and op == "add":
             return y
         key = (op, *(v.text if isinstance(v, Value) else v for v in (x, y)))
-        return self._found(key) or self._note(key, self.b.binary(op, x, y))
+        found = self._found(key) or self._note(key, self.b.binary(op, x, y))
+        if op == "add" and isinstance(x, Value) and isinstance(y, int) and x.text in self.multiples:
+            self.multiples[found.text] = math.gcd(self.multiples[x.text], y)
+        return found
 
     def moved(self, at: At, start: Int, step: int) -> At:
         return At(self.add(self.mul(at.base, step), start), at.step * step)
@@ -252,11 +257,23 @@ class Access:
         mask = self.tail if mask is None else self._live(mask)
         if step == 1 and apart is None:
             pointer = b.offset(memory.base, base, scalar)
-            b.store(x, pointer) if mask is None else b.masked_store(x, pointer, mask)
+            if mask is not None:
+                b.masked_store(x, pointer, mask)
+            else:
+                streamed = memory.streamed and self._aligned(memory, positions[-1])
+                b.store(x, pointer, min(self.lanes * memory.dtype.itemsize, LINE) if streamed else None, streamed)
             return
         offsets = self.splat(self.everywhere(At(base, step)), self.lanes)
         offsets = offsets if apart is None else offsets + self.splat(apart, self.lanes)
         b.scatter(x, memory.base, offsets, b.constant(True, vector("i1", self.lanes)) if mask is None else mask)
+
+    def _aligned(self, memory: Memory, last: Position) -> bool:
+        """Whether a row's vector starts at a multiple of its own size, where the row starts at one of `LINE`."""
+        if not isinstance(last, At):
+            return False
+        lanes = min(self.lanes, LINE // memory.dtype.itemsize)
+        multiple = last.base if isinstance(last.base, int) else self.multiples.get(last.base.text, 1)
+        return multiple % lanes == 0
 
     def positions(
         self, memory: Memory, index: Any, operands: Sequence[Node], places: Sequence[At], masked: bool

@@ -145,6 +145,7 @@ class Emitter(Elements):
             with self.scope(), self.b.loop(0, turns * unroll * lanes, unroll * lanes, carried, empty=False) as loop:
                 values = iter(loop.carried)
                 inside = {m: [next(values) for _ in found] for m, found in running.items()}
+                self.multiples[loop.index.text] = lanes
                 for u in range(unroll):
                     here = At(self.add(loop.index, u * lanes), 1)
                     self._vector(members, indices, here, sums, inside, u)

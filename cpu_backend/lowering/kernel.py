@@ -33,6 +33,7 @@ from .emit import Emitter
 from .products import Multiplier
 from .refusal import refuse
 from .rules import BACKEND, RULES
+from .streaming import streamed_outputs, uncached, with_streams
 from .values import STORED, Memory, Number, row_major
 
 ALIGN = 64
@@ -55,10 +56,11 @@ class Code:
 class Lowering:
     """One kernel being turned into code."""
 
-    def __init__(self, kernel: Kernel, machine: Features):
+    def __init__(self, kernel: Kernel, machine: Features, stream_from: int):
         self.kernel, self.machine = kernel, machine
         self.carry = tuple(a for a in analyse(kernel).carry if kernel.grid[a] > 1)
         self.parallel = tuple(a for a in kernel.long_axes if a not in self.carry)
+        self.streamed = streamed_outputs(kernel, self.carry, stream_from)
         self.b = Builder("cell", [("ptr", "buffers"), ("ptr", "workspace"), ("i64", "number")], machine.names)
         self.used = 0
         self.emitter = Emitter(self.b, machine.lanes, Multiplier(machine.bits))
@@ -161,7 +163,9 @@ class Lowering:
                 found.append(e.within(e.index(node, ()), max(axis.count(n) - 1, 0)))
         return [e.mul(i, step) for i, step in zip(found, block.steps, strict=True)]
 
-    def _memory(self, block: Block, pointer: Value, starts: Sequence[Int], masked: bool, written: bool) -> Memory:
+    def _memory(
+        self, block: Block, pointer: Value, starts: Sequence[Int], masked: bool, written: bool, streamed: bool
+    ) -> Memory:
         e, scalar = self.emitter, STORED[str(self.body.dtype(block.array.dtype))]
         strides = row_major(block.array.shape)
         base: Int = 0
@@ -183,13 +187,14 @@ class Lowering:
             tuple(limits) if masked else (),
             block.fill,
             not written,
+            streamed and not masked,
         )
 
     def _run(self, nodes: Sequence[Any], placed: Sequence[Any], masked: bool) -> None:
         n = len(self.kernel.inputs)
         with self.body.region():
             memories = [
-                self._memory(block, pointer, starts, masked, i >= n)
+                self._memory(block, pointer, starts, masked, i >= n, i - n in self.streamed)
                 for i, (block, pointer, starts) in enumerate(placed)
             ]  # fmt: skip
             self.body.run(self.kernel.body, [*nodes, *self.prefetched, *memories, *self.scratch])
@@ -213,10 +218,10 @@ def _check(kernel: Kernel) -> None:
             raise refuse(f"{block.name} has no elements")
 
 
-def lower(kernel: Kernel, machine: Features, threads: int) -> Code:
+def lower(kernel: Kernel, machine: Features, threads: int, stream_from: int) -> Code:
     """The module of a kernel that is in the form of `BACKEND`; raises an `UnsupportedError` for what it is not for."""
     _check(kernel)
-    lowering = Lowering(kernel, machine)
+    lowering = Lowering(kernel, machine, stream_from)
     b = lowering.run()
     cells = math.prod(kernel.grid[a] for a in lowering.parallel)
     if not math.prod(kernel.grid):
@@ -233,18 +238,25 @@ def lower(kernel: Kernel, machine: Features, threads: int) -> Code:
     )  # fmt: skip
     launch = Launch(operands, len(kernel.outputs), cells, max(cells // (workers * 8), 1), workers, workspace, copies)
     extra = (ArrayType((workspace * workers,), np.dtype(np.uint8)),) if workspace else ()
-    return Code(module_text([b, *handler(launch, machine.architecture)]), launch, tuple(kernel.in_types),
+    cell = with_streams(b, [operands + o for o in sorted(lowering.streamed)], machine.architecture)
+    return Code(module_text([*cell, *handler(launch, machine.architecture)]), launch, tuple(kernel.in_types),
                 (*kernel.out_types, *extra))  # fmt: skip
 
 
 @entry(BACKEND)
-def code_of(legal: Legal, target: Target, machine: Features | None = None, threads: int | None = None) -> Code:
+def code_of(
+    legal: Legal, target: Target, machine: Features | None = None, threads: int | None = None,
+    stream_from: int | None = None,
+) -> Code:  # fmt: skip
     """A kernel's machine code as text, for this machine or one with given features, and at most some threads.
+
+    Outputs of at least `stream_from` bytes bypass the caches, by default those that these would not hold.
 
     Raises an `UnsupportedError` for a kernel that XLA's route computes, with the reason.
     """
     legal.check()
-    return lower(legal.kernel, machine or features(), cores() if threads is None else threads)
+    threads = cores() if threads is None else threads
+    return lower(legal.kernel, machine or features(), threads, uncached() if stream_from is None else stream_from)
 
 
 def reason(kernel: Kernel) -> str | None:

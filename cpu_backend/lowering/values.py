@@ -24,6 +24,7 @@ STORED = {
     "bool": "i8", "int8": "i8", "uint8": "i8", "int16": "i16", "uint16": "i16", "int32": "i32", "uint32": "i32",
     "int64": "i64", "uint64": "i64", "float16": "half", "bfloat16": "i16", "float32": "float", "float64": "double",
 }  # fmt: skip
+LINE = 64  # bytes of a cache line
 HELD = STORED | {"bool": "i1", "float16": "float", "bfloat16": "float"}
 
 
@@ -37,7 +38,8 @@ class Memory:
     """Elements at `base`, `strides` apart along each axis.
 
     `limits` are, for axes along which a block may reach past its array's end, how many elements there are;
-    what is read beyond is `fill`. `fixed` says that nothing writes to it.
+    what is read beyond is `fill`. `fixed` says that nothing writes to it. `streamed` says that stores of whole aligned
+    vectors bypass the caches: `base` and all strides but the last are multiples of `LINE` bytes.
     """
 
     name: str
@@ -48,6 +50,7 @@ class Memory:
     limits: tuple[Value | None, ...] = ()
     fill: Any = None
     fixed: bool = False
+    streamed: bool = False
 
     @property
     def ragged(self) -> bool:

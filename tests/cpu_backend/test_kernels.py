@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import numpy as np
 import pytest
 
@@ -10,15 +12,17 @@ from tests.support import random_kernels
 from tests.support.corpus.called import kernel_of
 from tests.support.corpus.runs import KERNELS, NAMES, SMOOTH, Split, operands, over_sizes
 from tests.support.corpus.small import EXAMPLES
-from tests.support.machine_code import machine_code, needs_llvm
+from tests.support.machine_code import called, machine_code, needs_llvm
 from tilewright import lang as tl
 from tilewright import numpy as tnp
 from tilewright.core.support import pytree
 from tilewright.core.tracing.trace import eval_program, trace_program, typeof
+from tilewright.cpu_backend.lowering.kernel import code_of
 from tilewright.cpu_backend.machine.features import features
 from tilewright.errors import UnsupportedError
 from tilewright.lang.call.primitive import kernel_call_p
 from tilewright.lang.interpret.interpreter import interpret
+from tilewright.lang.targets.target import CPU
 
 pytestmark = needs_llvm
 AVX2 = features().without("avx512f", "avx512bw", "avx512dq", "avx512vl", "avx512cd", "avx512vnni", "avx512bf16")
@@ -203,3 +207,42 @@ def test_what_has_no_machine_code_is_computed_by_xla_and_explained():
 def test_a_route_that_there_is_not_is_an_error():
     with pytest.raises(tw.errors.ArgumentError, match="fast"):
         tl.cpu.CompilerParams(route="fast")
+
+
+# ---------------------------------------------------------------------------- stores that bypass the caches
+
+
+def doubled(rows, columns, dtype, block=(4, 64), together=False):
+    """The kernel of 2 x + 1; with `together` its second grid axis adds to the blocks of its first."""
+    def body(x_ref, o_ref):
+        o_ref[...] = x_ref[...] * 2 + (tl.program_id(1) if together else 1)
+
+    spec = tl.BlockSpec(block, lambda i, j: (i, j))
+    out = tl.BlockSpec(block, lambda i, j: (i, 0)) if together else spec
+    shape = (rows, block[1]) if together else (rows, columns)
+    grid = tl.cdiv(rows, block[0]), tl.cdiv(columns, block[1])
+    call = tl.kernel_call(body, out_shape=tw.ShapeDtypeStruct(shape, dtype), grid=grid, in_specs=[spec], out_specs=out,
+                          dimension_semantics=("parallel", "arbitrary"))  # fmt: skip
+    program = trace_program(lambda x: [call(x)], [typeof(np.zeros((rows, columns), tnp.dtype(dtype)))])
+    return next(e.params["kernel"] for e in program.eqns)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "int8"])
+@pytest.mark.parametrize("shape", [(8, 256), (7, 320), (8, 192)])
+@pytest.mark.parametrize("high", [False, True])  # not aligned where the end is at a page's
+def test_streamed_outputs_are_the_same_aligned_or_not(shape, dtype, high):
+    kernel = doubled(*shape, dtype)
+    x = np.random.default_rng(0).integers(-9, 9, shape).astype(tnp.dtype(dtype))
+    code = code_of(kernel, CPU, threads=1, stream_from=1)
+    assert "nontemporal" in code.text and "nontemporal" not in code_of(kernel, CPU, threads=1).text
+    (found,) = called(code, [x], high)
+    np.testing.assert_array_equal(found, interpret(kernel, x)[0])
+    odd = called(code, [x], high, shift=4)[0]
+    np.testing.assert_array_equal(odd, found)
+
+
+def test_what_is_written_again_or_in_place_is_not_streamed():
+    for kernel in (doubled(8, 256, "float32", together=True), doubled(8, 250, "float32")):
+        assert "nontemporal" not in code_of(kernel, CPU, threads=1, stream_from=1).text
+    aliased = dataclasses.replace(doubled(8, 256, "float32"), aliases=((0, 0),))
+    assert "nontemporal" not in code_of(aliased, CPU, threads=1, stream_from=1).text
