@@ -154,7 +154,11 @@ class Access:
         found = None
         for position, limit in zip(positions, memory.limits, strict=False):
             if limit is not None:
-                found = self.both(found, self.b.compare("slt", self.everywhere(position), limit))
+                low, high = limit
+                place = self.everywhere(position)
+                found = self.both(found, self.b.compare("slt", place, high))
+                if low is not None:
+                    found = self.both(found, self.b.compare("sge", place, low))
         return found
 
     def both(self, x: Value | None, y: Value | None) -> Value | None:
@@ -163,11 +167,13 @@ class Access:
         return self.b.binary("and", x, y)
 
     def _edged(self, memory: Memory, positions: Sequence[Position]) -> list[Position]:
-        """Positions past the end brought to the last element."""
+        """Positions out of the array brought to the nearest element of it."""
         found = list(positions)
         for d, limit in enumerate(memory.limits):
             if limit is not None:
-                place = self.b.intrinsic("smin", self.everywhere(found[d]), limit - 1)
+                low, high = limit
+                place = self.b.intrinsic("smin", self.everywhere(found[d]), high - 1)
+                place = place if low is None else self.b.intrinsic("smax", place, low)
                 found[d] = place if place.lanes else At(place)
         return found
 

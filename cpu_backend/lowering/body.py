@@ -138,8 +138,6 @@ class Body:
     ) -> None:
         if memory.fixed:
             raise refuse(f"the operand {memory.name} is written to by the body")
-        if add and index.takes:
-            raise refuse("places that an array names are added to, and one may be named twice")
         if any(isinstance(r, Store) and r.target is memory for r in self.pending):
             self.flush()
         self.pending.append(Store(value, memory, index, tuple(positions), mask, add))

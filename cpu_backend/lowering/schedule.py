@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from ...core.primitives.refs.state_primitives import Take
 from .values import Fold, Load, Map, Node, Product, Root, Shape, Store, View
 
 # Where along a root's axes an element of a node is wanted, for each axis of the node: (axis, start, step); axis None:
@@ -113,7 +114,7 @@ class Group:
     def fit(self, root: Root, found: list[tuple[Node, Places]]) -> Member | None:
         """The root as a member of this group; None where it must wait for the group's end."""
         domain = root.domain
-        alone = any(isinstance(r, Product) for r in (root, self.members[0].root))
+        alone = any(isinstance(r, Product) or repeated(r) for r in (root, self.members[0].root))
         if alone or len(domain) not in (len(self.sizes), len(self.sizes) + 1):
             return None
         loops: list[int | None] = [None] * len(domain)
@@ -174,6 +175,18 @@ class Group:
         self.members.append(member)
 
 
+def repeated(root: Root) -> bool:
+    return isinstance(root, Store) and root.repeated
+
+
+def _in_turn(root: Root) -> bool:
+    """Whether the elements of the last axis may be one in memory, so that they are added one after the other."""
+    if not isinstance(root, Store) or not root.repeated:
+        return False
+    last, axes = len(root.domain) - 1, root.index.axes()
+    return any(last in axis for entry, axis in zip(root.index, axes, strict=True) if type(entry) is Take)
+
+
 def aligned(load: Load, store: Store) -> bool:
     """Whether a load reads at each place the element that a store changes there."""
     return load.index == store.index and not load.index.dynamic and not load.masked
@@ -187,7 +200,7 @@ def groups_of(roots: Sequence[Root]) -> list[Group]:
         found = reached(root, produced)
         member = groups[-1].fit(root, found) if groups else None
         if member is None:
-            count = max(len(root.domain) - 1, 0)
+            count = max(len(root.domain) - (not _in_turn(root)), 0)
             groups.append(Group(tuple(root.domain[:count])))
             member = Member(root, (*range(count), *[None] * (len(root.domain) - count)), found)
         groups[-1].add(member)

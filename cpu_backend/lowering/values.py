@@ -37,8 +37,8 @@ def row_major(shape: Sequence[int]) -> Shape:
 class Memory:
     """Elements at `base`, `strides` apart along each axis.
 
-    `limits` are, for axes along which a block may reach past its array's end, how many elements there are;
-    what is read beyond is `fill`. `fixed` says that nothing writes to it. `streamed` says that stores of whole aligned
+    `limits` are, for axes along which a block may reach out of its array, the first element that is inside, if that
+    may not be the block's own, and the number of those up to the array's end; what is read beyond is `fill`. `fixed` says that nothing writes to it. `streamed` says that stores of whole aligned
     vectors bypass the caches: `base` and all strides but the last are multiples of `LINE` bytes.
     """
 
@@ -47,7 +47,7 @@ class Memory:
     shape: Shape
     strides: Shape
     base: Value
-    limits: tuple[Value | None, ...] = ()
+    limits: tuple[tuple[Value | None, Value] | None, ...] = ()
     fill: Any = None
     fixed: bool = False
     streamed: bool = False
@@ -206,6 +206,11 @@ class Store(Root):
     positions: tuple[Node, ...] = ()
     mask: Node | None = None
     add: bool = False
+
+    @property
+    def repeated(self) -> bool:
+        """Whether something may be added to one element several times."""
+        return self.add and bool(self.index.takes)
 
     @property
     def extra(self) -> tuple[Node, ...]:

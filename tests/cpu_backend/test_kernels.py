@@ -28,8 +28,8 @@ pytestmark = needs_llvm
 AVX2 = features().without("avx512f", "avx512bw", "avx512dq", "avx512vl", "avx512cd", "avx512vnni", "avx512bf16")
 # What machine code does not have yet, and the kernels of the corpus that need it.
 LACKING = {
-    "works through a whole axis": {"cumsum"}, "by a padding": {"conv1d", "conv2d", "stencil"},
-    "may be named twice": {"histogram", "embedding"}, "may reach past its end": {"in_place", "cumsum"},
+    "works through a whole axis": {"cumsum"},
+
 }  # fmt: skip
 
 
