@@ -153,6 +153,11 @@ class Builder:
         inside = ", ".join(f"{scalar} {i * step}" for i in range(lanes))
         return Value(f"<{inside}>", vector(scalar, lanes), self)
 
+    def lanes_below(self, count: int, lanes: int) -> Value:
+        """The mask of the first lanes."""
+        bits = ", ".join(f"i1 {'true' if i < count else 'false'}" for i in range(lanes))
+        return Value(f"<{bits}>", vector("i1", lanes), self)
+
     def splat(self, x: Any, lanes: int) -> Value:
         if not lanes or x.lanes:
             return x

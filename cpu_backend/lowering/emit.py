@@ -7,7 +7,7 @@ passes over a row is kept for the row.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from typing import Any
@@ -20,7 +20,7 @@ from .access import ZERO, At
 from .elements import Elements, Row
 from .elementwise import across, combined, number, rounded, to_stored
 from .schedule import Group, Member, Place, dear, groups_of, wanted_elsewhere
-from .values import HELD, Fold, Iota, Keep, Load, Map, Memory, Node, Number, Product, Store, View
+from .values import HELD, Apart, Fold, Iota, Keep, Load, Map, Memory, Node, Number, Store, View
 
 Allocate = Callable[[np.dtype, Sequence[int]], Memory]
 F32 = np.dtype(np.float32)
@@ -29,9 +29,9 @@ F32 = np.dtype(np.float32)
 class Emitter(Elements):
     """The code of roots at the place where the builder is."""
 
-    def __init__(self, b: Builder, lanes: int, product: Callable[[Emitter, Product, Allocate], None]):
+    def __init__(self, b: Builder, lanes: int, apart: Mapping[type[Apart], Callable[[Emitter, Any, Allocate], None]]):
         super().__init__(b, lanes)
-        self.product = product
+        self.apart = apart
 
     def run(self, roots: Sequence[Any], allocate: Allocate) -> None:
         """The code of roots, in order."""
@@ -40,11 +40,11 @@ class Emitter(Elements):
             if fold.target is None:
                 fold.target = fold.node.place = allocate(fold.node.dtype, fold.node.shape)
         for group in groups:
-            if isinstance(group.members[0].root, Product):
-                root = group.members[0].root
+            root = group.members[0].root
+            if isinstance(root, Apart):
                 if root.target is None:
                     root.target = root.value.place = allocate(root.value.dtype, root.value.shape)
-                self.product(self, root, allocate)
+                self.apart[type(root)](self, root, allocate)
                 root.value.memory = root.target
             else:
                 self._group(group, allocate)
@@ -158,8 +158,7 @@ class Emitter(Elements):
         for k in range(done, full):
             self._vector(members, indices, At(k * lanes, 1), sums, running, (k - done) % unroll)
         if rest:
-            bits = ", ".join(f"i1 {'true' if i < rest else 'false'}" for i in range(lanes))
-            self.tail = Value(f"<{bits}>", vector("i1", lanes), self.b)
+            self.tail = self.b.lanes_below(rest, lanes)
             self._vector(members, indices, At(full * lanes, 1), sums, running, 0)
             self.tail = None
         for member, values in running.items():

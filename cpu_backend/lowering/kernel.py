@@ -30,12 +30,14 @@ from ..llvm.compile import module_text
 from ..machine.features import Features, cores, features
 from ..runtime.handler import Launch, handler
 from .body import Body
+from .cumulative import cumulate
 from .emit import Emitter
+from .in_place import in_place
 from .products import Multiplier
 from .refusal import refuse
 from .rules import BACKEND, RULES
 from .streaming import streamed_outputs, uncached, with_streams
-from .values import STORED, Memory, Number, row_major
+from .values import STORED, Cumulative, Memory, Number, Product, row_major
 
 ALIGN = 64
 STACK_BYTES = 32 * 2**10  # of a cell's own memory that is on the thread's stack
@@ -46,12 +48,16 @@ SMALL_BYTES = 512 * 2**10  # that a kernel moves: less is not worth another thre
 
 @dataclass(frozen=True)
 class Code:
-    """A kernel's module as text, and how it is called: with the kernel's operands and results, and a workspace."""
+    """A kernel's module as text, and how it is called: with the kernel's operands and results, and a workspace.
+
+    `aliases` are the (operand, result) pairs whose buffers may be one.
+    """
 
     text: str
     launch: Launch
     in_types: tuple[ArrayType, ...]
     out_types: tuple[ArrayType, ...]
+    aliases: tuple[tuple[int, int], ...] = ()
 
 
 class Lowering:
@@ -61,10 +67,11 @@ class Lowering:
         self.kernel, self.machine = kernel, machine
         self.carry = tuple(a for a in analyse(kernel).carry if kernel.grid[a] > 1)
         self.parallel = tuple(a for a in kernel.long_axes if a not in self.carry)
+        self.in_place = in_place(kernel)
         self.streamed = streamed_outputs(kernel, self.carry, stream_from)
         self.b = Builder("cell", [("ptr", "buffers"), ("ptr", "workspace"), ("i64", "number")], machine.names)
         self.used = 0
-        self.emitter = Emitter(self.b, machine.lanes, Multiplier(machine.bits))
+        self.emitter = Emitter(self.b, machine.lanes, {Product: Multiplier(machine.bits), Cumulative: cumulate})
         self.body = Body(self.emitter, RULES, self.allocate)
 
     def allocate(self, size: int) -> Value:
@@ -170,8 +177,9 @@ class Lowering:
         ]
 
     def _memory(
-        self, block: Block, pointer: Value, starts: Sequence[Int], masked: bool, written: bool, streamed: bool
-    ) -> Memory:
+        self, block: Block, pointer: Value, starts: Sequence[Int], masked: bool, written: bool, streamed: bool,
+        buffer: int | None,
+    ) -> Memory:  # fmt: skip
         e, scalar = self.emitter, STORED[str(self.body.dtype(block.array.dtype))]
         strides = row_major(block.array.shape)
         base: Int = 0
@@ -192,15 +200,17 @@ class Lowering:
             self.b.offset(pointer, base, scalar),
             tuple(limits) if masked else (),
             block.fill,
-            not written,
+            not written and buffer is None,
             streamed and not masked,
+            buffer,
         )
 
     def _run(self, nodes: Sequence[Any], placed: Sequence[Any], masked: bool) -> None:
         n = len(self.kernel.inputs)
         with self.body.region():
+            buffers = {i: i for i, _ in self.in_place} | {n + o: i for i, o in self.in_place}
             memories = [
-                self._memory(block, pointer, starts, masked, i >= n, i - n in self.streamed)
+                self._memory(block, pointer, starts, masked, i >= n, i - n in self.streamed, buffers.get(i))
                 for i, (block, pointer, starts) in enumerate(placed)
             ]  # fmt: skip
             arrays = {o: memories[n + o] for o in self.kept} if masked else {}
@@ -224,7 +234,7 @@ class Lowering:
 def read_past_end(kernel: Kernel) -> list[int]:
     """The outputs that the body reads, and whose blocks may reach past the end of the array."""
     first = kernel.splits[2]
-    used = {e.operand - first for e in kernel.body.effects if e.kind != "write"}
+    used = {e.operand - first for e in kernel.body.effects if isinstance(e.operand, int) and e.kind != "write"}
     return [
         o for o, block in enumerate(kernel.outputs)
         if o in used and any(a.ragged(n) for a, n in zip(block.axes, block.array.shape, strict=True))
@@ -267,8 +277,9 @@ def lower(kernel: Kernel, machine: Features, threads: int, stream_from: int) -> 
     launch = Launch(operands, len(kernel.outputs), cells, max(cells // (workers * 8), 1), workers, workspace, copies)
     extra = (ArrayType((workspace * workers,), np.dtype(np.uint8)),) if workspace else ()
     cell = with_streams(b, [operands + o for o in sorted(lowering.streamed)], machine.architecture)
+    aliases = tuple((len(kernel.prefetch) + i, o) for i, o in lowering.in_place)
     return Code(module_text([*cell, *handler(launch, machine.architecture)]), launch, tuple(kernel.in_types),
-                (*kernel.out_types, *extra))  # fmt: skip
+                (*kernel.out_types, *extra), aliases)  # fmt: skip
 
 
 @entry(BACKEND)

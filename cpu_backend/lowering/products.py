@@ -238,8 +238,7 @@ class _Tiles:
         found: list[Value | None] = []
         for start in range(0, count, self.lanes):
             left = min(count - start, self.lanes)
-            text = ", ".join(f"i1 {'true' if i < left else 'false'}" for i in range(self.lanes))
-            found.append(None if left == self.lanes else Value(f"<{text}>", vector("i1", self.lanes), self.e.b))
+            found.append(None if left == self.lanes else self.e.b.lanes_below(left, self.lanes))
         return found
 
     def pack(self, first: Int, count: int) -> None:

@@ -38,8 +38,10 @@ class Memory:
     """Elements at `base`, `strides` apart along each axis.
 
     `limits` are, for axes along which a block may reach out of its array, the first element that is inside, if that
-    may not be the block's own, and the number of those up to the array's end; what is read beyond is `fill`. `fixed` says that nothing writes to it. `streamed` says that stores of whole aligned
-    vectors bypass the caches: `base` and all strides but the last are multiples of `LINE` bytes.
+    may not be the block's own, and the number of those up to the array's end; what is read beyond is `fill`.
+    `fixed` says that nothing writes to it. `streamed` says that stores of whole aligned vectors bypass the caches:
+    `base` and all strides but the last are multiples of `LINE` bytes. Memories of one `buffer` are the same elements:
+    an operand and the result that is written in its place.
     """
 
     name: str
@@ -51,6 +53,11 @@ class Memory:
     fill: Any = None
     fixed: bool = False
     streamed: bool = False
+    buffer: int | None = None
+
+    def same(self, other: Memory) -> bool:
+        """Whether the other memory has the same elements."""
+        return self is other or self.buffer is not None and self.buffer == other.buffer
 
     @property
     def ragged(self) -> bool:
@@ -178,6 +185,15 @@ class Dot(Node):
     batch: tuple[tuple[int, ...], tuple[int, ...]] = ((), ())
 
 
+@dataclass(eq=False)
+class Accumulate(Node):
+    """For each element of the operand all up to it along an axis combined; from the end on with `reverse`."""
+
+    axis: int = 0
+    monoid: Monoid = Monoid("add")
+    reverse: bool = False
+
+
 # ---------------------------------------------------------------------------- roots
 
 
@@ -190,11 +206,6 @@ class Root:
     @property
     def domain(self) -> Shape:
         return self.value.shape
-
-    @property
-    def extra(self) -> tuple[Node, ...]:
-        """Nodes of the same shape as the value that are wanted too, and scalars."""
-        return ()
 
 
 @dataclass(eq=False)
@@ -211,10 +222,6 @@ class Store(Root):
     def repeated(self) -> bool:
         """Whether something may be added to one element several times."""
         return self.add and bool(self.index.takes)
-
-    @property
-    def extra(self) -> tuple[Node, ...]:
-        return self.positions + (() if self.mask is None else (self.mask,))
 
 
 @dataclass(eq=False)
@@ -241,7 +248,15 @@ class Fold(Root):
 
 
 @dataclass(eq=False)
-class Product(Root):
-    """A product of matrices into memory."""
+class Apart(Root):
+    """What has code of its own, into memory."""
 
     target: Memory | None = None
+
+
+class Product(Apart):
+    """A product of matrices."""
+
+
+class Cumulative(Apart):
+    """A cumulative operation along an axis."""
