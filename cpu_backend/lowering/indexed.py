@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -151,5 +151,5 @@ def _scatter(add: bool) -> Rule:
     return made
 
 
-scatter: Callable[..., list[Node]] = _scatter(False)
-scatter_add: Callable[..., list[Node]] = _scatter(True)
+scatter: Rule = _scatter(False)
+scatter_add: Rule = _scatter(True)

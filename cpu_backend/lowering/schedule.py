@@ -30,7 +30,7 @@ def reached(root: Root, produced: Mapping[Node, Root]) -> list[tuple[Node, Place
     if isinstance(root, Store):
         axes = root.index.axes()
         for node, axis in zip(root.positions, root.index.dynamic, strict=True):
-            waiting.append((node, tuple(top[a] for a in axes[axis])))
+            waiting.append((node, tuple(top[a] for a in axes[axis]) if node.shape else ()))
         if root.mask is not None:
             waiting.append((root.mask, top if root.mask.shape else ()))
     found: dict[tuple[Node, Places], None] = {}

@@ -95,15 +95,20 @@ class Guarded:
 def called(
     code: Code, arrays: Sequence[Any], high: bool = True, machine: Features | None = None, shift: int = 0
 ) -> list[np.ndarray]:
-    """The results of a kernel's handler, called as XLA calls it, every buffer between guard pages."""
+    """The results of a kernel's handler, called as XLA calls it, every buffer between guard pages.
+
+    Results that may be in an operand's place are there.
+    """
     assert code.launch.workers == 1
     _, found = loaded(code.text, None, machine)
     operands = [Guarded(t.nbytes, high, shift) for t in code.in_types]
     for one, array, type_ in zip(operands, arrays, code.in_types, strict=True):
         one.fill(np.ascontiguousarray(array, type_.dtype).tobytes())
-    results = [Guarded(t.nbytes, high, shift) for t in code.out_types]
-    for one in results:
-        one.fill(b"\xff" * one.size)
+    shared = {o: operands[i] for i, o in code.aliases}
+    results = [shared.get(o) or Guarded(t.nbytes, high, shift) for o, t in enumerate(code.out_types)]
+    for o, one in enumerate(results):
+        if o not in shared:
+            one.fill(b"\xff" * one.size)
     kept: list[Any] = []
 
     def block(values: dict[int, int], size: int) -> int:
