@@ -16,7 +16,7 @@ VERSION_TESTS ?= tests/core tests/xla_backend tests/lang tests/kernels tests/che
 unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: demo gpt gpt-sharded test test-all test-rest test-compilers test-targets test-versions test-gpu lint types layers unit \
-    bench bench-gpu clean
+    bench bench-gpu dist sbom clean
 
 demo: $(VENV)/.installed-demo
 	$(VENV)/bin/python examples/digits.py
@@ -86,8 +86,16 @@ bench: $(BENCH_VENV)/.installed-bench
 bench-gpu: $(if $(GPU_PYTHON),,$(BENCH_VENV)/.installed-cuda)
 	PYTHONPATH=src:. $(or $(GPU_PYTHON),$(BENCH_VENV)/bin/python) -m benchmarks.gpu $(BENCH_ARGS)
 
+# The wheel and the sdist, each tried in an empty environment.
+dist:
+	PYTHON="$(PYTHON)" sh .ci/dist
+
+# What is installed beside this package, with versions and licences, as CycloneDX.
+sbom: $(VENV)/.installed-test
+	$(VENV)/bin/python .ci/sbom.py dist/sbom.json
+
 clean:
-	rm -rf $(VENV) $(BENCH_VENV) $(VERSIONS:%=.venv-%) build src/tilewright.egg-info .pytest_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) $(BENCH_VENV) $(VERSIONS:%=.venv-%) .venv-dist .venv-try build dist src/tilewright.egg-info .pytest_cache .ruff_cache .hypothesis .import_linter_cache
 
 comma := ,
 

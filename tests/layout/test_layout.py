@@ -257,6 +257,15 @@ def test_requirements_agree_with_the_table_of_supported_versions():
     for follower in ("jax-cuda13-pjrt", "jax-cuda13-plugin", "jax"):  # released together with jaxlib
         assert SUPPORTED["jaxlib"].requirement.replace("jaxlib", follower) in required
     assert version.__version__ == project["version"]
+    assert f"\nversion: {version.__version__}\n" in (ROOT / "CITATION.cff").read_text()
+
+
+def test_the_licence_of_every_requirement_is_listed():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    extras = project["optional-dependencies"]
+    required = [r for group in (project["dependencies"], *(extras[e] for e in extras if e != "test")) for r in group]
+    listed = (ROOT / "THIRD_PARTY.md").read_text()
+    assert [r for r in required if not re.search(rf"\b{re.split('[=<>]', r)[0]}\b", listed)] == []
 
 
 @pytest.mark.parametrize("which, number", [("oldest", 0), ("newest", -1)])
