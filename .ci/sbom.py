@@ -19,7 +19,8 @@ def components() -> list[dict]:
     found = {d.metadata["Name"].lower(): d for d in metadata.distributions() if d.metadata["Name"]}
     return [
         {"type": "library", "name": d.metadata["Name"], "version": d.version,
-         "purl": f"pkg:pypi/{name.replace('_', '-')}@{d.version}", "licenses": [{"license": {"name": licence(d.metadata)}}]}
+         "purl": f"pkg:pypi/{name.replace('_', '-')}@{d.version}",
+         "licenses": [{"license": {"name": licence(d.metadata)}}]}
         for name, d in sorted(found.items())
     ]  # fmt: skip
 
@@ -27,8 +28,8 @@ def components() -> list[dict]:
 def main(path: str) -> None:
     listed = components()
     Path(path).parent.mkdir(exist_ok=True)
-    Path(path).write_text(json.dumps({"bomFormat": "CycloneDX", "specVersion": "1.5", "version": 1, "components": listed},
-                                     indent=1) + "\n")  # fmt: skip
+    document = {"bomFormat": "CycloneDX", "specVersion": "1.5", "version": 1, "components": listed}
+    Path(path).write_text(json.dumps(document, indent=1) + "\n")
     print(f"{path}: {len(listed)} distributions")
 
 

@@ -1,4 +1,4 @@
-"""Tries an installed package: its files, a compiled kernel and its gradient, an export that is read again, the command."""
+"""Tries an installed package: its files, a compiled kernel and its gradient, an export, the command."""
 
 import subprocess
 import sys
