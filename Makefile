@@ -4,6 +4,7 @@
 
 VENV ?= .venv
 BENCH_VENV ?= .venv-bench
+DOCS_VENV ?= .venv-docs
 PYTEST_ARGS ?= -n auto
 LAW_SHARE ?= 0.1
 LAW_SEED ?= 0
@@ -15,8 +16,8 @@ VERSION_TESTS ?= tests/core tests/xla_backend tests/lang tests/kernels tests/che
 # A process that may not keep compiled modules compiles all of them again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo gpt gpt-sharded test test-all test-rest test-compilers test-targets test-versions test-gpu lint types layers unit \
-    bench bench-gpu dist sbom clean
+.PHONY: demo gpt gpt-sharded test test-all test-rest test-compilers test-targets test-versions test-gpu lint types layers \
+    unit bench bench-gpu docs dist sbom clean
 
 demo: $(VENV)/.installed-demo
 	$(VENV)/bin/python examples/digits.py
@@ -86,6 +87,10 @@ bench: $(BENCH_VENV)/.installed-bench
 bench-gpu: $(if $(GPU_PYTHON),,$(BENCH_VENV)/.installed-cuda)
 	PYTHONPATH=src:. $(or $(GPU_PYTHON),$(BENCH_VENV)/bin/python) -m benchmarks.gpu $(BENCH_ARGS)
 
+# The documentation as a site in build/site, which needs no server: open build/site/index.html.
+docs: $(DOCS_VENV)/.installed-docs
+	NO_MKDOCS_2_WARNING=1 PYTHONPATH=. $(DOCS_VENV)/bin/mkdocs build --strict
+
 # The wheel and the sdist, each tried in an empty environment.
 dist:
 	PYTHON="$(PYTHON)" sh .ci/dist
@@ -95,7 +100,8 @@ sbom: $(VENV)/.installed-test
 	$(VENV)/bin/python .ci/sbom.py dist/sbom.json
 
 clean:
-	rm -rf $(VENV) $(BENCH_VENV) $(VERSIONS:%=.venv-%) .venv-dist .venv-try build dist src/tilewright.egg-info .pytest_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) $(BENCH_VENV) $(DOCS_VENV) $(VERSIONS:%=.venv-%) .venv-dist .venv-try build dist \
+	    src/tilewright.egg-info .pytest_cache .ruff_cache .hypothesis .import_linter_cache
 
 comma := ,
 
@@ -115,6 +121,9 @@ $(VENV)/.installed-%: pyproject.toml
 	$(call install,$*)
 
 $(BENCH_VENV)/.installed-%: pyproject.toml
+	$(call install,$*)
+
+$(DOCS_VENV)/.installed-%: pyproject.toml
 	$(call install,$*)
 
 .venv-%/.installed-versions: .ci/versions/%.txt pyproject.toml

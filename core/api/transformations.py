@@ -40,7 +40,7 @@ from .vjp_functions import VJP, Pushforward, check_linear, materialize, nested_f
 
 @dataclass(frozen=True)
 class ShapeDtypeStruct:
-    """A shape and dtype standing for an array.
+    """A shape and dtype in place of an array.
 
     The set `manual_axis_type.varying` is of the axes of a mesh along which its values differ, within `shard_map`.
 

@@ -274,11 +274,11 @@ class ArrayType:
         return self
 
     def without_axis(self, axis: int, size: Any = None) -> ArrayType:
-        """The type of an element along an axis (of this size, which the type tells)."""
+        """The type of an element along an axis (of this size, which the type has)."""
         return self.with_shape((*self.shape[:axis], *self.shape[axis + 1 :]))
 
     def along(self, axis: int) -> Any:
-        """The sharding of an axis alone, where the type tells of one."""
+        """The sharding of a single axis, where the type has one."""
         return None
 
     def with_axis(self, axis: int, size: Any, lies: Any = None) -> ArrayType:
@@ -302,11 +302,11 @@ class ArrayType:
         left = self.vary.difference(mesh.axis_names if manual is None else manual)
         return with_sharding(VaryingType(whole, left), mesh.sharding(spec))
 
-    placed: Any = None  # how its arrays lie along axes of the type `Explicit`: see ShardedType
+    placed: Any = None  # its sharding along axes of the type `Explicit`: see ShardedType
 
     @property
     def sharding(self) -> Any:
-        """How its arrays lie along those axes of the mesh in force that types tell of (`AxisType.Explicit`)."""
+        """Its sharding along the axes of the current mesh that types carry (`AxisType.Explicit`)."""
         if self.placed is None:
             return runtime.interceptors.sharded_types.whole(self.ndim)
         return self.placed.of_type(self.ndim)
@@ -322,7 +322,7 @@ class ArrayType:
 
     @property
     def manual_axis_type(self) -> ManualAxisType:
-        """What the type tells of the axes that `shard_map` maps over."""
+        """The type's varying axes, over which `shard_map` maps."""
         return ManualAxisType(self.vary)
 
     def show(self, short: bool = True) -> str:

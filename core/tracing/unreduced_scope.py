@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from contextvars import ContextVar
 from typing import Any
 
-# The axes of the mesh over which contractions that are called here are asked to leave their sums open.
+# The mesh axes over which contractions in this scope return unreduced sums.
 asked_open: ContextVar[frozenset[Any]] = ContextVar("tilewright_asked_open", default=frozenset())
 
 

@@ -1,8 +1,8 @@
-"""The linear operations that the rules of all others are made of, and what they do for these rules.
+"""The linear operations that the rules of all others use, and their helper functions.
 
-Sums, negation, the movers `broadcast_in_dim`, `reshape` and `transpose`, and the sum over axes stand together below the
-rules: the transpose of each is made of the others. Elementwise primitives take rank-0 operands beside operands of one
-common shape, so a rule may write `mul_p.bind(t, like(t, 2.0))` without a broadcast; `spread` and `unbroadcast` are the
+Sums, negation, the movers `broadcast_in_dim`, `reshape` and `transpose`, and the sum over axes share the layer below
+the rules: the transpose of each is one of the others. Elementwise primitives take rank-0 operands beside operands of
+one shape, so a rule may write `mul_p.bind(t, like(t, 2.0))` without a broadcast; `spread` and `unbroadcast` are the
 two places where that implied broadcast has to be made real.
 """
 
@@ -90,7 +90,7 @@ def moved(axis: AxisInfo, x: Any, src: int | None, dst: int) -> Any:
 
 
 def align(axis: AxisInfo, args: Sequence[Any], dims: Sequence[int | None]) -> tuple[list[Any], int]:
-    """Operands of one shape, scalars apart, brought to one batch axis; unbatched scalars stay scalars."""
+    """Operands of one shape (or scalars) moved to one batch axis; unbatched scalars stay scalars."""
     shapes = [shape_of(a) for a in args]
     ranks = [len(s) - (d is not None) for s, d in zip(shapes, dims, strict=True)]
     rank = max(ranks)

@@ -98,8 +98,8 @@ def partition(
     if inspect_sharding_p in primitives_of(program):
         asked, told = inspect_sharding.numbered(program)
         text = lowered(replace(settled, program=_between(asked, resolved), place=resolved), settings)
-        inspect_sharding.tell(told, mesh, shardy.unknown_calls(text))
-        program = inspect_sharding.without(program)
+        inspect_sharding.call_back(told, mesh, shardy.unknown_calls(text))
+        program = inspect_sharding.without_inspections(program)
     types = tuple(map(_out_type, settled.out_types, place.outs, resolved.outs))
     unit = replace(settled, program=_between(program, resolved), place=resolved, out_types=types)
     return unit, None if calls is None else calls.told

@@ -1,4 +1,4 @@
-"""Reductions over axes: sums, products, extrema, their positions, bits, and any user's monoid."""
+"""Reductions over axes: sums, products, extrema and their indices, bits, and any user's monoid."""
 
 from __future__ import annotations
 
@@ -187,7 +187,7 @@ reduce_or = _function(reduce_or_p, "The disjunction over some axes, of booleans 
 reduce_xor = _function(reduce_xor_p, "The exclusive disjunction over some axes, of booleans or of bits.")
 
 
-# ---------------------------------------------------------------------------- positions of extrema
+# ---------------------------------------------------------------------------- indices of extrema
 
 
 def _position_typing(name: str) -> Callable[..., ArrayType]:

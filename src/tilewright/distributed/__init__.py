@@ -28,6 +28,7 @@ from .member import Member
 from .protocol import TOKEN
 
 __all__ = ["initialize", "is_initialized", "shutdown"]
+__dir__ = __all__.copy
 
 
 class _State:
