@@ -4,8 +4,8 @@
     python -m benchmarks.hostile checkpoints --count 4000
     python -m benchmarks.hostile exports --count 4000
 
-Each prints how often what came of it, and exits with 1 where something else came of it than a refusal or an error of the
-catalogue. The same seed gives the same input.
+Each prints what came of it how often, and exits with 1 where anything else came of it than a refusal or an error of
+the catalogue. The same seed gives the same input.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import random
 import socket
 import sys
 import tempfile
+import time
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -99,13 +100,18 @@ def messages(count: int, seed: int) -> Counter[str]:
     for _ in range(count * 4 // 5):
         line = malformed(draw, JOIN | {"join": 5, "token": draw.choice(["secret", "guess", ""])})
         found[sent(coordinator.port, line)] += 1
-    found["the coordinator died"] += not coordinator.thread.is_alive()
+        if not coordinator.thread.is_alive():
+            found[f"the coordinator died of {line[:80]!r}"] += 1
+            return found
+    idle = [socket.create_connection(("127.0.0.1", coordinator.port)) for _ in range(200)]
     other = joined(coordinator.port, 1)
     for connection in (keep, other):
         found["the processes did not meet"] += b"start" not in connection.recv(1 << 16)
         connection.sendall(b'{"bye": true}\n')
         connection.close()
     coordinator.close()
+    for connection in idle:
+        connection.close()
     found.update(member_messages(draw, count - count * 4 // 5))
     return found
 
@@ -113,24 +119,30 @@ def messages(count: int, seed: int) -> Counter[str]:
 def member_messages(draw: random.Random, count: int) -> Iterator[str]:
     """Malformed lines of a process that has joined: it is lost, and the coordinator lives."""
     for _ in range(count):
-        lost: list[int] = []
-        coordinator = Coordinator(2, "127.0.0.1", 0, lambda text: None, lambda process, how: lost.append(process),
-                                  token="secret")  # fmt: skip
         line = malformed(draw, draw.choice(LATER))
-        connection = joined(coordinator.port, 1)
-        connection.sendall(line)
-        connection.shutdown(socket.SHUT_WR)
+        yield member_message(line)
+
+
+def member_message(line: bytes) -> str:
+    lost: list[int] = []
+    coordinator = Coordinator(2, "127.0.0.1", 0, lambda text: None, lambda process, how: lost.append(process),
+                              token="secret")  # fmt: skip
+    with joined(coordinator.port, 1) as connection:
+        while not coordinator.members and coordinator.thread.is_alive():  # else both lines may be read at once
+            time.sleep(0.001)
         try:
+            connection.sendall(line)
+            connection.shutdown(socket.SHUT_WR)
             connection.recv(1 << 16)
-            yield "a process was lost" if lost == [1] or b"bye" in line else f"{lost} were lost by {line[:80]!r}"
         except TimeoutError:
-            yield f"a process was kept after {line[:80]!r}"
-        except OSError:
-            yield "a process was lost"
-        if not coordinator.thread.is_alive():
-            yield "the coordinator died"
-        connection.close()
-        coordinator.stopping.set()
+            return f"a process was kept after {line[:80]!r}"
+        except OSError:  # closed while it was being sent
+            pass
+    coordinator.stopping.set()
+    coordinator.thread.join(10.0)
+    if coordinator.thread.is_alive() or coordinator.fault is not None:
+        return f"the coordinator died of {line[:80]!r}"
+    return "a process was lost" if lost == [1] or b'"bye"' in line else f"{lost} were lost by {line[:80]!r}"
 
 
 # ---------------------------------------------------------------------------- bits

@@ -66,7 +66,7 @@ def writing(path: str) -> Iterator[str]:
 
 
 def sweep(folder: str) -> None:
-    """Remove the folders `.NAME.partial` of writers that no longer live, if they hold what a save writes and no more."""
+    """Remove the folders `.NAME.partial` of writers that no longer live, if they hold only what a save writes."""
     for entry in os.scandir(folder):
         if entry.name.startswith(".") and entry.name.endswith(".partial") and entry.is_dir(follow_symlinks=False):
             with contextlib.suppress(OSError):

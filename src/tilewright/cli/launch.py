@@ -74,7 +74,8 @@ def launch(
         shown.flush()
 
     token = secrets.token_hex(32)
-    coordinator = Coordinator(count, "127.0.0.1", 0, say, lambda process, how: None, token=token)  # a death is seen here
+    seen_here = lambda process, how: None  # noqa: E731 (deaths)
+    coordinator = Coordinator(count, "127.0.0.1", 0, say, seen_here, token=token)
     shared = os.environ | {"PYTHONUNBUFFERED": "1", "TILEWRIGHT_NUM_PROCESSES": str(count), TOKEN: token,
                            "TILEWRIGHT_COORDINATOR": f"127.0.0.1:{coordinator.port}"}  # fmt: skip
     asked = {"NUM_CPU_DEVICES": devices, "STALL_SECONDS": stall, "STALL_LIMIT": stall_limit}

@@ -17,7 +17,7 @@ class GoneError(Exception):
 
 
 class Channel:
-    """One end of a connection, from which messages of some `kinds` are read without waiting, of `longest` bytes each."""
+    """One end of a connection, from which messages are read without waiting: of some `kinds`, up to `longest` bytes."""
 
     def __init__(
         self, connection: socket.socket, alive: int = 0, kinds: Mapping[str, Mapping[str, Check]] = FROM_COORDINATOR,

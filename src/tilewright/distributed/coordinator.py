@@ -21,7 +21,7 @@ from typing import Any
 
 from ..xla_backend.jaxlib import shim
 from . import protocol
-from .channel import Channel, GoneError
+from .channel import Channel
 
 ANSWERS = 2.0  # seconds in which processes say where they are
 CLOSING = 5.0  # seconds in which processes that are done close their connections
@@ -122,6 +122,7 @@ class Coordinator:
         bound = self.listener.getsockname()
         self.interface, self.port = f"[{bound[0]}]" if ":" in bound[0] else bound[0], bound[1]
         self.service: Any = None
+        self.fault: Exception | None = None  # what ended the thread, which nothing should
         self.waiting: dict[Channel, float] = {}  # connected and not joined yet, the earliest first, and since when
         self.members: dict[int, Channel] = {}
         self.joined: dict[int, dict[str, Any]] = {}
@@ -153,6 +154,15 @@ class Coordinator:
     # ------------------------------------------------------------ the thread
 
     def _run(self) -> None:
+        try:
+            self._serve()
+        except Exception as error:
+            self.fault = error
+            _to_stderr(f"the coordinator ended with {type(error).__name__}: {error}")
+            self._tell(end=f"the coordinator ended with {type(error).__name__}")
+            raise
+
+    def _serve(self) -> None:
         while not self.stopping.is_set():
             for key, _ in self.selector.select(TICK):
                 if key.fileobj is self.listener:
@@ -197,10 +207,9 @@ class Coordinator:
                         return self._drop(channel)
                 else:
                     self._take(process, message)
-        except GoneError as error:
+        except Exception as error:  # of its sender alone, whatever it is
             self._drop(channel)
-            if process is not None:
-                del self.members[process]
+            if process is not None and self.members.pop(process, None) is not None:
                 self._left(process, f"died without a word ({error})")
 
     # ------------------------------------------------------------ meeting

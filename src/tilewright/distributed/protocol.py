@@ -33,6 +33,7 @@ TOKEN = "TILEWRIGHT_COORDINATOR_TOKEN"  # the environment variable
 
 Message = dict[str, Any]
 Check = Callable[[Any], bool]
+_SURROGATES = re.compile("[\ud800-\udfff]")  # which JSON can name and nothing can encode
 _STRINGS = re.compile(rb'"(?:[^"\\]|\\.)*+"', re.DOTALL)
 
 
@@ -41,7 +42,7 @@ class MalformedError(Exception):
 
 
 def _text(most: int) -> Check:
-    return lambda x: isinstance(x, str) and len(x) <= most
+    return lambda x: isinstance(x, str) and len(x) <= most and _SURROGATES.search(x) is None
 
 
 def _integer(low: int, high: int) -> Check:

@@ -27,8 +27,8 @@ def deserialize(blob: bytes | bytearray) -> Exported:
     package wrote end with a checksum, which is compared first.
 
     Raises:
-      ExportVersionError: bytes that are damaged or no export, or of a version that is not known. TreeError: nodes of a type that
-        is not registered.
+      ExportVersionError: bytes that are damaged or no export, or of a version that is not known. TreeError: nodes of a
+        type that is not registered.
 
     >>> import tilewright as tw
     >>> from tilewright import export
@@ -70,7 +70,9 @@ def _from_table(t: dict[str, Any]) -> Exported:
     devices = t["devices"] or t["devices_short"] or 1
     meshes = [*map(_read_mesh, t["unique_meshes"] or ())]
     lying = [None, *(_read_sharding(s, meshes) for s in t["unique_shardings"] or ())]
-    lie_in, lie_out = (tuple(_entry(lying, i, "sharding") for i in t[f"{side}_sharding_numbers"] or ()) for side in ("in", "out"))
+    lie_in, lie_out = (
+        tuple(_entry(lying, i, "sharding") for i in t[f"{side}_sharding_numbers"] or ()) for side in ("in", "out")
+    )
     if devices > 1 and not any((*lie_in, *lie_out)):
         raise ExportError(f"{t['name']} was exported for {devices} devices, and does not say its argument shardings",
                           "export it with `in_shardings`, by a version of the same time as this one")  # fmt: skip
