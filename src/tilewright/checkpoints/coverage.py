@@ -47,4 +47,4 @@ def _any_pair(bounds: np.ndarray) -> bool:
     """Whether any two of parts, given as `[part, dimension, first or past the last]`, have an element in common."""
     first, past = bounds[:, None, :, 0], bounds[:, None, :, 1]
     meet = np.maximum(first, first.swapaxes(0, 1)) < np.minimum(past, past.swapaxes(0, 1))
-    return np.count_nonzero(meet.all(-1)) > len(bounds)
+    return bool(np.count_nonzero(meet.all(-1)) > len(bounds))
