@@ -21,12 +21,12 @@ _MERMAID = re.compile(r"^```mermaid\n(.*?)^```", re.M | re.S)
 _WIDE = ("index.md", "learn/from_")  # pages with programs side by side have no table of contents beside them
 _ROW = re.compile(r"^\|.*\|$", re.M)
 _CODE = re.compile(r"`[^`]+`")
-_OUTSIDE = re.compile(r"\]\((?:\.\./)+((?:[\w-]+/)+)([\w-]+)\.md\)")
+_OUTSIDE = re.compile(r"\]\((?:\.\./)+((?:[\w-]+/)*)([\w-]+)\.md\)")
 
 
-def results() -> dict[str, Path]:
-    """The pages of benchmark results that the guides link to, by their path in the site."""
-    found = [*_RESULTS.glob("results/*.md"), *_RESULTS.glob("compatibility/*.md")]
+def outside() -> dict[str, Path]:
+    """The pages outside of docs/ that are in the site, by their path in it: results of benchmarks, the changelog."""
+    found = [ROOT / "CHANGELOG.md", *_RESULTS.glob("results/*.md"), *_RESULTS.glob("compatibility/*.md")]
     return {f"{path.relative_to(ROOT).as_posix()}": path for path in sorted(found)}
 
 
@@ -44,7 +44,7 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     """Add the generated pages."""
     for path, text in (*reference.pages(), *gallery.pages(), *notebooks.pages()):
         files.append(File.generated(config, path, content=text))
-    for path, source in results().items():
+    for path, source in outside().items():
         files.append(File.generated(config, path, content=source.read_text()))
     return files
 
@@ -62,7 +62,7 @@ def on_page_markdown(markdown: str, *, page: Any, **_: Any) -> str:
     if page.file.src_uri == "gallery/index.md":
         text = gallery.linked(text)
     if not page.file.src_uri.startswith("benchmarks/"):
-        text = _OUTSIDE.sub(lambda m: f"]({m[1]}{m[2]}.md)" if f"{m[1]}{m[2]}.md" in results() else m[0], text)
+        text = _OUTSIDE.sub(lambda m: f"]({m[1]}{m[2]}.md)" if f"{m[1]}{m[2]}.md" in outside() else m[0], text)
     return text
 
 
