@@ -221,7 +221,17 @@ def setting(name: str) -> Callable[..., contextlib.AbstractContextManager[None]]
 
 
 def disable_jit(disable: bool = True) -> contextlib.AbstractContextManager[None]:
-    """Within a `with` block, run jitted functions step by step, as plain Python."""
+    """Within a `with` block, run jitted functions step by step, as plain Python.
+
+    >>> import tilewright as tw
+    >>> from tilewright import numpy as tnp
+    >>> @tw.jit
+    ... def f(x):
+    ...     return x if x > 0 else -x
+    >>> with tw.disable_jit():
+    ...     print(f(tnp.float32(-2.0)))
+    2.0
+    """
     return config(disable_jit=disable)
 
 

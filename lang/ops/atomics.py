@@ -258,6 +258,16 @@ def atomic_cas(ref: Any, cmp: Any, val: Any, *, mask: Any = None, sem: str | Non
     """Store `val` in a Ref (or `ref.at[...]`) where it holds `cmp`, as one step; gives what was there before.
 
     `sem` and `scope` are those of `atomic_add`.
+
+    >>> import numpy as np
+    >>> import tilewright as tw
+    >>> from tilewright import lang as tl
+    >>> def body(o):
+    ...     o[0] = 5
+    ...     o[1] = tl.atomic_cas(o.at[0], 5, 8)
+    >>> out = tw.ShapeDtypeStruct((2,), 'int32')
+    >>> tl.kernel_call(body, out)().tolist()
+    [8, 5]
     """
     sync = _sync("atomic_cas", sem, scope)
     target = refs.view(ref)

@@ -154,5 +154,10 @@ def get_tpu_info_for_chip(chip_version: ChipVersion, num_tensor_cores_per_logica
 
 
 def is_tpu_device() -> bool:
-    """Whether kernels are for a TPU, as `get_tpu_info` finds it."""
+    """Whether kernels are for a TPU, as `get_tpu_info` finds it.
+
+    >>> from tilewright import lang as tl
+    >>> tl.tpu.is_tpu_device()
+    False
+    """
     return current_target().kind == "tpu"
