@@ -224,6 +224,9 @@ def across_cells(primitive: Primitive, params: Mapping[str, Any]) -> bool:
 # ---------------------------------------------------------------------------- functions
 
 
+_LEFT = {"add": 9, "max": 6, "min": 3, "and": 2, "or": 7, "xor": 5, "xchg": 3}  # what 6 and 3 give
+
+
 def _atomic(kind: str, doc: str) -> Callable[..., Any]:
     def atomic(ref: Any, idx: Any, val: Any, *, mask: Any = None, sem: str | None = None, scope: str | None = None
                ) -> Any:  # fmt: skip
@@ -238,7 +241,12 @@ def _atomic(kind: str, doc: str) -> Callable[..., Any]:
     atomic.__doc__ = (
         f"{doc} where `mask` is true, as one step; gives what was there before.\n\n"
         'The memory order `sem` ("relaxed", "acquire", "release", "acq_rel") and the `scope` ("cta", "gpu", "sys") are '
-        "for targets whose cells run side by side; an `ArgumentError` for others."
+        "for targets whose cells run side by side; an `ArgumentError` for others.\n\n"
+        ">>> import numpy as np\n>>> import tilewright as tw\n>>> from tilewright import lang as tl\n"
+        ">>> def body(x, o):\n...     o[0] = 6\n"
+        f"...     _ = tl.atomic_{kind}(o, 0, x[0])\n"
+        ">>> tl.kernel_call(body, tw.ShapeDtypeStruct((1,), 'int32'))(np.int32([3])).tolist()\n"
+        f"[{_LEFT[kind]}]"
     )
     return public(atomic)
 

@@ -27,7 +27,8 @@ def debug_print(fmt: str, *args: Any) -> None:
     ...     tl.debug_print('cell {}: {}', tl.program_id(0), x[0])
     ...     o[...] = x[...]
     >>> spec = tl.BlockSpec((1,), lambda i: (i,))
-    >>> call = tl.kernel_call(body, tw.ShapeDtypeStruct((2,), 'float32'), grid=2, in_specs=[spec], out_specs=spec, interpret=True)
+    >>> out = tw.ShapeDtypeStruct((2,), 'float32')
+    >>> call = tl.kernel_call(body, out, grid=2, in_specs=[spec], out_specs=spec, interpret=True)
     >>> _ = call(np.float32([1, 2]))
     cell 0: 1.0
     cell 1: 2.0
