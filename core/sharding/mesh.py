@@ -682,14 +682,7 @@ def get_abstract_mesh() -> AbstractMesh:
 
 
 def get_mesh() -> AnyMesh:
-    """The mesh in force, an empty one outside of `use_mesh`.
-
-    >>> import tilewright as tw
-    >>> mesh = tw.make_mesh((1,), ('x',))
-    >>> with tw.sharding.use_mesh(mesh):
-    ...     print(tw.sharding.get_mesh().axis_names)
-    ('x',)
-    """
+    """The mesh in force, an empty one outside of `use_mesh`."""
     return EMPTY if current().mesh is None else current().mesh
 
 

@@ -88,12 +88,7 @@ def broadcast_to(operand: Any, shape: Sequence[int]) -> Any:
 
 @public
 def broadcast_to_rank(x: Any, rank: int) -> Any:
-    """Add leading axes of size 1 until the array has `rank` axes.
-
-    >>> from tilewright import lax, numpy as tnp
-    >>> lax.broadcast_to_rank(tnp.ones(3), 3).shape
-    (1, 1, 3)
-    """
+    """Add leading axes of size 1 until the array has `rank` axes."""
     ndim = len(shape_of(x))
     return x if ndim == rank else expand_dims(x, range(rank - ndim))
 

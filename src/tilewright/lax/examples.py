@@ -26,6 +26,7 @@ EXAMPLES = {
     "bitwise_not": ("lax.bitwise_not(np.int32([5, -3]))", "[-6  2]"),
     "bitwise_or": ("lax.bitwise_or(np.int32([6, 5]), 3)", "[7 7]"),
     "bitwise_xor": ("lax.bitwise_xor(np.int32([6, 5]), 3)", "[5 6]"),
+    "broadcast_to_rank": ("lax.broadcast_to_rank(np.float32([1, 2]), 3).shape", "(1, 1, 2)"),
     "cbrt": ("lax.cbrt(np.float32([1, 8]))", "[1. 2.]"),
     "ceil": ("lax.ceil(np.float32([0.25, -1.5]))", "[ 1. -1.]"),
     "clz": ("lax.clz(np.int32([2, 4]))", "[30 29]"),
