@@ -1,31 +1,47 @@
-"""Kernels as custom calls of machine code of this CPU: compiled, kept on disk, and known to XLA by name."""
+"""Kernels as custom calls of machine code of this CPU: chosen by cost, compiled, kept on disk, known to XLA by name."""
 
 from __future__ import annotations
 
+import warnings
+from collections import Counter
 from typing import Any
 
-from ..core.ir.program import Program
+from ..core.ir.axis_relation import IDENTITY, MOVER, POINTWISE
+from ..core.ir.program import Program, Var, subprograms
+from ..core.support.config import current
 from ..core.support.errors import TilewrightError
 from ..core.tracing.trace import trace_program
+from ..cpu_backend.cost.estimate import Estimate, Machine, estimate
 from ..cpu_backend.llvm.compile import missing
 from ..cpu_backend.lowering.kernel import Code, code_of
 from ..cpu_backend.lowering.refusal import refuse
-from ..cpu_backend.machine.features import features
+from ..cpu_backend.machine.features import caches, cores, features
+from ..cpu_backend.machine.rates import rates
 from ..cpu_backend.objects.loader import reason
 from ..cpu_backend.runtime.library import capsule, loaded
-from ..lang.cpu import CompilerParams
+from ..lang.call.primitive import kernel_call_p
 from ..lang.kernel.kernel import Kernel
-from ..lang.targets.compiler_params import params_of
 from ..lang.targets.target import CPU, CustomCall
 from ..xla_backend.host.disk_cache import disk_cache
 from ..xla_backend.jaxlib import ffi_registry
+from .cpu_routes import route_of
 
 TYPED = 4  # the version of custom calls whose handlers are typed
+MARGIN = 0.95  # of XLA's time is the most that machine code may be estimated to take
+COMPILE_SECONDS = 0.04  # that code takes to be compiled, which it is to save in so many calls
+CALLS = 1000
+_FUSIBLE = (POINTWISE, MOVER, IDENTITY)
 
 
-def wanted(kernel: Kernel) -> bool:
-    """Whether the author of a kernel asks for machine code."""
-    return params_of(kernel, CompilerParams).route == "machine_code"
+def unavailable() -> str | None:
+    """Why no kernel is machine code in this process; None where they may be."""
+    return features().why or reason() or missing()
+
+
+def machine() -> Machine:
+    """This machine as estimates see it; its rates are measured where no setting and no file has them."""
+    first, second, _ = caches()
+    return Machine(rates(current().cpu_rates, disk_cache()), first, second, cores(), features().lanes)
 
 
 def call_of(kernel: Kernel) -> CustomCall:
@@ -33,7 +49,7 @@ def call_of(kernel: Kernel) -> CustomCall:
 
     Raises an `UnsupportedError`, a `CompileError` or a `VersionError` where there is no machine code of it here.
     """
-    why = features().why or reason() or missing()
+    why = unavailable()
     if why is not None:
         raise refuse(why)
     code = code_of(kernel, CPU)
@@ -53,23 +69,76 @@ def _results(kernel: Kernel, code: Code) -> Program | None:
 
 
 class Calls:
-    """The calls of a program's kernels; `refused` has the reason for each that XLA computes though it is asked for."""
+    """The calls of a program's kernels.
 
-    def __init__(self) -> None:
+    `refused` has the reason for each that might have been machine code and that XLA computes, `estimates` what was
+    estimated of those that are chosen by cost. `off` are options of the CPU that are not used; with `checked` an
+    internal error of the code generation is raised, otherwise XLA computes the kernel and a warning says so.
+    """
+
+    def __init__(self, program: Program, off: frozenset[str] = frozenset(), checked: bool = False) -> None:
+        self.off, self.checked = off, checked
         self.refused: dict[Kernel, str] = {}
+        self.estimates: dict[Kernel, Estimate] = {}
+        self.around = fused_bytes(program)
 
     def __call__(self, kernel: Kernel) -> Any:
-        if not wanted(kernel):
+        route = route_of(kernel, self.off)
+        if route == "xla" or route == "cost" and not self._cheaper(kernel):
             return kernel
         try:
             return call_of(kernel)
         except TilewrightError as error:
             self.refused[kernel] = error.what
-            return kernel
+        except Exception as error:
+            if self.checked or route == "machine_code":
+                raise
+            self.refused[kernel] = f"an internal error, {error!r}"
+            warnings.warn(f"kernel {kernel.name} is computed by XLA: {self.refused[kernel]}", RuntimeWarning, 2)
+        return kernel
+
+    def _cheaper(self, kernel: Kernel) -> bool:
+        """Whether machine code is estimated to save as much as it costs to compile."""
+        why = unavailable()
+        if why is not None:
+            self.refused[kernel] = why
+            return False
+        found = estimate(kernel, machine(), self.around[kernel])
+        if found is None:
+            return False
+        self.estimates[kernel] = found
+        saved = found.xla - found.machine_code
+        return found.machine_code <= MARGIN * found.xla and saved * CALLS >= COMPILE_SECONDS
 
     def told(self, kernel: Kernel, route: str) -> str:
-        """A kernel's route in words, with the reason why it is not machine code where that is asked for."""
-        if not wanted(kernel):
+        """A kernel's route in words, with both estimates, and the reason why it is not machine code."""
+        if route_of(kernel, self.off) == "xla":
             return route
-        why = self.refused.get(kernel)
-        return f"machine code of this CPU, {route}" if why is None else f"{route}; not machine code: {why}"
+        why, estimates = self.refused.get(kernel), self.estimates.get(kernel)
+        code = route.startswith("a custom call")
+        found = f"machine code of this CPU, {route}" if code else route
+        if estimates is not None:
+            found += f"; {estimates.text()}"
+        return found if why is None else f"{found}; not machine code: {why}"
+
+
+def fused_bytes(program: Program) -> Counter[Kernel]:
+    """For each kernel the bytes of operands and results that XLA would fuse with it, and a custom call has in memory.
+
+    Those are operands that elementwise operations make for it alone, and results that elementwise operations read.
+    """
+    found: Counter[Kernel] = Counter()
+    uses = Counter(a for e in program.eqns for a in e.inputs if type(a) is Var)
+    uses.update(a for a in program.outputs if type(a) is Var)
+    made = {v for e in program.eqns if e.primitive.kind in _FUSIBLE for v in e.outputs if uses[v] == 1}
+    read = {a for e in program.eqns if e.primitive.kind in _FUSIBLE for a in e.inputs if type(a) is Var}
+    for eqn in program.eqns:
+        if eqn.primitive is kernel_call_p:
+            atoms = [a for a in eqn.inputs if type(a) is Var and a in made] + [v for v in eqn.outputs if v in read]
+            kernel = eqn.params["kernel"]
+            found[kernel] = max(found[kernel], sum(a.type.nbytes for a in atoms))
+            continue
+        for _, inner in subprograms(eqn):
+            for kernel, size in fused_bytes(inner).items():
+                found[kernel] = max(found[kernel], size)
+    return found

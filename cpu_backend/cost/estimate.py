@@ -1,0 +1,167 @@
+"""The CPU time that a call of a kernel takes by either route, estimated from its passes and the rates of the machine.
+
+    seconds ::= the longer of memory and arithmetic, and a part of the shorter, for each pass
+
+Memory is that of a pass whose arrays do not fit into the second cache, or a copy within it where they do.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from ...core.support.memo import cached
+from ...lang.analysis.facts import analyse
+from ...lang.kernel.kernel import UNBOUNDED, Kernel
+from ...lang.kernel.traverse import block_bytes
+from ..machine.rates import Rates
+from .passes import Graph, Root, Value, reached, with_shared
+
+OVERLAP = 0.5  # of the shorter of memory and arithmetic is not hidden behind the longer
+XLA_PRODUCT, PRODUCT = 0.85, 0.84  # of the rate of multiply-adds that products of matrices reach
+LOOPED = 8000  # multiply-adds of float32 in the time that XLA takes for an operation of a loop, beside its work
+FIRST = 3  # times the rate of the second cache that machine code reads a row at which is in the first one
+CELL = 4000  # and in the time that a cell of machine code takes for its loops, beside its work
+
+
+@dataclass(frozen=True)
+class Machine:
+    """What estimates go by: the rates of a core, bytes of its first two caches, the cores, lanes of a vector."""
+
+    rates: Rates
+    first: int
+    cache: int
+    cores: int
+    lanes: int
+
+    def seconds(self, read: float, written: float, working: float) -> float:
+        """The time to read and write some bytes, of arrays that take `working` bytes."""
+        rates = self.rates
+        if working <= self.cache:
+            return (read + written) / rates.near
+        write = max(2 / rates.copy - 1 / rates.read, 1 / rates.copy)
+        return read / rates.read + written * write
+
+    def multiply_adds(self, count: float) -> float:
+        return count / self.rates.fma
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """Seconds of a call as XLA computes the kernel, and as machine code."""
+
+    xla: float
+    machine_code: float
+
+    def text(self) -> str:
+        """Both, in words."""
+        return f"estimated {shown(self.machine_code)} as machine code, {shown(self.xla)} by XLA"
+
+
+def shown(seconds: float) -> str:
+    """A time with its unit."""
+    return f"{seconds * 1e3:.3g} ms" if seconds >= 1e-3 else f"{seconds * 1e6:.3g} us"
+
+
+def _both(memory: float, arithmetic: float) -> float:
+    return max(memory, arithmetic) + OVERLAP * min(memory, arithmetic)
+
+
+@cached(512)
+def estimate(kernel: Kernel, machine: Machine, around: int = 0) -> Estimate | None:
+    """The estimate of a kernel; None where its grid is not known. `around`: bytes that XLA would not write or read.
+
+    Those are operands and results that elementwise operations make or read, which XLA fuses with the kernel.
+    """
+    if kernel.extents or UNBOUNDED in kernel.grid or kernel.symbolic or not kernel.cells:
+        return None
+    graph, found = Graph(kernel), analyse(kernel)
+    carry = tuple(a for a in found.carry if kernel.grid[a] > 1)
+    turns = math.prod(kernel.grid[a] for a in carry)
+    in_order, merged = (turns, 1) if found.phases is None else (1, turns)
+    parallel = math.prod(kernel.grid[a] for a in kernel.long_axes if a not in carry)
+    moved = sum(t.nbytes for t in (*kernel.in_types, *kernel.out_types))
+    extra = machine.seconds(around, around, moved)
+    return Estimate(
+        _xla(graph, machine, in_order, merged) / machine.cores,
+        (_machine_code(graph, machine) + extra) / min(machine.cores, parallel),
+    )
+
+
+# ---------------------------------------------------------------------------- XLA
+
+
+def _xla(graph: Graph, machine: Machine, in_order: int, merged: int) -> float:
+    """Cells in order are a loop of XLA's; sums over cells that are `merged` are never written cell by cell."""
+    total = 0.0
+    for region in graph.regions:
+        roots = [r for r in with_shared(region) if merged == 1 or r.ref not in graph.states]
+        stops = {id(r.value) for r in roots}
+        seconds = sum(_loop(r, stops, machine, in_order, merged) for r in roots)
+        if region.loop or in_order > 1:
+            seconds += machine.multiply_adds(LOOPED) * len(roots) * in_order
+        total += seconds * region.times
+    return total
+
+
+def _loop(root: Root, stops: set[int], machine: Machine, in_order: int, merged: int) -> float:
+    """One of XLA's loops over whole arrays, with the reductions along rows that it needs, each reading memory again."""
+    read = arithmetic = 0.0
+    for value in reached(root.value, stops):
+        if value is not root.value and (value.stored or id(value) in stops):
+            read += value.bytes
+            continue
+        arithmetic += value.size * value.cost.xla
+        if value.rows and value is not root.value:
+            read += sum(v.bytes for v in reached(value.operands[0], stops) if v.stored or id(v) in stops)
+    written = root.bytes
+    if root.flops:
+        written //= merged
+        arithmetic = root.flops / 2 / XLA_PRODUCT * max(root.itemsize / 4, 1)
+    memory = machine.seconds(read, written, (read + written) / in_order)
+    return _both(memory, machine.multiply_adds(arithmetic))
+
+
+# ---------------------------------------------------------------------------- machine code
+
+
+def _machine_code(graph: Graph, machine: Machine) -> float:
+    kernel = graph.kernel
+    read, written = (sum(t.nbytes for t in types) for types in (kernel.in_types, kernel.out_types))
+    held = block_bytes(kernel)
+    arithmetic = kept = again = 0.0
+    for region in graph.regions:
+        values = {id(v): v for v in region.values if not v.stored}
+        arithmetic += region.times * sum(_elements(v, machine) * v.cost.machine_code for v in values.values())
+        arithmetic += region.times * sum(_product(r, machine) for r in region.roots if r.flops)
+        kept += region.times * sum(_kept(r) for r in region.roots if r.ref is None or r.ref in graph.states)
+        for value in (v for v in values.values() if v.rows):
+            (operand, *_), row = value.operands, value.operands[0].width * value.operands[0].itemsize
+            faster = FIRST if row <= machine.first // 2 else 1
+            again += region.times * operand.size * operand.itemsize / machine.rates.near / faster
+    memory = machine.seconds(read, written, read + written)
+    again += machine.seconds(kept / 2, kept / 2, held) + machine.multiply_adds(CELL) * graph.cells
+    return _both(memory, machine.multiply_adds(arithmetic) + again)
+
+
+def _kept(root: Root) -> int:
+    """Bytes that are written to memory of the cell's own and read there, by what is no pass along rows."""
+    if root.reduces:
+        return sum(o.size * o.itemsize for o in root.value.operands)
+    return 2 * root.bytes
+
+
+def _elements(value: Value, machine: Machine) -> float:
+    """Elements with the lanes that the ends of rows leave empty."""
+    lanes = machine.lanes
+    return value.size * (-(-value.width // lanes) * lanes / value.width) if value.width else 0.0
+
+
+def _product(root: Root, machine: Machine) -> float:
+    """Multiply-adds of a product, with the lanes that its columns leave empty."""
+    width = root.value.width
+    filled = width / (-(-width // machine.lanes) * machine.lanes) if width else 1.0
+    return root.flops / 2 / PRODUCT / filled * max(root.itemsize / 4, 1)
+
+
+__all__ = ["Estimate", "Machine", "estimate", "shown"]

@@ -1,0 +1,260 @@
+"""The choice between machine code and XLA by cost, and the rates of the machine that it goes by."""
+
+from __future__ import annotations
+
+import ctypes
+import warnings
+
+import numpy as np
+import pytest
+
+import tilewright as tw
+from tests.support.machine_code import needs_llvm
+from tilewright import lang as tl
+from tilewright import numpy as tnp
+from tilewright.compiler import cpu_routes
+from tilewright.compiler import machine_code as calls
+from tilewright.core.support.config import current
+from tilewright.core.tracing.trace import trace_program
+from tilewright.cpu_backend.cost.estimate import Machine, estimate
+from tilewright.cpu_backend.llvm.compile import module_text
+from tilewright.cpu_backend.machine import rates as rates_
+from tilewright.cpu_backend.runtime.library import loaded
+from tilewright.lang.kernel.traverse import kernels_of
+from tilewright.xla_backend.host.disk_cache import CacheWarning, DiskCache
+
+RATES = rates_.parsed("read=2e10,copy=1.4e10,in_place=4e10,streamed=2.5e10,near=6e10,fma=8e10")
+MACHINE = Machine(RATES, 2**15, 2**21, 1, 16)
+
+
+def rows(body, matrices=1, shape=(2048, 1024), block=8, route=None):
+    spec = tl.BlockSpec((block, shape[1]), lambda i: (i, 0))
+    return tl.kernel_call(
+        body, out_shape=tw.ShapeDtypeStruct(shape, "float32"), grid=shape[0] // block, in_specs=[spec] * matrices,
+        out_specs=spec, compiler_params=None if route is None else tl.cpu.CompilerParams(route=route))  # fmt: skip
+
+
+def softmax(x_ref, o_ref):
+    e = tnp.exp(x_ref[...] - tnp.max(x_ref[...], axis=1, keepdims=True))
+    o_ref[...] = e / tnp.sum(e, axis=1, keepdims=True)
+
+
+def double(x_ref, o_ref):
+    o_ref[...] = x_ref[...] * 2 + 1
+
+
+def estimated(call, *shapes, machine=MACHINE, around=0):
+    structs = [tw.core.ir.types.ArrayType(s, np.dtype("float32")) for s in shapes or [(2048, 1024)]]
+    (kernel,) = set(kernels_of(trace_program(lambda *xs: [call(*xs)], structs)))
+    return estimate(kernel, machine, around)
+
+
+def routes(f, *shapes):
+    structs = [tw.ShapeDtypeStruct(s, "float32") for s in shapes or [(2048, 1024)]]
+    return [route for _, route in tw.explain(f, *structs, compile=True).routes]
+
+
+# ---------------------------------------------------------------------------- rates
+
+
+def test_rates_as_text_and_back():
+    assert rates_.parsed(RATES.text()) == RATES
+
+
+@pytest.mark.parametrize("text", [
+    "fma=1e9", RATES.text() + ",fma=2", RATES.text().replace("fma", "fmas"), RATES.text().replace("8e+10", "fast"),
+    RATES.text().replace("8e+10", "-1"), RATES.text().replace("8e+10", "inf"), RATES.text().replace("8e+10", "nan"),
+])  # fmt: skip
+def test_rates_that_are_none_are_an_error(text):
+    with pytest.raises(tw.errors.ConfigError, match="cpu_rates is"):
+        rates_.rates(text, None)
+
+
+def test_rates_are_measured_once_and_kept(tmp_path, monkeypatch):
+    count = []
+    monkeypatch.setattr(rates_, "measured", lambda: count.append(1) or RATES)
+    monkeypatch.setattr(rates_, "_known", {})
+    store = DiskCache(tmp_path / "kept")
+    assert [rates_.rates("", store) for _ in range(2)] == [RATES, RATES] and len(count) == 1
+    rates_._known.clear()  # another process
+    assert rates_.rates("", DiskCache(tmp_path / "kept")) == RATES and len(count) == 1
+    (file,) = (tmp_path / "kept").glob("cpu-rates-*")
+    data = bytearray(file.read_bytes())
+    data[-1] ^= 1
+    file.write_bytes(data)
+    rates_._known.clear()
+    with pytest.warns(CacheWarning, match="damaged"):
+        assert rates_.rates("", store) == RATES and len(count) == 2
+    store.store(rates_.name_of_machine(), b"fma=1")  # of another version
+    rates_._known.clear()
+    assert rates_.rates("", store) == RATES and len(count) == 3
+    assert rates_.rates(RATES.text().replace("8e+10", "1e9"), store).fma == 1e9 and len(count) == 3
+
+
+@needs_llvm
+def test_the_functions_that_measure_do_what_they_say():
+    _, code = loaded(module_text([*map(rates_._pass, rates_._PASSES), rates_._multiply_adds()]), None)
+    x, y = rates_._aligned(4096), rates_._aligned(4096)
+    x[:] = np.arange(1024)
+    for name in ("copy", "streamed"):
+        y[:] = 0
+        kinds = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64]
+        ctypes.CFUNCTYPE(None, *kinds)(code.symbols[name])(x.ctypes.data, y.ctypes.data, 1024)
+        np.testing.assert_array_equal(y, x * 0.5 + 0.5)
+
+
+@needs_llvm
+def test_every_rate_is_measured(monkeypatch):
+    monkeypatch.setattr(rates_, "FAR_BYTES", 2**21)
+    monkeypatch.setattr(rates_, "ROUNDS", 100)
+    monkeypatch.setattr(rates_, "REPEATS", 1)
+    found = rates_.measured()
+    assert rates_.parsed(found.text())
+
+
+# ---------------------------------------------------------------------------- estimates
+
+
+def test_machine_code_wins_where_reductions_make_xla_read_again():
+    one = estimated(rows(softmax))
+    assert one is not None and one.machine_code < 0.9 * one.xla
+    two = estimated(rows(softmax, shape=(4096, 1024)), (4096, 1024))
+    assert two is not None and two.xla == pytest.approx(2 * one.xla, rel=0.01)
+    assert two.machine_code == pytest.approx(2 * one.machine_code, rel=0.01)
+
+
+def test_elementwise_chains_are_a_draw():
+    found = estimated(rows(double))
+    assert found is not None and found.machine_code >= found.xla
+
+
+def test_cells_in_order_cost_xla_a_loop():
+    def running(x_ref, o_ref, sum_ref):
+        @tl.when(tl.program_id(0) == 0)
+        def _():
+            sum_ref[...] = tnp.ones_like(sum_ref)
+
+        sum_ref[...] = sum_ref[...] * x_ref[...]
+        o_ref[...] = sum_ref[...]
+
+    def call(block):
+        spec = tl.BlockSpec((block, 1024), lambda i: (i, 0))
+        return tl.kernel_call(running, out_shape=tw.ShapeDtypeStruct((2048, 1024), "float32"), grid=2048 // block,
+                              in_specs=[spec], out_specs=spec, scratch_shapes=[tl.VMEM((block, 1024), "float32")])
+
+    few, many = estimated(call(128)), estimated(call(1))
+    assert few is not None and many is not None and many.xla > 1.5 * few.xla
+
+
+def test_a_kernel_of_one_cell_has_one_core():
+    machine = Machine(RATES, 2**15, 2**21, 4, 16)
+    many, one = estimated(rows(softmax), machine=machine), estimated(rows(softmax, block=2048), machine=machine)
+    assert many is not None and one is not None and one.machine_code > 3 * many.machine_code
+    assert many.machine_code < many.xla and one.machine_code > one.xla
+
+
+def test_what_xla_fuses_with_a_kernel_counts():
+    alone, fused = estimated(rows(softmax)), estimated(rows(softmax), around=2**24)
+    assert alone is not None and fused is not None
+    assert fused.xla == alone.xla and fused.machine_code > alone.machine_code
+    call = rows(softmax)
+    types = [tw.core.ir.types.ArrayType((2048, 1024), np.dtype("float32"))]
+
+    def around(f):
+        return sum(calls.fused_bytes(trace_program(lambda x: [f(x)], types)).values())
+
+    array = 4 * 2**21
+    assert around(call) == 0 and around(lambda x: call(x + 1)) == array
+    assert around(lambda x: call(x + 1) * 2) == 2 * array
+    assert around(lambda x: tw.jit(lambda y: call(y * 2))(x)) == array
+
+
+def test_a_grid_of_computed_size_has_no_estimate():
+    def f(n, x):
+        spec = tl.BlockSpec((8, 1024), lambda i: (i, 0))
+        return tl.kernel_call(double, out_shape=x, grid=(n,), in_specs=[spec], out_specs=spec)(x)
+
+    types = [tw.core.ir.types.ArrayType((), np.dtype("int32")),
+             tw.core.ir.types.ArrayType((2048, 1024), np.dtype("float32"))]  # fmt: skip
+    (kernel,) = set(kernels_of(trace_program(lambda n, x: [f(n, x)], types)))
+    assert estimate(kernel, MACHINE) is None
+
+
+# ---------------------------------------------------------------------------- the choice
+
+
+@needs_llvm
+def test_the_faster_route_is_taken_and_explained():
+    with tw.config(cpu_rates=RATES.text()):
+        (chosen,), (left,) = routes(rows(softmax)), routes(rows(double))
+        small = routes(rows(softmax, shape=(32, 1024)), (32, 1024))
+    assert chosen.startswith("machine code of this CPU") and "as machine code, " in chosen and "by XLA" in chosen
+    assert left.startswith("XLA, cells side by side; estimated ")
+    assert small == ["XLA, cells side by side"]
+
+
+@needs_llvm
+def test_a_choice_follows_the_rates():
+    slow = RATES.text().replace("fma=8e+10", "fma=1e+06")  # memory costs nothing, beside arithmetic
+
+    def worse(x_ref, o_ref):
+        o_ref[...] = tnp.log1p(x_ref[...]) + tnp.sum(x_ref[...], axis=1, keepdims=True)
+
+    with tw.config(cpu_rates=slow):
+        assert routes(rows(worse))[0].startswith("XLA")
+
+
+@needs_llvm
+@pytest.mark.parametrize(("setting", "route", "code"), [
+    ("machine_code", None, True), ("xla", None, False), ("xla", "machine_code", True), ("machine_code", "xla", False),
+    (None, "machine_code", True), (None, "xla", False), (None, None, False),
+])  # fmt: skip
+def test_a_route_can_be_forced(setting, route, code):
+    with tw.config(cpu_route=setting):
+        (found,) = routes(rows(softmax, shape=(16, 128), route=route), (16, 128))
+    assert found.startswith("machine code of this CPU") == code
+
+
+@needs_llvm
+def test_what_has_no_machine_code_says_why():
+    def body(x_ref, o_ref):
+        o_ref[...] = tnp.cumsum(x_ref[...], axis=1) / tnp.sum(tnp.sin(x_ref[...]), axis=1, keepdims=True)
+
+    (found,) = routes(rows(body))
+    assert found.startswith("XLA") and "; not machine code: " in found and "estimated" in found
+
+
+def test_memory_that_nothing_has_written_is_xlas():
+    (kernel,) = kernels_of(trace_program(lambda x: [rows(softmax)(x)],
+                                         [tw.core.ir.types.ArrayType((2048, 1024), np.dtype("float32"))]))  # fmt: skip
+    assert cpu_routes.route_of(kernel, frozenset()) == "cost"
+    assert cpu_routes.route_of(kernel, frozenset({"zeros"})) == "xla"
+
+
+@needs_llvm
+def test_an_internal_error_is_xlas_with_a_warning(monkeypatch):
+    def broken(*args):
+        raise KeyError("broken")
+
+    monkeypatch.setattr(calls, "code_of", broken)
+    x = np.random.default_rng(0).standard_normal((2048, 1024), np.float32)
+    with tw.config(cpu_rates=RATES.text()):
+        assert current().debug_checks
+        with pytest.raises(KeyError):
+            tw.jit(rows(softmax))(x)
+        with tw.config(debug_checks=False), pytest.warns(RuntimeWarning, match="an internal error, KeyError"):
+            found = tw.jit(rows(softmax))(x)
+    np.testing.assert_allclose(found.sum(1), 1, rtol=1e-4)
+
+
+@needs_llvm
+def test_both_routes_give_the_same():
+    x = np.random.default_rng(0).standard_normal((2048, 1024), np.float32)
+    with tw.config(cpu_rates=RATES.text()), warnings.catch_warnings():
+        warnings.simplefilter("error")
+        chosen = tw.jit(rows(softmax))(x)
+        gradient = tw.jit(tw.grad(lambda x: (rows(softmax)(x) * x).sum()))(x)
+    with tw.config(cpu_route="xla"):
+        np.testing.assert_allclose(chosen, tw.jit(rows(softmax))(x), rtol=1e-5)
+        wanted = tw.jit(tw.grad(lambda x: (rows(softmax)(x) * x).sum()))(x)
+    np.testing.assert_allclose(gradient, wanted, rtol=1e-4, atol=1e-7)
