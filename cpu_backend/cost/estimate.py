@@ -15,7 +15,8 @@ from ...lang.analysis.facts import analyse
 from ...lang.kernel.kernel import UNBOUNDED, Kernel
 from ...lang.kernel.traverse import block_bytes
 from ..machine.rates import Rates
-from .passes import Graph, Root, Value, reached, with_shared
+from .cells import in_cells
+from .passes import Graph, Region, Root, Value, reached, with_shared
 
 OVERLAP = 0.5  # of the shorter of memory and arithmetic is not hidden behind the longer
 XLA_PRODUCT, PRODUCT = 0.85, 0.84  # of the rate of multiply-adds that products of matrices reach
@@ -75,17 +76,21 @@ def estimate(kernel: Kernel, machine: Machine, around: int = 0) -> Estimate | No
     """
     if kernel.extents or UNBOUNDED in kernel.grid or kernel.symbolic or not kernel.cells:
         return None
-    graph, found = Graph(kernel), analyse(kernel)
-    carry = tuple(a for a in found.carry if kernel.grid[a] > 1)
-    turns = math.prod(kernel.grid[a] for a in carry)
-    in_order, merged = (turns, 1) if found.phases is None else (1, turns)
-    parallel = math.prod(kernel.grid[a] for a in kernel.long_axes if a not in carry)
+    turns = math.prod(kernel.grid[a] for a in _carry(kernel))
+    in_order, merged = (turns, 1) if analyse(kernel).phases is None else (1, turns)
     moved = sum(t.nbytes for t in (*kernel.in_types, *kernel.out_types))
     extra = machine.seconds(around, around, moved)
+    code = in_cells(kernel).kernel
+    parallel = math.prod(code.grid) // math.prod(code.grid[a] for a in _carry(code))
     return Estimate(
-        _xla(graph, machine, in_order, merged) / machine.cores,
-        (_machine_code(graph, machine) + extra) / min(machine.cores, parallel),
+        _xla(Graph(kernel), machine, in_order, merged) / machine.cores,
+        (_machine_code(Graph(code), machine) + extra) / min(machine.cores, parallel),
     )
+
+
+def _carry(kernel: Kernel) -> list[int]:
+    """The axes along which cells run in order."""
+    return [a for a in analyse(kernel).carry if kernel.grid[a] > 1]
 
 
 # ---------------------------------------------------------------------------- XLA
@@ -132,7 +137,10 @@ def _machine_code(graph: Graph, machine: Machine) -> float:
     arithmetic = kept = again = 0.0
     for region in graph.regions:
         values = {id(v): v for v in region.values if not v.stored}
-        arithmetic += region.times * sum(_elements(v, machine) * v.cost.machine_code for v in values.values())
+        times = _repeated(region)
+        arithmetic += region.times * sum(
+            times[k] * _elements(v, machine) * v.cost.machine_code for k, v in values.items()
+        )
         arithmetic += region.times * sum(_product(r, machine) for r in region.roots if r.flops)
         kept += region.times * sum(_kept(r) for r in region.roots if r.ref is None or r.ref in graph.states)
         for value in (v for v in values.values() if v.rows):
@@ -140,7 +148,7 @@ def _machine_code(graph: Graph, machine: Machine) -> float:
             faster = FIRST if row <= machine.first // 2 else 1
             again += region.times * operand.size * operand.itemsize / machine.rates.near / faster
     memory = machine.seconds(read, written, read + written)
-    again += machine.seconds(kept / 2, kept / 2, held) + machine.multiply_adds(CELL) * graph.cells
+    again += machine.seconds(kept / 2, kept / 2, held / 2) + machine.multiply_adds(CELL) * graph.cells
     return _both(memory, machine.multiply_adds(arithmetic) + again)
 
 
@@ -149,6 +157,17 @@ def _kept(root: Root) -> int:
     if root.reduces:
         return sum(o.size * o.itemsize for o in root.value.operands)
     return 2 * root.bytes
+
+
+def _repeated(region: Region) -> dict[int, float]:
+    """How often each value is computed: those of a row as often as it is read, where it is repeated along other axes."""
+    found: dict[int, float] = {id(v): 1.0 for v in region.values}
+    for value in reversed(region.values):
+        for operand in value.operands:
+            if id(operand) in found and not operand.stored and operand.width > 1 and operand.size:
+                again = found[id(value)] * value.size / operand.size
+                found[id(operand)] = max(found[id(operand)], again)
+    return found
 
 
 def _elements(value: Value, machine: Machine) -> float:

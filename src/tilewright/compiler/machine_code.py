@@ -11,6 +11,7 @@ from ..core.ir.program import Program, Var, subprograms
 from ..core.support.config import current
 from ..core.support.errors import TilewrightError
 from ..core.tracing.trace import trace_program
+from ..cpu_backend.cost.cells import in_cells
 from ..cpu_backend.cost.estimate import Estimate, Machine, estimate
 from ..cpu_backend.llvm.compile import missing
 from ..cpu_backend.lowering.kernel import Code, code_of
@@ -52,11 +53,13 @@ def call_of(kernel: Kernel) -> CustomCall:
     why = unavailable()
     if why is not None:
         raise refuse(why)
-    code = code_of(kernel, CPU)
+    parts = in_cells(kernel)
+    code = code_of(parts.kernel, CPU)
     name, found = loaded(code.text, disk_cache())
     if not ffi_registry.is_registered(name, "cpu"):
         ffi_registry.register(name, capsule(found.symbols["handler"]), "cpu", 1)
-    return CustomCall(name, "{}", code.in_types, code.out_types, TYPED, (), None, _results(kernel, code), kernel.name)
+    finish = parts.around(kernel, code.out_types, _results(kernel, code))
+    return CustomCall(name, "{}", code.in_types, code.out_types, TYPED, (), None, finish, kernel.name)
 
 
 def _results(kernel: Kernel, code: Code) -> Program | None:
