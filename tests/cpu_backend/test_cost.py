@@ -16,10 +16,12 @@ from tilewright.compiler import cpu_routes
 from tilewright.compiler import machine_code as calls
 from tilewright.core.support.config import current
 from tilewright.core.tracing.trace import trace_program
+from tilewright.cpu_backend.cost.cells import in_cells
 from tilewright.cpu_backend.cost.estimate import Machine, estimate
 from tilewright.cpu_backend.llvm.compile import module_text
 from tilewright.cpu_backend.machine import rates as rates_
 from tilewright.cpu_backend.runtime.library import loaded
+from tilewright.lang.call.primitive import kernel_call_p
 from tilewright.lang.kernel.traverse import kernels_of
 from tilewright.xla_backend.host.disk_cache import CacheWarning, DiskCache
 
@@ -147,9 +149,12 @@ def test_cells_in_order_cost_xla_a_loop():
 
 
 def test_a_kernel_of_one_cell_has_one_core():
+    def over_columns(x_ref, o_ref):
+        o_ref[...] = x_ref[...] / tnp.sum(x_ref[...])
+
     machine = Machine(RATES, 2**15, 2**21, 4, 16)
-    many, one = estimated(rows(softmax), machine=machine), estimated(rows(softmax, block=2048), machine=machine)
-    assert many is not None and one is not None and one.machine_code > 3 * many.machine_code
+    many, one = estimated(rows(softmax), machine=machine), estimated(rows(over_columns, block=2048), machine=machine)
+    assert many is not None and one is not None and one.machine_code > 2 * many.machine_code
     assert many.machine_code < many.xla and one.machine_code > one.xla
 
 
@@ -178,6 +183,50 @@ def test_a_grid_of_computed_size_has_no_estimate():
              tw.core.ir.types.ArrayType((2048, 1024), np.dtype("float32"))]  # fmt: skip
     (kernel,) = set(kernels_of(trace_program(lambda n, x: [f(n, x)], types)))
     assert estimate(kernel, MACHINE) is None
+
+
+# ---------------------------------------------------------------------------- cells
+
+
+def whole(body, outs, *shapes):
+    """The kernel of one cell of a body."""
+    call = tl.kernel_call(body, [tw.ShapeDtypeStruct(s, "float32") for s in outs])
+    types = [tw.core.ir.types.ArrayType(s, np.dtype("float32")) for s in shapes]
+    (kernel,) = set(kernels_of(trace_program(lambda *xs: list(call(*xs)), types)))
+    return kernel
+
+
+def test_one_large_cell_is_cut_along_rows():
+    found = in_cells(whole(softmax, [(4096, 512)], (4096, 512)))
+    assert found.finish is None and found.kernel.grid == (32,)
+    assert [b.shape for b in found.kernel.blocks] == [(128, 512)] * 2
+
+
+def test_sums_over_rows_are_sums_of_the_parts():
+    def body(x_ref, s_ref, y_ref, t_ref):
+        y_ref[...] = x_ref[...] * s_ref[...]
+        t_ref[...] = tnp.sum(x_ref[...], axis=0)
+
+    kernel = whole(body, [(4096, 512), (512,)], (4096, 512), (512,))
+    found = in_cells(kernel)
+    assert found.finish is not None and found.kernel.cells == 64
+    x = np.random.default_rng(0).standard_normal((4096, 512), np.float32)
+    given = x, x[0]
+    with tw.config(cpu_route="machine_code"):
+        y, t = tw.jit(lambda *xs: kernel_call_p.bind(*xs, kernel=kernel))(*given)
+    np.testing.assert_array_equal(y, x * x[0])
+    np.testing.assert_allclose(t, x.astype(np.float64).sum(0), rtol=1e-4, atol=1e-3)
+
+
+def test_what_needs_all_rows_stays_one_cell():
+    def body(x_ref, y_ref):
+        y_ref[...] = x_ref[...] / tnp.sum(x_ref[...], axis=0)
+
+    assert in_cells(whole(body, [(4096, 512)], (4096, 512))).kernel.cells == 1
+    small = whole(softmax, [(64, 512)], (64, 512))
+    assert in_cells(small).kernel is small
+    prime = whole(softmax, [(4099, 512)], (4099, 512))
+    assert in_cells(prime).kernel is prime
 
 
 # ---------------------------------------------------------------------------- the choice
@@ -229,6 +278,14 @@ def test_memory_that_nothing_has_written_is_xlas():
                                          [tw.core.ir.types.ArrayType((2048, 1024), np.dtype("float32"))]))  # fmt: skip
     assert cpu_routes.route_of(kernel, frozenset()) == "cost"
     assert cpu_routes.route_of(kernel, frozenset({"zeros"})) == "xla"
+
+
+@needs_llvm
+def test_code_that_takes_long_to_compile_is_xlas(monkeypatch):
+    monkeypatch.setattr(calls, "LINE_SECONDS", 1.0)
+    (found,) = routes(rows(softmax))
+    assert "more than it saves in 1,000 calls" in found and found.startswith("XLA")
+    assert routes(rows(softmax, route="machine_code"))[0].startswith("machine code")
 
 
 @needs_llvm

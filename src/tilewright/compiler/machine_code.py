@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections import Counter
 from typing import Any
@@ -29,8 +30,9 @@ from .cpu_routes import route_of
 
 TYPED = 4  # the version of custom calls whose handlers are typed
 MARGIN = 0.95  # of XLA's time is the most that machine code may be estimated to take
-COMPILE_SECONDS = 0.04  # that code takes to be compiled, which it is to save in so many calls
+COMPILE_SECONDS = 0.04  # that a small kernel takes to be compiled, which it is to save in so many calls
 CALLS = 1000
+LINE_SECONDS = 5e-5  # that a line of generated code takes
 _FUSIBLE = (POINTWISE, MOVER, IDENTITY)
 
 
@@ -45,16 +47,20 @@ def machine() -> Machine:
     return Machine(rates(current().cpu_rates, disk_cache()), first, second, cores(), features().lanes)
 
 
-def call_of(kernel: Kernel) -> CustomCall:
+def call_of(kernel: Kernel, most_seconds: float = math.inf) -> CustomCall:
     """The custom call that is a kernel.
 
-    Raises an `UnsupportedError`, a `CompileError` or a `VersionError` where there is no machine code of it here.
+    Raises an `UnsupportedError`, a `CompileError` or a `VersionError` where there is no machine code of it here, or
+    where it would take more than some seconds to compile.
     """
     why = unavailable()
     if why is not None:
         raise refuse(why)
     parts = in_cells(kernel)
     code = code_of(parts.kernel, CPU)
+    seconds = code.text.count("\n") * LINE_SECONDS
+    if seconds > most_seconds:
+        raise refuse(f"its code would take {seconds:.1f} s to compile, more than it saves in {CALLS:,} calls")
     name, found = loaded(code.text, disk_cache())
     if not ffi_registry.is_registered(name, "cpu"):
         ffi_registry.register(name, capsule(found.symbols["handler"]), "cpu", 1)
@@ -90,7 +96,8 @@ class Calls:
         if route == "xla" or route == "cost" and not self._cheaper(kernel):
             return kernel
         try:
-            return call_of(kernel)
+            found = self.estimates.get(kernel)
+            return call_of(kernel, math.inf if found is None else (found.xla - found.machine_code) * CALLS)
         except TilewrightError as error:
             self.refused[kernel] = error.what
         except Exception as error:
