@@ -160,7 +160,7 @@ def _kept(root: Root) -> int:
 
 
 def _repeated(region: Region) -> dict[int, float]:
-    """How often each value is computed: those of a row as often as it is read, where it is repeated along other axes."""
+    """How often each value is computed: a row that is repeated along other axes, as often as it is read there."""
     found: dict[int, float] = {id(v): 1.0 for v in region.values}
     for value in reversed(region.values):
         for operand in value.operands:
