@@ -171,6 +171,8 @@ def test_what_xla_fuses_with_a_kernel_counts():
     array = 4 * 2**21
     assert around(call) == 0 and around(lambda x: call(x + 1)) == array
     assert around(lambda x: call(x + 1) * 2) == 2 * array
+    assert around(lambda x: call((x + 1).reshape(-1).reshape(x.shape)).reshape(-1)) == array
+    assert around(lambda x: (lambda y: call(y) @ y.T)(x + 1)) == 0  # what several read is in memory anyway
     assert around(lambda x: tw.jit(lambda y: call(y * 2))(x)) == array
 
 

@@ -5,10 +5,12 @@ from __future__ import annotations
 import math
 import warnings
 from collections import Counter
+from collections.abc import Iterable
 from typing import Any
 
 from ..core.ir.axis_relation import IDENTITY, MOVER, POINTWISE
 from ..core.ir.program import Program, Var, subprograms
+from ..core.primitives.movement.shape import reshape_p
 from ..core.support.config import current
 from ..core.support.errors import TilewrightError
 from ..core.tracing.trace import trace_program
@@ -33,7 +35,7 @@ MARGIN = 0.95  # of XLA's time is the most that machine code may be estimated to
 COMPILE_SECONDS = 0.04  # that a small kernel takes to be compiled, which it is to save in so many calls
 CALLS = 1000
 LINE_SECONDS = 5e-5  # that a line of generated code takes
-_FUSIBLE = (POINTWISE, MOVER, IDENTITY)
+_FUSIBLE = (POINTWISE, MOVER)
 
 
 def unavailable() -> str | None:
@@ -138,15 +140,24 @@ def fused_bytes(program: Program) -> Counter[Kernel]:
     Those are operands that elementwise operations make for it alone, and results that elementwise operations read.
     """
     found: Counter[Kernel] = Counter()
-    uses = Counter(a for e in program.eqns for a in e.inputs if type(a) is Var)
-    uses.update(a for a in program.outputs if type(a) is Var)
-    made = {v for e in program.eqns if e.primitive.kind in _FUSIBLE for v in e.outputs if uses[v] == 1}
-    read = {a for e in program.eqns if e.primitive.kind in _FUSIBLE for a in e.inputs if type(a) is Var}
+    same: dict[Any, Any] = {}  # what a reshaped array is in memory
     for eqn in program.eqns:
+        if eqn.primitive is reshape_p or eqn.primitive.kind == IDENTITY:
+            same[eqn.outputs[0]] = same.get(eqn.inputs[0], eqn.inputs[0]) if type(eqn.inputs[0]) is Var else None
+    eqns = [e for e in program.eqns if e.outputs and e.outputs[0] not in same]
+
+    def arrays(atoms: Iterable[Any]) -> list[Any]:
+        return [same.get(a, a) for a in atoms if type(a) is Var]
+
+    uses = Counter(a for e in eqns for a in arrays(e.inputs))
+    uses.update(arrays(program.outputs))
+    made = {v for e in eqns if e.primitive.kind in _FUSIBLE for v in e.outputs if uses[v] == 1}
+    read = {a for e in eqns if e.primitive.kind in _FUSIBLE for a in arrays(e.inputs)}
+    for eqn in eqns:
         if eqn.primitive is kernel_call_p:
-            atoms = [a for a in eqn.inputs if type(a) is Var and a in made] + [v for v in eqn.outputs if v in read]
+            both = [a for a in arrays(eqn.inputs) if a in made] + [v for v in eqn.outputs if v in read]
             kernel = eqn.params["kernel"]
-            found[kernel] = max(found[kernel], sum(a.type.nbytes for a in atoms))
+            found[kernel] = max(found[kernel], sum(a.type.nbytes for a in both))
             continue
         for _, inner in subprograms(eqn):
             for kernel, size in fused_bytes(inner).items():
