@@ -20,6 +20,7 @@ BLOCK_BYTES = 2**19  # of a cell's blocks: a part of the second cache of most pr
 CELLS = 16  # that are worth sharing: fewer leave cores without work
 TRIES = 4  # numbers of parts that are tried
 COPIED = 8  # the most that outputs which each part has a copy of may take of the operands' bytes: one in so many
+SHARED = 4  # times the bytes of all operands and results are the most that parts may read of what they share
 
 
 @cached(256)
@@ -35,10 +36,18 @@ def in_cells(kernel: Kernel) -> Smaller:
     for parts in _parts(kernel, held, cells):
         ways = smaller(kernel, _unit, parts)
         for way in () if isinstance(ways, str) else ways:
-            copied = sum(t.nbytes for t in way.kernel.out_types) - sum(t.nbytes for t in kernel.out_types)
-            if COPIED * copied <= sum(t.nbytes for t in kernel.in_types):
+            if _pays(kernel, way.kernel, parts):
                 return way
     return Smaller(kernel)
+
+
+def _pays(kernel: Kernel, cut: Kernel, parts: int) -> bool:
+    """Whether what parts have copies of, and what they share, is little beside what the kernel moves."""
+    read, written = (sum(t.nbytes for t in types) for types in (kernel.in_types, kernel.out_types))
+    copied = sum(t.nbytes for t in cut.out_types) - written
+    pairs = zip(kernel.inputs, cut.inputs, strict=True)
+    shared = sum(math.prod(b.sizes) * b.array.dtype.itemsize for a, b in pairs if a.sizes == b.sizes)
+    return COPIED * copied <= read and shared * parts * kernel.cells <= SHARED * (read + written)
 
 
 def _parts(kernel: Kernel, held: int, cells: int) -> Iterator[int]:

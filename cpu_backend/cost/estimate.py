@@ -19,7 +19,7 @@ from .cells import in_cells
 from .passes import Graph, Region, Root, Value, reached, with_shared
 
 OVERLAP = 0.5  # of the shorter of memory and arithmetic is not hidden behind the longer
-XLA_PRODUCT, PRODUCT = 0.85, 0.84  # of the rate of multiply-adds that products of matrices reach
+XLA_PRODUCT, PRODUCT = 0.8, 0.84  # of the rate of multiply-adds that products of matrices reach
 LOOPED = 8000  # multiply-adds of float32 in the time that XLA takes for an operation of a loop, beside its work
 FIRST = 3  # times the rate of the second cache that machine code reads a row at which is in the first one
 CELL = 4000  # and in the time that a cell of machine code takes for its loops, beside its work
@@ -142,6 +142,8 @@ def _machine_code(graph: Graph, machine: Machine) -> float:
             times[k] * _elements(v, machine) * v.cost.machine_code for k, v in values.items()
         )
         arithmetic += region.times * sum(_product(r, machine) for r in region.roots if r.flops)
+        # Each cell reads the right operand of a product, and packs it.
+        again += region.times * sum(machine.seconds(2 * r.right, r.right, r.right / graph.cells) for r in region.roots)
         kept += region.times * sum(_kept(r) for r in region.roots if r.ref is None or r.ref in graph.states)
         for value in (v for v in values.values() if v.rows):
             (operand, *_), row = value.operands, value.operands[0].width * value.operands[0].itemsize

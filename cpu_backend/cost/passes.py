@@ -55,6 +55,7 @@ class Root:
     itemsize: int = 4
     ref: Any = None  # the Ref that it is written to
     reduces: bool = False  # along other axes than rows
+    right: int = 0  # bytes of a product's right operand, in all cells
 
 
 @dataclass(eq=False)
@@ -195,7 +196,8 @@ class Graph:
                 operand.stored = True
         made = self._value(eqn.outputs[0], operands)
         itemsize = min(o.itemsize for o in operands)
-        region.roots.append(Root(made, made.bytes, 2 * points * self.cells, itemsize))
+        right = operands[1].size * operands[1].itemsize
+        region.roots.append(Root(made, made.bytes, 2 * points * self.cells, itemsize, right=right))
         made.stored = True
         return made
 

@@ -31,7 +31,7 @@ from ..xla_backend.jaxlib import ffi_registry
 from .cpu_routes import route_of
 
 TYPED = 4  # the version of custom calls whose handlers are typed
-MARGIN = 0.95  # of XLA's time is the most that machine code may be estimated to take
+MARGIN = 0.9  # of XLA's time is the most that machine code may be estimated to take
 COMPILE_SECONDS = 0.04  # that a small kernel takes to be compiled, which it is to save in so many calls
 CALLS = 1000
 LINE_SECONDS = 5e-5  # that a line of generated code takes
