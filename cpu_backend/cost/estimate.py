@@ -2,13 +2,16 @@
 
     seconds ::= the longer of memory and arithmetic, and a part of the shorter, for each pass
 
-Memory is that of a pass whose arrays do not fit into the second cache, or a copy within it where they do.
+A byte costs what it does in the second cache where all arrays of a pass fit into it, what it does in memory where they
+take `FAR` times as much, and something in between for sizes between.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from ...core.support.memo import cached
 from ...lang.analysis.facts import analyse
@@ -18,8 +21,10 @@ from ..machine.rates import Rates
 from .cells import in_cells
 from .passes import Graph, Region, Root, Value, reached, with_shared
 
+FAR = 16  # times the second cache
 OVERLAP = 0.5  # of the shorter of memory and arithmetic is not hidden behind the longer
 XLA_PRODUCT, PRODUCT = 0.8, 0.84  # of the rate of multiply-adds that products of matrices reach
+SHALLOW = 32  # elements of the contracted axis in the time that XLA takes for a sum of products, beside these
 LOOPED = 8000  # multiply-adds of float32 in the time that XLA takes for an operation of a loop, beside its work
 FIRST = 3  # times the rate of the second cache that machine code reads a row at which is in the first one
 CELL = 4000  # and in the time that a cell of machine code takes for its loops, beside its work
@@ -38,10 +43,10 @@ class Machine:
     def seconds(self, read: float, written: float, working: float) -> float:
         """The time to read and write some bytes, of arrays that take `working` bytes."""
         rates = self.rates
-        if working <= self.cache:
-            return (read + written) / rates.near
+        far = min(max(math.log(max(working, 1) / self.cache) / math.log(FAR), 0), 1)  # 0 in the cache, 1 in memory
         write = max(2 / rates.copy - 1 / rates.read, 1 / rates.copy)
-        return read / rates.read + written * write
+        return sum(n * near ** (1 - far) * slow**far for n, near, slow in (
+            (read, 1 / rates.near, 1 / rates.read), (written, 1 / rates.near, write)))  # fmt: skip
 
     def multiply_adds(self, count: float) -> float:
         return count / self.rates.fma
@@ -68,22 +73,34 @@ def _both(memory: float, arithmetic: float) -> float:
     return max(memory, arithmetic) + OVERLAP * min(memory, arithmetic)
 
 
-@cached(512)
-def estimate(kernel: Kernel, machine: Machine, around: int = 0) -> Estimate | None:
-    """The estimate of a kernel; None where its grid is not known. `around`: bytes that XLA would not write or read.
+class Around(NamedTuple):
+    """What is around a kernel in its program, and XLA fuses with it.
 
-    Those are operands and results that elementwise operations make or read, which XLA fuses with the kernel.
+    `bytes` are those of operands that elementwise operations make for it, and of results that they read: XLA neither
+    writes nor reads them. `moved`: results are transposed, padded or the like; XLA then computes again for each element
+    of a result what is repeated along some of its axes.
     """
+
+    bytes: int = 0
+    moved: bool = False
+
+
+ALONE = Around()
+
+
+@cached(512)
+def estimate(kernel: Kernel, machine: Machine, around: Around = ALONE) -> Estimate | None:
+    """The estimate of a kernel; None where its grid is not known."""
     if kernel.extents or UNBOUNDED in kernel.grid or kernel.symbolic or not kernel.cells:
         return None
     turns = math.prod(kernel.grid[a] for a in _carry(kernel))
     in_order, merged = (turns, 1) if analyse(kernel).phases is None else (1, turns)
     moved = sum(t.nbytes for t in (*kernel.in_types, *kernel.out_types))
-    extra = machine.seconds(around, around, moved)
+    extra = machine.seconds(around.bytes, around.bytes, moved)
     code = in_cells(kernel).kernel
     parallel = math.prod(code.grid) // math.prod(code.grid[a] for a in _carry(code))
     return Estimate(
-        _xla(Graph(kernel), machine, in_order, merged) / machine.cores,
+        _xla(Graph(kernel), machine, in_order, merged, around.moved) / machine.cores,
         (_machine_code(Graph(code), machine) + extra) / min(machine.cores, parallel),
     )
 
@@ -96,33 +113,37 @@ def _carry(kernel: Kernel) -> list[int]:
 # ---------------------------------------------------------------------------- XLA
 
 
-def _xla(graph: Graph, machine: Machine, in_order: int, merged: int) -> float:
+def _xla(graph: Graph, machine: Machine, in_order: int, merged: int, moved: bool) -> float:
     """Cells in order are a loop of XLA's; sums over cells that are `merged` are never written cell by cell."""
     total = 0.0
     for region in graph.regions:
         roots = [r for r in with_shared(region) if merged == 1 or r.ref not in graph.states]
         stops = {id(r.value) for r in roots}
-        seconds = sum(_loop(r, stops, machine, in_order, merged) for r in roots)
+        times = _repeated(region) if moved else {}
+        seconds = sum(_loop(r, stops, machine, in_order, merged, times) for r in roots)
         if region.loop or in_order > 1:
             seconds += machine.multiply_adds(LOOPED) * len(roots) * in_order
         total += seconds * region.times
     return total
 
 
-def _loop(root: Root, stops: set[int], machine: Machine, in_order: int, merged: int) -> float:
+def _loop(
+    root: Root, stops: set[int], machine: Machine, in_order: int, merged: int, times: Mapping[int, float]
+) -> float:  # fmt: skip
     """One of XLA's loops over whole arrays, with the reductions along rows that it needs, each reading memory again."""
     read = arithmetic = 0.0
     for value in reached(root.value, stops):
         if value is not root.value and (value.stored or id(value) in stops):
             read += value.bytes
             continue
-        arithmetic += value.size * value.cost.xla
+        arithmetic += value.cost.xla * (value.size * times[id(value)] if id(value) in times else value.distinct)
         if value.rows and value is not root.value:
             read += sum(v.bytes for v in reached(value.operands[0], stops) if v.stored or id(v) in stops)
     written = root.bytes
     if root.flops:
         written //= merged
-        arithmetic = root.flops / 2 / XLA_PRODUCT * max(root.itemsize / 4, 1)
+        depth = root.flops / 2 / max(root.value.size, 1) * merged
+        arithmetic = root.flops / 2 / XLA_PRODUCT * (1 + SHALLOW / max(depth, 1)) * max(root.itemsize / 4, 1)
     memory = machine.seconds(read, written, (read + written) / in_order)
     return _both(memory, machine.multiply_adds(arithmetic))
 

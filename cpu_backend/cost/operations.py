@@ -12,6 +12,7 @@ from ...core.ir.axis_relation import FREE
 from ...core.ir.primitive import Primitive
 from ...core.ir.program import Eqn
 from ...core.primitives.elementwise import arithmetic as ew
+from ...core.primitives.movement.shape import concatenate_p
 from ...core.primitives.special import functions as special
 
 CALL = 600  # a scalar function, an element at a time
@@ -29,7 +30,7 @@ COSTS: dict[Primitive, Cost] = {
     ew.exp_p: Cost(40, 20), ew.exp2_p: Cost(40, 18), ew.expm1_p: Cost(75, 90), ew.log_p: Cost(50, 36),
     ew.log1p_p: Cost(80, 140), ew.tanh_p: Cost(30, 38), ew.logistic_p: Cost(50, 34), special.erf_p: Cost(28, 46),
     ew.sin_p: Cost(CALL, 85), ew.cos_p: Cost(CALL, 85), ew.pow_p: Cost(500, 280), ew.div_p: Cost(18, 18),
-    ew.sqrt_p: Cost(20, 20), ew.rsqrt_p: Cost(18, 38),
+    ew.sqrt_p: Cost(20, 20), ew.rsqrt_p: Cost(18, 38), concatenate_p: Cost(90, 2),
 }  # fmt: skip
 DEAR = 20  # from here on XLA stores an intermediate value that several of its loops read, rather than recompute it
 

@@ -23,7 +23,8 @@ from ...core.ir.types import RefType
 from ...core.primitives.contraction.dot_general import dot_general_p
 from ...core.primitives.refs.state_primitives import addupdate_p, get_p, swap_p
 from ...lang.analysis.facts import analyse
-from ...lang.kernel.kernel import Kernel
+from ...lang.analysis.index_maps import map_of
+from ...lang.kernel.kernel import Block, Kernel
 from ...lang.kernel.traverse import CALLS, inner_programs
 from .operations import DEAR, Cost, cost_of
 
@@ -40,6 +41,8 @@ class Value:
     stored: bool = False
     rows: bool = False  # a reduction along rows
     bytes: int = 0
+    cells: frozenset[int] = frozenset()  # the axes of the grid that it depends on
+    distinct: int = 0  # elements in cells that differ
 
     def __post_init__(self) -> None:
         self.bytes = self.bytes or self.size * self.itemsize
@@ -74,12 +77,18 @@ class Graph:
     def __init__(self, kernel: Kernel):
         self.kernel, self.cells = kernel, kernel.cells
         self.regions: list[Region] = []
+        self.every = frozenset(range(len(kernel.grid)))
         found = analyse(kernel).phases
         first = len(kernel.grid) + len(kernel.prefetch) + len(kernel.blocks)
         # Refs that keep something from cell to cell: scratch, and outputs that several cells add to.
         self.states = {*kernel.body.inputs[first:], *(kernel.body.inputs[i] for i in (found.states if found else ()))}
         pre = len(kernel.grid) + len(kernel.prefetch)
         refs = kernel.body.inputs[pre:]
+        # The axes of the grid that a Ref or an id depends on; all where nothing is known of it.
+        self.axes: dict[Any, frozenset[int]] = {
+            ref: _axes(kernel, b) for ref, b in zip(refs, kernel.blocks, strict=False)
+        }  # fmt: skip
+        self.axes |= {var: frozenset([a]) for a, var in enumerate(kernel.body.inputs[: len(kernel.grid)])}
         self.arrays: dict[Any, int] = {ref: b.array.nbytes for ref, b in zip(refs, kernel.blocks, strict=False)}
         self._region(kernel.body, 1, {}, False)
 
@@ -96,8 +105,12 @@ class Graph:
         itemsize = getattr(dtype, "itemsize", 4)
         return math.prod(shape) * self.cells, itemsize, shape[-1] if shape else 1
 
-    def _value(self, var: Any, operands: Sequence[Value] = (), **options: Any) -> Value:
-        return Value(*self._type(var.type), tuple(operands), **options)
+    def _value(self, var: Any, operands: Sequence[Value] = (), axes: Any = None, **options: Any) -> Value:
+        """A value of a variable's type; `axes` of the grid that it depends on: without them, those of its operands."""
+        cells = frozenset().union(*(o.cells for o in operands)) if axes is None else axes
+        found = Value(*self._type(var.type), tuple(operands), **options, cells=cells)
+        found.distinct = found.size // self.cells * math.prod(self.kernel.grid[a] for a in cells)
+        return found
 
     def _run(self, program: Program, region: Region, env: dict[Any, Value], refs: dict[Any, Any]) -> list[Value]:
         """Walk a Program; `refs` are the Refs of the kernel by those of the Program."""
@@ -107,7 +120,7 @@ class Graph:
             if isinstance(atom, Literal):
                 return Value(1, 1)
             if atom not in env:
-                env[atom] = self._value(atom, stored=True)
+                env[atom] = self._value(atom, axes=self.axes.get(atom, self.every), stored=True)
             return env[atom]
 
         for eqn in program.eqns:
@@ -150,7 +163,8 @@ class Graph:
         if eqn.outputs and not (eqn.primitive is swap_p and whole):
             size, itemsize, width = self._type(eqn.outputs[0].type)
             most = self.arrays.get(ref, size * itemsize)
-            out = [Value(size, itemsize, width, stored=True, bytes=min(size * itemsize, most))]
+            axes = self.axes.get(ref, self.every)
+            out = [Value(size, itemsize, width, stored=True, bytes=min(size * itemsize, most), cells=axes)]
         elif eqn.outputs:
             out = [Value(1, 1)]
         if eqn.primitive is not get_p:
@@ -187,7 +201,7 @@ class Graph:
             times = region.times * (runs(eqn) if loop else 1)
             for program, operands in inner:
                 self._region(program, times, named(program, operands), loop)
-        return [self._value(v, stored=True) for v in eqn.outputs]
+        return [self._value(v, axes=self.every, stored=True) for v in eqn.outputs]
 
     def _product(self, eqn: Eqn, operands: Sequence[Value], region: Region, points: int) -> Value:
         for operand in operands:
@@ -211,6 +225,11 @@ class Graph:
             region.roots.append(Root(made, made.bytes, reduces=True))
             made.stored = True
         return made
+
+
+def _axes(kernel: Kernel, block: Block) -> frozenset[int]:
+    fact = map_of(kernel, block)
+    return frozenset(range(len(kernel.grid)) if fact is None else fact.axes)
 
 
 def reached(root: Value, stops: Collection[int] = ()) -> Iterator[Value]:

@@ -17,7 +17,7 @@ from tilewright.compiler import machine_code as calls
 from tilewright.core.support.config import current
 from tilewright.core.tracing.trace import trace_program
 from tilewright.cpu_backend.cost.cells import in_cells
-from tilewright.cpu_backend.cost.estimate import Machine, estimate
+from tilewright.cpu_backend.cost.estimate import ALONE, Around, Machine, estimate
 from tilewright.cpu_backend.llvm.compile import module_text
 from tilewright.cpu_backend.machine import rates as rates_
 from tilewright.cpu_backend.runtime.library import loaded
@@ -45,7 +45,7 @@ def double(x_ref, o_ref):
     o_ref[...] = x_ref[...] * 2 + 1
 
 
-def estimated(call, *shapes, machine=MACHINE, around=0):
+def estimated(call, *shapes, machine=MACHINE, around=ALONE):
     structs = [tw.core.ir.types.ArrayType(s, np.dtype("float32")) for s in shapes or [(2048, 1024)]]
     (kernel,) = set(kernels_of(trace_program(lambda *xs: [call(*xs)], structs)))
     return estimate(kernel, machine, around)
@@ -120,9 +120,9 @@ def test_every_rate_is_measured(monkeypatch):
 def test_machine_code_wins_where_reductions_make_xla_read_again():
     one = estimated(rows(softmax))
     assert one is not None and one.machine_code < 0.9 * one.xla
-    two = estimated(rows(softmax, shape=(4096, 1024)), (4096, 1024))
-    assert two is not None and two.xla == pytest.approx(2 * one.xla, rel=0.01)
-    assert two.machine_code == pytest.approx(2 * one.machine_code, rel=0.01)
+    four, eight = (estimated(rows(softmax, shape=(n, 1024)), (n, 1024)) for n in (2**14, 2**15))
+    assert four is not None and eight is not None and eight.xla == pytest.approx(2 * four.xla, rel=0.01)
+    assert eight.machine_code == pytest.approx(2 * four.machine_code, rel=0.01)
 
 
 def test_elementwise_chains_are_a_draw():
@@ -159,14 +159,14 @@ def test_a_kernel_of_one_cell_has_one_core():
 
 
 def test_what_xla_fuses_with_a_kernel_counts():
-    alone, fused = estimated(rows(softmax)), estimated(rows(softmax), around=2**24)
+    alone, fused = estimated(rows(softmax)), estimated(rows(softmax), around=Around(2**24))
     assert alone is not None and fused is not None
     assert fused.xla == alone.xla and fused.machine_code > alone.machine_code
     call = rows(softmax)
     types = [tw.core.ir.types.ArrayType((2048, 1024), np.dtype("float32"))]
 
     def around(f):
-        return sum(calls.fused_bytes(trace_program(lambda x: [f(x)], types)).values())
+        return sum(one.bytes for one in calls.surroundings(trace_program(lambda x: [f(x)], types)).values())
 
     array = 4 * 2**21
     assert around(call) == 0 and around(lambda x: call(x + 1)) == array
@@ -174,6 +174,19 @@ def test_what_xla_fuses_with_a_kernel_counts():
     assert around(lambda x: call((x + 1).reshape(-1).reshape(x.shape)).reshape(-1)) == array
     assert around(lambda x: (lambda y: call(y) @ y.T)(x + 1)) == 0  # what several read is in memory anyway
     assert around(lambda x: tw.jit(lambda y: call(y * 2))(x)) == array
+
+
+def test_xla_repeats_dear_values_in_results_that_are_moved():
+    def body(x_ref, o_ref):
+        o_ref[...] = x_ref[...] * tnp.sin(tnp.arange(1024, dtype="float32"))
+
+    alone, moved = (estimated(rows(body), around=Around(0, moved)) for moved in (False, True))
+    assert alone is not None and moved is not None
+    assert moved.xla > 2 * alone.xla and moved.machine_code == alone.machine_code
+    types = [tw.core.ir.types.ArrayType((2048, 1024), np.dtype("float32"))]
+    for f, found in ((lambda x: rows(body)(x).T, True), (lambda x: rows(body)(x).reshape(-1), False)):
+        (one,) = calls.surroundings(trace_program(lambda x, f=f: [f(x)], types)).values()
+        assert one.moved == found
 
 
 def test_a_grid_of_computed_size_has_no_estimate():

@@ -15,7 +15,7 @@ from ..core.support.config import current
 from ..core.support.errors import TilewrightError
 from ..core.tracing.trace import trace_program
 from ..cpu_backend.cost.cells import in_cells
-from ..cpu_backend.cost.estimate import Estimate, Machine, estimate
+from ..cpu_backend.cost.estimate import ALONE, Around, Estimate, Machine, estimate
 from ..cpu_backend.llvm.compile import missing
 from ..cpu_backend.lowering.kernel import Code, code_of
 from ..cpu_backend.lowering.refusal import refuse
@@ -35,7 +35,6 @@ MARGIN = 0.9  # of XLA's time is the most that machine code may be estimated to 
 COMPILE_SECONDS = 0.04  # that a small kernel takes to be compiled, which it is to save in so many calls
 CALLS = 1000
 LINE_SECONDS = 5e-5  # that a line of generated code takes
-_FUSIBLE = (POINTWISE, MOVER)
 
 
 def unavailable() -> str | None:
@@ -91,7 +90,7 @@ class Calls:
         self.off, self.checked = off, checked
         self.refused: dict[Kernel, str] = {}
         self.estimates: dict[Kernel, Estimate] = {}
-        self.around = fused_bytes(program)
+        self.around = surroundings(program)
 
     def __call__(self, kernel: Kernel) -> Any:
         route = route_of(kernel, self.off)
@@ -115,7 +114,7 @@ class Calls:
         if why is not None:
             self.refused[kernel] = why
             return False
-        found = estimate(kernel, machine(), self.around[kernel])
+        found = estimate(kernel, machine(), self.around.get(kernel, ALONE))
         if found is None:
             return False
         self.estimates[kernel] = found
@@ -134,12 +133,14 @@ class Calls:
         return found if why is None else f"{found}; not machine code: {why}"
 
 
-def fused_bytes(program: Program) -> Counter[Kernel]:
-    """For each kernel the bytes of operands and results that XLA would fuse with it, and a custom call has in memory.
+def surroundings(program: Program) -> dict[Kernel, Around]:
+    """What is around each kernel of a Program and would be fused with it by XLA: the most of all its calls."""
+    found: dict[Kernel, Around] = {}
 
-    Those are operands that elementwise operations make for it alone, and results that elementwise operations read.
-    """
-    found: Counter[Kernel] = Counter()
+    def note(kernel: Kernel, one: Around) -> None:
+        old = found.get(kernel, ALONE)
+        found[kernel] = Around(max(old.bytes, one.bytes), old.moved or one.moved)
+
     same: dict[Any, Any] = {}  # what a reshaped array is in memory
     for eqn in program.eqns:
         if eqn.primitive is reshape_p or eqn.primitive.kind == IDENTITY:
@@ -151,15 +152,17 @@ def fused_bytes(program: Program) -> Counter[Kernel]:
 
     uses = Counter(a for e in eqns for a in arrays(e.inputs))
     uses.update(arrays(program.outputs))
-    made = {v for e in eqns if e.primitive.kind in _FUSIBLE for v in e.outputs if uses[v] == 1}
-    read = {a for e in eqns if e.primitive.kind in _FUSIBLE for a in arrays(e.inputs)}
+    made = {v for e in eqns if e.primitive.kind == POINTWISE for v in e.outputs if uses[v] == 1}
+    read = {
+        kind: {a for e in eqns if e.primitive.kind == kind for a in arrays(e.inputs)} for kind in (POINTWISE, MOVER)
+    }  # fmt: skip
     for eqn in eqns:
         if eqn.primitive is kernel_call_p:
-            both = [a for a in arrays(eqn.inputs) if a in made] + [v for v in eqn.outputs if v in read]
-            kernel = eqn.params["kernel"]
-            found[kernel] = max(found[kernel], sum(a.type.nbytes for a in both))
+            both = [a for a in arrays(eqn.inputs) if a in made] + [v for v in eqn.outputs if v in read[POINTWISE]]
+            moved = any(v in read[MOVER] for v in eqn.outputs)
+            note(eqn.params["kernel"], Around(sum(a.type.nbytes for a in both), moved))
             continue
         for _, inner in subprograms(eqn):
-            for kernel, size in fused_bytes(inner).items():
-                found[kernel] = max(found[kernel], size)
+            for kernel, one in surroundings(inner).items():
+                note(kernel, one)
     return found
