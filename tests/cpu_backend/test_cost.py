@@ -304,6 +304,16 @@ def test_code_that_takes_long_to_compile_is_xlas(monkeypatch):
 
 
 @needs_llvm
+def test_bits_of_narrow_floats_are_xlas():
+    def body(x_ref, o_ref):
+        bits = tw.lax.bitcast_convert_type(x_ref[...].astype("bfloat16"), "uint16")
+        o_ref[...] = bits.astype("float32") / tnp.sum(tnp.exp(x_ref[...]), axis=1, keepdims=True)
+
+    (found,) = routes(rows(body))
+    assert found.startswith("XLA") and "the bits of 16-bit floats" in found
+
+
+@needs_llvm
 def test_an_internal_error_is_xlas_with_a_warning(monkeypatch):
     def broken(*args):
         raise KeyError("broken")

@@ -9,7 +9,8 @@ from collections.abc import Iterable
 from typing import Any
 
 from ..core.ir.axis_relation import IDENTITY, MOVER, POINTWISE
-from ..core.ir.program import Program, Var, subprograms
+from ..core.ir.program import Program, Var, every_eqn, subprograms
+from ..core.primitives.elementwise.conversion import bitcast_convert_type_p
 from ..core.primitives.movement.shape import reshape_p
 from ..core.support.config import current
 from ..core.support.errors import TilewrightError
@@ -110,7 +111,7 @@ class Calls:
 
     def _cheaper(self, kernel: Kernel) -> bool:
         """Whether machine code is estimated to save as much as it costs to compile."""
-        why = unavailable()
+        why = unavailable() or ("it takes the bits of 16-bit floats" if _takes_bits(kernel.body) else None)
         if why is not None:
             self.refused[kernel] = why
             return False
@@ -131,6 +132,15 @@ class Calls:
         if estimates is not None:
             found += f"; {estimates.text()}"
         return found if why is None else f"{found}; not machine code: {why}"
+
+
+def _takes_bits(program: Program) -> bool:
+    """Whether a body takes the bits of 16-bit floats, or makes some of bits: machine code has one NaN of them."""
+    return any(
+        eqn.primitive is bitcast_convert_type_p
+        and any(str(a.type.dtype) in ("bfloat16", "float16") for a in (*eqn.inputs, *eqn.outputs))
+        for eqn in every_eqn(program)
+    )
 
 
 def surroundings(program: Program) -> dict[Kernel, Around]:
