@@ -184,7 +184,11 @@ def test_xla_repeats_dear_values_in_results_that_are_moved():
     assert alone is not None and moved is not None
     assert moved.xla > 2 * alone.xla and moved.machine_code == alone.machine_code
     types = [tw.core.ir.types.ArrayType((2048, 1024), np.dtype("float32"))]
-    for f, found in ((lambda x: rows(body)(x).T, True), (lambda x: rows(body)(x).reshape(-1), False)):
+    for f, found in (
+        (lambda x: rows(body)(x).T, True), (lambda x: rows(body)(x).reshape(-1), False),
+        (lambda x: tnp.concatenate([rows(body)(x), x]), True), (lambda x: rows(body)(x) @ x.T, False),
+        (lambda x: tnp.einsum("tnh,snh->nts", *[rows(body)(x).reshape(2048, 16, 64)] * 2), True),
+    ):  # fmt: skip
         (one,) = calls.surroundings(trace_program(lambda x, f=f: [f(x)], types)).values()
         assert one.moved == found
 

@@ -9,9 +9,10 @@ from collections.abc import Iterable
 from typing import Any
 
 from ..core.ir.axis_relation import IDENTITY, MOVER, POINTWISE
-from ..core.ir.program import Program, Var, every_eqn, subprograms
+from ..core.ir.program import Eqn, Program, Var, every_eqn, subprograms
+from ..core.primitives.contraction.dot_general import dot_general_p
 from ..core.primitives.elementwise.conversion import bitcast_convert_type_p
-from ..core.primitives.movement.shape import reshape_p
+from ..core.primitives.movement.shape import concatenate_p, pad_p, reshape_p
 from ..core.support.config import current
 from ..core.support.errors import TilewrightError
 from ..core.tracing.trace import trace_program
@@ -134,6 +135,14 @@ class Calls:
         return found if why is None else f"{found}; not machine code: {why}"
 
 
+def _reorders(eqn: Eqn) -> bool:
+    """Whether XLA reads an operand's elements in another order: also a product's whose batch axes are not its first."""
+    if eqn.primitive is dot_general_p:
+        _, batches = eqn.params["dimension_numbers"]
+        return any(tuple(axes) != tuple(range(len(axes))) for axes in batches)
+    return eqn.primitive.kind == MOVER or eqn.primitive in (concatenate_p, pad_p)
+
+
 def _takes_bits(program: Program) -> bool:
     """Whether a body takes the bits of 16-bit floats, or makes some of bits: machine code has one NaN of them."""
     return any(
@@ -163,13 +172,12 @@ def surroundings(program: Program) -> dict[Kernel, Around]:
     uses = Counter(a for e in eqns for a in arrays(e.inputs))
     uses.update(arrays(program.outputs))
     made = {v for e in eqns if e.primitive.kind == POINTWISE for v in e.outputs if uses[v] == 1}
-    read = {
-        kind: {a for e in eqns if e.primitive.kind == kind for a in arrays(e.inputs)} for kind in (POINTWISE, MOVER)
-    }  # fmt: skip
+    read = {a for e in eqns if e.primitive.kind == POINTWISE for a in arrays(e.inputs)}
+    reordered = {a for e in eqns if _reorders(e) for a in arrays(e.inputs)}
     for eqn in eqns:
         if eqn.primitive is kernel_call_p:
-            both = [a for a in arrays(eqn.inputs) if a in made] + [v for v in eqn.outputs if v in read[POINTWISE]]
-            moved = any(v in read[MOVER] for v in eqn.outputs)
+            both = [a for a in arrays(eqn.inputs) if a in made] + [v for v in eqn.outputs if v in read]
+            moved = any(v in reordered for v in eqn.outputs)
             note(eqn.params["kernel"], Around(sum(a.type.nbytes for a in both), moved))
             continue
         for _, inner in subprograms(eqn):
