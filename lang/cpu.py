@@ -38,3 +38,4 @@ class CompilerParams(Params):
 
 
 __all__ = ["CompilerParams"]
+__dir__ = __all__.copy

@@ -47,7 +47,7 @@ class Site:
 @dataclass(frozen=True)
 class ProgramReport:
     """What `tune` found for a function: a report for each autotuned call and each kernel, and its own time before and
-    after. `reverted`: the choices combined made it slower, so that the defaults stay."""
+    after. `reverted`: the choices combined made it slower, so that the earlier ones stay."""
 
     reports: tuple[Report, ...]
     before: float
@@ -61,7 +61,7 @@ class ProgramReport:
 
     def __str__(self) -> str:
         total = f"{self.before * 1e3:.3f} ms before, {self.after * 1e3:.3f} ms after: {self.gain:.2f} times as fast"
-        note = ["the choices combined made it slower: the defaults stay"] if self.reverted else []
+        note = ["the choices combined made it slower: the earlier ones stay"] if self.reverted else []
         return "\n".join([total, *note, *(str(r) for r in self.reports)])
 
 
@@ -132,11 +132,13 @@ def _in_turn(*calls: Callable[[], Any]) -> list[list[float]]:
 
 @dataclass(frozen=True)
 class Work:
-    """Something to tune within a program: its share of the time, the search of so many seconds, and how to undo it."""
+    """Something to tune within a program: its share of the time, its configuration before the search, the search for at
+    most so many seconds, and how to choose a configuration."""
 
     share: float
+    earlier: Configuration
     search: Callable[[float | None], Report]
-    revert: Callable[[], object]
+    keep: Callable[[Configuration], object]
 
 
 def _call_work(site: Site, options: dict[str, Any]) -> Work:
@@ -147,8 +149,9 @@ def _call_work(site: Site, options: dict[str, Any]) -> Work:
     function, around = of(site.function), _forward_and_back if site.differentiated else None
     share = measure.seconds_of(_call(around(function) if around else function, arrays), float("inf"), 3)[0]
     return Work(
-        share, lambda budget: site.function.tune(*args, budget=budget, around=around, **options, **kwargs),
-        lambda: site.function.keep(site.function.defaults(), *args, **kwargs),
+        share, site.function.best(*args, **kwargs),
+        lambda budget: site.function.tune(*args, budget=budget, around=around, **options, **kwargs),
+        lambda configuration: site.function.keep(configuration, *args, **kwargs),
     )  # fmt: skip
 
 
@@ -169,7 +172,8 @@ def _kernel_work(site: kernels.Site, device: str, options: dict[str, Any]) -> Wo
 
     with kernels.by_default():
         share = measure.seconds_of(_call(function({}), arrays), float("inf"), 3)[0]
-    return Work(share, search, lambda: store.decide(problem, {}))
+    own, is_own = kernels.choice_for(kernels.decided(device, store), problem) or ({}, True)
+    return Work(share, own if is_own else {}, search, lambda configuration: store.decide(problem, configuration))
 
 
 def kernel_sites(
@@ -197,7 +201,7 @@ def tune(
     (which are then timed with their derivative). Then come the kernels of its compiled program: the tiles of generated
     ones, and on GPUs their compiler parameters and the compiler. Everything is timed on arguments of
     the same types, drawn at random. Later compilations use what was decided on; programs that this process has compiled
-    are forgotten, so that they do too. If the choices combined make the function slower, the defaults stay. Gives
+    are forgotten, so that they do too. If the choices combined make the function slower, the earlier ones stay. Gives
     the `Report` of an autotuned function, else a `ProgramReport`.
 
     Raises:
@@ -226,7 +230,7 @@ def tune(
             "decorate it, or one that it calls; `cpu_tiles=True` has operations become kernels on the CPU")  # fmt: skip
     work += [_kernel_work(site, device, options) for site in found]
     _search(work[len(reports) :], reports, budget, start)
-    if all(r.kept == r.default for r in reports):  # nothing is different
+    if all(r.kept == w.earlier for r, w in zip(reports, work, strict=True)):  # nothing is different
         same = statistics.median(_in_turn(before)[0])
         return ProgramReport(tuple(reports), same, same)
     clear_caches()  # what was traced before has the earlier choices
@@ -235,7 +239,7 @@ def tune(
     reverted = slower > 1 and p < P
     if reverted:
         for one in work:
-            one.revert()
+            one.keep(one.earlier)
         clear_caches()
         times[1] = times[0]
     return ProgramReport(tuple(reports), statistics.median(times[0]), statistics.median(times[1]), reverted)
