@@ -13,7 +13,7 @@ from ...core.ir.types import ArrayType
 from ...core.support.memo import cached
 from ...lang.analysis.facts import analyse
 from ...lang.kernel.kernel import Kernel
-from ...lang.kernel.traverse import stays
+from ...lang.kernel.traverse import stays_in_hbm
 from ...lang.transforms.split_blocks import Smaller, smaller
 
 BLOCK_BYTES = 2**19  # of a cell's blocks: a part of the second cache of most processors
@@ -26,7 +26,7 @@ SHARED = 4  # times the bytes of all operands and results are the most that part
 @cached(256)
 def in_cells(kernel: Kernel) -> Smaller:
     """The kernel in cells of at most `BLOCK_BYTES`, where its blocks can be cut; else as it is."""
-    if kernel.extents or kernel.symbolic or kernel.interpret or any(stays(b) for b in kernel.blocks):
+    if kernel.extents or kernel.symbolic or kernel.interpret or any(stays_in_hbm(b) for b in kernel.blocks):
         return Smaller(kernel)
     carry = analyse(kernel).carry
     cells = math.prod(kernel.grid[a] for a in kernel.long_axes if a not in carry)

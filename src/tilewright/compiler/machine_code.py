@@ -56,7 +56,7 @@ def call_of(kernel: Kernel, most_seconds: float = math.inf) -> CustomCall:
     Raises an `UnsupportedError`, a `CompileError` or a `VersionError` where there is no machine code of it here, or
     where it would take more than some seconds to compile.
     """
-    why = unavailable()
+    why = unavailable() or next((f"{b.name} has no elements" for b in kernel.blocks if not b.array.size), None)
     if why is not None:
         raise refuse(why)
     parts = in_cells(kernel)
