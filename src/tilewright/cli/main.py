@@ -20,6 +20,7 @@ from rich.text import Text
 
 from ..as_jax import clients
 from ..bench import command as bench_command
+from ..compiler import lazy_layers
 from ..compiler.ahead_of_time import machine_of
 from ..compiler.pipeline import compile as compile_to
 from ..core.support.config import ENVIRONMENT, config, default_device
@@ -143,6 +144,15 @@ def cache_lines(cache: DiskCache | None) -> Iterator[tuple[str, str]]:
     yield "executables", f"{len(files)}, {total / 2**20:.1f} of {cache.max_bytes / 2**20:.0f} MiB"
 
 
+def kernel_lines() -> Iterator[tuple[str, str]]:
+    """Whether kernels become machine code here, and this machine's rates, which are measured unless they are kept."""
+    code = lazy_layers.machine_code
+    why = code.unavailable()
+    yield "machine code", f"no: {why}" if why else "yes"
+    if why is None:
+        yield "rates", code.machine().rates.text()
+
+
 def settings() -> Iterator[tuple[str, str]]:
     """Every configuration, with its environment variable and what it was changed from."""
     variables = {name: variable for variable, name in ENVIRONMENT.items()}
@@ -176,6 +186,7 @@ def doctor(console: Console) -> int:
         console.print(Text("Backends", style="bold"))
         console.print(table)
         section(console, "Disk cache of executables", cache_lines(disk_cache()))
+        section(console, "Kernels on the CPU", kernel_lines())
         section(console, "Memory on the CPU", iter([("freed memory", malloc_tuning.status())]))
         section(console, "Settings", settings())
     for text in dict.fromkeys(str(w.message) for w in caught):
