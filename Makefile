@@ -4,6 +4,7 @@
 
 VENV ?= .venv
 BENCH_VENV ?= .venv-bench
+DOCS_VENV ?= .venv-docs
 PYTEST_ARGS ?= -n auto
 LAW_SHARE ?= 0.1
 LAW_SEED ?= 0
@@ -13,7 +14,7 @@ BENCH_ARGS ?=
 unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: demo gpt gpt-sharded test test-all test-rest test-compilers test-targets test-gpu lint types layers unit \
-    bench bench-gpu clean
+    bench bench-gpu docs clean
 
 demo: $(VENV)/.installed-demo
 	$(VENV)/bin/python examples/digits.py
@@ -75,8 +76,12 @@ bench: $(BENCH_VENV)/.installed-bench
 bench-gpu: $(if $(GPU_PYTHON),,$(BENCH_VENV)/.installed-cuda)
 	PYTHONPATH=src:. $(or $(GPU_PYTHON),$(BENCH_VENV)/bin/python) -m benchmarks.gpu $(BENCH_ARGS)
 
+# The documentation as a site in build/site, which needs no server: open build/site/index.html.
+docs: $(DOCS_VENV)/.installed-docs
+	NO_MKDOCS_2_WARNING=1 PYTHONPATH=. $(DOCS_VENV)/bin/mkdocs build --strict
+
 clean:
-	rm -rf $(VENV) $(BENCH_VENV) build src/tilewright.egg-info .pytest_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) $(BENCH_VENV) $(DOCS_VENV) build src/tilewright.egg-info .pytest_cache .ruff_cache .hypothesis .import_linter_cache
 
 define install
 	@set -e; \
@@ -94,4 +99,7 @@ $(VENV)/.installed-%: pyproject.toml
 	$(install)
 
 $(BENCH_VENV)/.installed-%: pyproject.toml
+	$(install)
+
+$(DOCS_VENV)/.installed-%: pyproject.toml
 	$(install)

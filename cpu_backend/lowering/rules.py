@@ -42,7 +42,7 @@ from ...lang.ops.inline_asm import staged_p
 from ...lang.ops.mesh_axes import device_index_p
 from ...lang.targets.target import Target
 from ...lang.tpu import approx_reciprocal_p
-from ...lang.transforms.desugar import plain
+from ...lang.transforms.desugar import desugared
 from ...lang.transforms.dynamic_grid import static
 from . import elementwise
 from .body import Body, Rule
@@ -403,7 +403,7 @@ REFUSED: dict[Primitive, str] = {
 
 def _plain(kernel: Kernel, target: Target) -> Kernel:
     """The kernel over a static grid, in plain accesses."""
-    return plain(static(kernel, "machine code of a CPU needs"))
+    return desugared(static(kernel, "machine code of a CPU needs"))
 
 
 _PASSES = (KernelPass("desugar", "desugared", _plain),)

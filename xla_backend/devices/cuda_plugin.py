@@ -67,7 +67,7 @@ def load() -> tuple[str, Any]:
       VersionError: as `library`, or it cannot be loaded.
     """
     path = library()
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "1")  # it tells of its own loading otherwise
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "1")  # it logs its own loading otherwise
     try:
         # jax, in the same process, may have loaded it under the name `cuda`, and keeps its table of functions.
         for name in (NAME, f"tilewright_{NAME}"):
@@ -147,7 +147,7 @@ def make_client() -> Any:
     return client
 
 
-# The plugin's modules with routines of cuSOLVER and cuSPARSE, of its own, and of LAPACK on the host.
+# The plugin's modules with its own routines, those of cuSOLVER and cuSPARSE, and LAPACK's on the host.
 _SOLVERS = ("_solver", "_sparse", "_linalg", "_hybrid")
 _SOLVER_CALL = re.compile(r'"cu(?:solver|sparse|hybrid)?_\w+"')
 

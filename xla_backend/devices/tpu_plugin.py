@@ -32,7 +32,7 @@ _ABSENT = {
     "TPU_WORKER_HOSTNAMES": "localhost",
     "TPU_LOG_DIR": "disabled",
 }
-_HOST = (2, 2, 1)  # the chips of one host, which a larger slice is made of
+_HOST = (2, 2, 1)  # the chips of one host; larger slices have several hosts
 
 
 # The PCI identifiers of the vendor and of a chip of v5p, v5e, v6e and 7x.

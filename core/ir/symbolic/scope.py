@@ -1,6 +1,6 @@
 """Symbols and what is known of them: scopes, constraints, the text of sizes, and deciding comparisons.
 
-A comparison is decided by intervals: each symbol is 1 or more, each operation lies between bounds, and constraints
+A comparison is decided by intervals: each symbol is 1 or more, each operation has bounds, and constraints
 (those given, and those that define the operations) are subtracted, times a number, where that cancels a term, a few at
 a time. It is sound and not complete: what it cannot decide is an error that names the comparison.
 """
@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 from ...support.errors import ArgumentError, ShapeError
 from .dim import APPLY, CONSTANT, Dim, Monomial, Operation, Size, evaluated, made, symbol
 
-DEPTH = 3  # constraints that are used together, at most
+DEPTH = 3  # constraints that are combined, at most
 _SIGNS = {ast.GtE: ">=", ast.LtE: "<=", ast.Gt: ">", ast.Lt: "<", ast.Eq: "=="}
 _COMPARE = {">=": operator.ge, "<=": operator.le, ">": operator.gt, "<": operator.lt, "==": operator.eq}
 Interval = tuple[float, float]

@@ -27,6 +27,7 @@ from .coordinator import Coordinator
 from .member import Member
 
 __all__ = ["initialize", "is_initialized", "shutdown"]
+__dir__ = __all__.copy
 
 
 class _State:

@@ -255,3 +255,7 @@ def _trace(jax: Any, function: Callable[..., Any], structures: tuple[Any, Any], 
         if is_key(t.dtype):
             raise DtypeError(f"{name} gives random keys", "give their words, `random.key_data(key)`")
     return _Traced(program, tuple(constants), (out[0], out[1]))
+
+
+__all__ = ["call", "register_arrays"]
+__dir__ = __all__.copy
