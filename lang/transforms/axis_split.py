@@ -360,7 +360,7 @@ def cuts(kernel: Kernel, parts: int, unit: Unit) -> tuple[Cut, ...] | str:
 
 def outputs_cut(kernel: Kernel, parts: int, unit: Unit) -> Cut | None:
     """The cut of an axis of each output, the one with the most elements that may be cut; None where one has none."""
-    kernel = plain(kernel, atomics=True, in_step=False)
+    kernel = desugared(kernel, atomics=True, in_step=False)
     try:
         joined = _Joined(kernel)
         classes = [c for c in joined.classes() if all(_divides(joined, place, parts, unit) for place in c)]

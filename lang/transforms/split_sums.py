@@ -33,7 +33,7 @@ from ..kernel.block_spec import BlockAxis
 from ..kernel.kernel import Block, Kernel, trace_map
 from ..kernel.traverse import equation
 from ..ops.basic import cdiv, next_power_of_2, when_all
-from .desugar import plain
+from .desugar import desugared
 from .monoid_carries import REDUCERS, as_sums, from_sums, start_of
 from .rebuild import INHERITED, carried, grid_block, prune, remap, trace_kernel
 from .split_blocks import smaller_outputs
@@ -87,7 +87,7 @@ def addends(kernel: Kernel) -> Addends | None:
     """What a kernel adds up; None where it carries anything else, or where its steps must run in order."""
     if kernel.interpret or kernel.symbolic or kernel.extents or kernel.aliases or not kernel.cells:
         return None
-    kernel, ops = as_sums(plain(kernel, atomics=True, in_step=False))
+    kernel, ops = as_sums(desugared(kernel, atomics=True, in_step=False))
     phases = analyse(kernel).phases
     if phases is None or not phases.carry:
         return None

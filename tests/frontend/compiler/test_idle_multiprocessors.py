@@ -18,7 +18,7 @@ from tilewright.lang.gpu.normalize import GPU_LIMITS
 from tilewright.lang.kernel.traverse import kernels_of
 from tilewright.lang.loopnest.plan import plan
 from tilewright.lang.targets.target import target_of
-from tilewright.lang.transforms.desugar import plain
+from tilewright.lang.transforms.desugar import desugared
 from tilewright.lang.transforms.dynamic_grid import static
 from tilewright.lang.transforms.split_sums import addends
 
@@ -34,7 +34,7 @@ def idle(function, *args):
     program = tw.compile(function, *args, target=TARGET, stop="split")
     found = []
     for kernel in dict.fromkeys(kernels_of(program)):
-        kernel = plain(static(kernel, "a launch needs"), atomics=True, in_step=False)
+        kernel = desugared(static(kernel, "a launch needs"), atomics=True, in_step=False)
         blocks = plan(kernel, GPU_LIMITS).programs
         if blocks < FULL * UNITS and sum(t.nbytes for t in (*kernel.in_types, *kernel.out_types)) > LARGE:
             found += [(kernel.name, blocks)] if addends(kernel) is not None else []
