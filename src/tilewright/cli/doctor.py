@@ -19,6 +19,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from ..compiler import lazy_layers
 from ..compiler.ahead_of_time import machine_of
 from ..compiler.pipeline import compile as compile_to
 from ..core.support.config import ENVIRONMENT, config, default_device
@@ -142,6 +143,15 @@ def cache_lines(cache: DiskCache | None) -> Iterator[tuple[str, str]]:
     yield "executables", f"{len(files)}, {total / 2**20:.1f} of {cache.max_bytes / 2**20:.0f} MiB"
 
 
+def kernel_lines() -> Iterator[tuple[str, str]]:
+    """Whether kernels become machine code here, and this machine's rates, measured unless they are cached."""
+    code = lazy_layers.machine_code
+    why = code.unavailable()
+    yield "machine code", f"no: {why}" if why else "yes"
+    if why is None:
+        yield "rates", code.machine().rates.text()
+
+
 def settings(changed: bool = False) -> Iterator[tuple[str, str]]:
     """Every setting, or those that were changed: its value, default and environment variable."""
     variables = {name: variable for variable, name in ENVIRONMENT.items()}
@@ -175,6 +185,7 @@ class Checkup:
     targets: list[dict[str, str]]
     missing: list[str]
     cache: dict[str, str]
+    kernels: dict[str, str]
     memory: str
     settings: dict[str, str]
     warnings: list[str]
@@ -194,8 +205,8 @@ def checkup(every: bool = False) -> Checkup:
         return Checkup(
             dict(versions()), {str(d): f"{d.platform}, {d.device_kind}" for d in devices()},
             [{"target": b.target, "layer": b.layer, "compiles": can_compile(b), "runs": can_run(b)} for b in backends],
-            list(missing()), dict(cache_lines(disk_cache())), malloc_tuning.status(), dict(settings(changed=True)),
-            [*dict.fromkeys(str(w.message) for w in caught)],
+            list(missing()), dict(cache_lines(disk_cache())), dict(kernel_lines()), malloc_tuning.status(),
+            dict(settings(changed=True)), [*dict.fromkeys(str(w.message) for w in caught)],
         )  # fmt: skip
 
 
@@ -218,6 +229,8 @@ def show(found: Checkup, console: Console) -> None:
     for name in (n for n, v in found.versions.items() if v == "missing"):
         console.print(Text(f"missing, and required: {name}: pip install {name}", style="red"), soft_wrap=True)
     console.print(Text(f"disk cache: {', '.join(found.cache.values())}"), soft_wrap=True)
+    for name, value in found.kernels.items():
+        console.print(Text(f"kernels on the CPU: {name}: {value}"), soft_wrap=True)
     console.print(Text(f"freed memory: {found.memory}"), soft_wrap=True)
     changed = ", ".join(f"{name}={value.split('   ')[0]}" for name, value in found.settings.items()) or "none"
     console.print(Text(f"changed settings: {changed} (all: tilewright doctor --settings)"), soft_wrap=True)
