@@ -4,17 +4,24 @@ from __future__ import annotations
 
 import json
 import os
+import weakref
 import zlib
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from ..core.support.errors import DamagedCheckpointError
+from ..core.support.runtime import runtime
 
 NAME = "manifest.json"
 NUMBERS = (bool, int, float, complex)  # leaves that are numbers of Python
 FORMAT = "tilewright checkpoint 1"
 Bounds = tuple[tuple[int, int], ...]  # first and past the last element of each dimension
+
+
+def under_way() -> weakref.WeakValueDictionary[str, Any]:
+    """The saves (`writer.Saving`) of this process that a thread may still write, by their paths."""
+    return runtime.parts.setdefault("checkpoints.saving", weakref.WeakValueDictionary())
 
 
 @dataclass(frozen=True)
@@ -57,8 +64,11 @@ def _checksum(body: Any) -> int:
 def metadata(path: str | os.PathLike[str]) -> Manifest:
     """What a checkpoint holds, without its arrays: on any machine, whatever devices it was saved from.
 
+    It waits for a save to the path that this process has under way.
+
     Raises:
       DamagedCheckpointError: there is no complete checkpoint at the path.
+      CheckpointWriteError: a save to the path was under way, and failed.
 
     >>> import tempfile
     >>> from tilewright.checkpoints import save
@@ -66,6 +76,8 @@ def metadata(path: str | os.PathLike[str]) -> Manifest:
     'first'
     """
     path = os.fspath(path)
+    if saving := under_way().get(os.path.abspath(path)):
+        saving.wait()
     try:
         with open(os.path.join(path, NAME), encoding="utf-8") as file:
             table = json.load(file)
@@ -108,10 +120,15 @@ def _leaf(v: dict[str, Any]) -> Leaf:
 def latest(directory: str | os.PathLike[str]) -> str | None:
     """The path of the checkpoint in a directory that was saved last, None if it holds no whole one.
 
+    It waits for the saves to the directory that this process has under way.
+
     >>> import tempfile
     >>> latest(tempfile.mkdtemp()) is None
     True
     """
+    for path, saving in list(under_way().items()):
+        if os.path.dirname(path) == os.path.abspath(directory):
+            saving.join()
     found = []
     for entry in os.scandir(directory) if os.path.isdir(directory) else ():
         if not entry.name.startswith(".") and os.path.exists(os.path.join(entry.path, NAME)):

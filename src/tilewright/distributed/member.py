@@ -18,6 +18,7 @@ from ..core.support.config import current
 from ..core.support.errors import CoordinatorError, ProcessError, ProcessMismatchError
 from ..xla_backend.devices.coordination import Group
 from .channel import Channel, GoneError
+from .preemption import notice
 
 TICK = 0.25
 SOON = 1.0  # seconds of waiting after which the coordinator is told where this process is
@@ -40,6 +41,7 @@ class Member:
         self.leaving = False
         self.done = threading.Event()  # all processes have said goodbye
         self.told = self.fault_until = 0.0
+        self.noticed = False  # whether the coordinator knows of a notice of preemption to this process
         self.asked: tuple[float, float] | None = None  # when the wait began that was reported, and when it was last
         limit = time.monotonic() + timeout
         self.channel = Channel(_connected(address, limit, index, count), alive)
@@ -90,6 +92,10 @@ class Member:
             self.channel.send(here=message["where"], **self.group.where())
         elif "mismatch" in message:
             self.group.fault, self.fault_until = message["mismatch"], time.monotonic() + RAISING
+        elif "preempted" in message:
+            self.channel.send(step=notice.report())
+        elif "save" in message:
+            notice.settle(message["save"])
         elif "done" in message:
             self.done.set()
         elif "end" in message:
@@ -100,6 +106,9 @@ class Member:
         marks, self.group.marks = self.group.marks, []
         if marks:
             self.channel.send(marks=[(_name(m), number, mark) for m, number, mark in marks])
+        if notice.came and not self.noticed:
+            self.noticed = True
+            self.channel.send(preempted=True)
         settings, doing, now = current(), self.group.longest(), time.monotonic()
         if doing is None:
             self.asked = None
