@@ -90,7 +90,8 @@ def _kernels(unit: Unit, settings: Settings) -> Any:
     """What finds the kernels of a program on a mesh of some size; standard operations become kernels first."""
     if settings.tiled:
         return functools.partial(lazy_layers.kernel_passes.made_on_mesh, settings=settings)
-    if _has_kernels(unit) or lazy_layers.partition_operations.has_operations(unit.program):
+    ruled = is_loaded(lazy_layers.lang) and lazy_layers.kernel_passes.has_rules(unit.program)
+    if ruled or lazy_layers.partition_operations.has_operations(unit.program):
         return lambda program, count: lazy_layers.partition_kernels.Calls(program)
     return None
 
