@@ -101,7 +101,7 @@ def _choose(b: Body, form: SSA, operands: Sequence[Any], outs: Sequence[ArrayTyp
 
 
 def _while(b: Body, xs: list[Any], outs: Sequence[ArrayType], cond_program: Program, body_program: Program,
-           cond_nconsts: int, body_nconsts: int) -> list[Value]:  # fmt: skip
+           cond_nconsts: int, body_nconsts: int, **_: Any) -> list[Value]:  # fmt: skip
     n = cond_nconsts + body_nconsts
     cond_consts, body_consts, init = xs[:cond_nconsts], xs[cond_nconsts:n], xs[n:]
     forms = [carried(t) for t in outs]

@@ -80,6 +80,7 @@ def _while(
     body_program: Program,
     cond_nconsts: int,
     body_nconsts: int,
+    **_: Any,
 ) -> list[Operand]:
     n = cond_nconsts + body_nconsts
     cond_consts, body_consts, carry = operands[:cond_nconsts], operands[cond_nconsts:n], operands[n:]

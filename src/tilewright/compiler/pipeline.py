@@ -1,7 +1,7 @@
 """The walk from a Python function to something that runs: a list of passes, and what runs it.
 
 function -trace-> program -transform-> program -partition-> program -fuse-> kernels -expand-> expanded
-         -verify-> expanded -legalize-> legal -emit-> emitted -print-> module -compile-> executable
+         -verify-> expanded -split-> expanded -legalize-> legal -emit-> emitted -print-> module -compile-> executable
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from ..xla_backend.devices.client import Device, as_device, default_device, of_p
 from ..xla_backend.execution.backend import XlaBackend, with_flags
 from ..xla_backend.execution.executable import compile_module
 from ..xla_backend.options.compile_options import Call, Place, Settings, Unit
-from ..xla_backend.pipeline.expand_primitives import check_expanded, expand, require_rules
+from ..xla_backend.pipeline.expand_primitives import check_expanded, expand, expand_sweeps, require_rules
 from ..xla_backend.pipeline.stablehlo_module import Module, check_module, printed
 from . import lazy_layers
 from .pass_manager import Level, Pass, Reports, up_to, walk
@@ -67,7 +67,7 @@ def _trace(request: Request, settings: Settings, reports: Reports) -> tuple[Unit
 
 def _transform(unit: Unit, settings: Settings, reports: Reports) -> tuple[Unit, None]:
     program = physicalize(unit.program, keys=False) if opaque_types else unit.program
-    return replace(unit, program=eliminate_dead(program)[0]), None
+    return replace(unit, program=expand_sweeps(eliminate_dead(program)[0])), None
 
 
 def _partition(unit: Unit, settings: Settings, reports: Reports) -> tuple[Unit, Any]:
@@ -114,6 +114,10 @@ def _expand(unit: Unit, settings: Settings, reports: Reports) -> tuple[Unit, Non
 
 def _verify(unit: Unit, settings: Settings, reports: Reports) -> tuple[Unit, Any]:
     return lazy_layers.kernel_passes.verify(unit, settings, reports) if _has_kernels(unit) else (unit, None)
+
+
+def _split(unit: Unit, settings: Settings, reports: Reports) -> tuple[Unit, Any]:
+    return lazy_layers.kernel_passes.split(unit, settings, reports) if _has_kernels(unit) else (unit, None)
 
 
 def _legalize(unit: Unit, settings: Settings, reports: Reports) -> tuple[Unit, Any]:
@@ -175,6 +179,7 @@ PIPELINE = (
     Pass("fuse", PROGRAM, KERNELS, _fuse),
     Pass("expand", KERNELS, EXPANDED, _expand),
     Pass("verify", EXPANDED, EXPANDED, _verify),
+    Pass("split", EXPANDED, EXPANDED, _split),
     Pass("legalize", EXPANDED, LEGAL, _legalize),
     Pass("emit", LEGAL, EMITTED, _emit),
     Pass("print", EMITTED, MODULE, _print),
@@ -273,7 +278,8 @@ def compile(
 
     `stop` is the last pass that is run: `trace` (derivatives and batching are done in it), `transform` (dead code
     goes), `fuse` (kernel calls and glue; on the CPU, where XLA fuses better, only if `tiles` are asked for), `expand`
-    (what XLA lacks, in what it has), `verify` (kernels against the target), `legalize` (what a kernel's backend lacks,
+    (what XLA lacks, in what it has), `verify` (kernels against the target), `split`
+    (sums that would leave multiprocessors of a GPU idle, in two kernels), `legalize` (what a kernel's backend lacks,
     in what that one has; `legalize/NAME` ends with one pass of the kernels' backend), `emit` (no kernels, but what runs
     them), `print` (the text given to the target's compiler) or `compile` (what can be called). What they give may be
     asked for by its own name: `program`, `transformed`, `kernels`, `module`, `executable`. Every stage prints as text.
