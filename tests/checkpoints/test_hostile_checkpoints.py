@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from benchmarks import hostile
+from benchmarks.fuzzing import hostile
 from tests.support.paths import ROOT
 from tilewright import checkpoints
 from tilewright import numpy as tnp

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import tilewright as tw
-from benchmarks import hostile
+from benchmarks.fuzzing import hostile
 from examples import gpt
 from tests.support.paths import ROOT
 from tilewright import export, lax, nn

@@ -9,7 +9,7 @@ import threading
 
 import pytest
 
-from benchmarks import hostile
+from benchmarks.fuzzing import hostile
 from tests.support.paths import ROOT
 from tilewright.core.support.errors import CoordinatorError
 from tilewright.distributed import protocol
