@@ -32,6 +32,7 @@ class Emitter(Elements):
     def __init__(self, b: Builder, lanes: int, apart: Mapping[type[Apart], Callable[[Emitter, Any, Allocate], None]]):
         super().__init__(b, lanes)
         self.apart = apart
+        self.placed: list[list[Node]] = [[]]  # what has been put in memory, by region of the body
 
     def run(self, roots: Sequence[Any], allocate: Allocate) -> None:
         """The code of roots, in order."""
@@ -45,7 +46,7 @@ class Emitter(Elements):
                 if root.target is None:
                     root.target = root.value.place = allocate(root.value.dtype, root.value.shape)
                 self.apart[type(root)](self, root, allocate)
-                root.value.memory = root.target
+                self._in_memory(root.value, root.target)
             else:
                 self._group(group, allocate)
 
@@ -78,7 +79,7 @@ class Emitter(Elements):
         for member in group.members:
             root = member.root
             if isinstance(root, (Keep, Fold)) and root.target is not None:
-                root.value.memory = sums.get(member, root.target)
+                self._in_memory(root.value, sums.get(member, root.target))
 
     def _empty(self, group: Group) -> None:
         """Reductions of nothing are neutral; there is nothing else to do."""
@@ -87,12 +88,12 @@ class Emitter(Elements):
             if isinstance(root, Fold):
                 if root.target is not None:
                     self._filled(root.target, root.node.monoid.neutral(root.node.dtype))
-                    root.node.memory = root.target
+                    self._in_memory(root.node, root.target)
                 elif root.node.size:
                     value = number(root.node.monoid.neutral(root.node.dtype), root.node.dtype)
                     self._note((id(root.node), ()), self.b.constant(value, HELD[str(root.node.dtype)]), root.node)
             elif isinstance(root, Keep):
-                root.value.memory = root.target
+                self._in_memory(root.value, root.target)
 
     def _filled(self, memory: Memory, value: Any) -> None:
         """One number in all of a contiguous memory."""
@@ -166,12 +167,16 @@ class Emitter(Elements):
         self.lanes = 0
         self._kept(members)
 
-    @staticmethod
-    def _kept(members: Sequence[Member]) -> None:
+    def _in_memory(self, node: Node, memory: Memory) -> None:
+        """A node's elements are read from a memory from here on, to the end of the region."""
+        node.memory = memory
+        self.placed[-1].append(node)
+
+    def _kept(self, members: Sequence[Member]) -> None:
         """What a pass has put into memory is read from there: its row is complete."""
         for member in members:
             if isinstance(member.root, Keep):
-                member.root.value.memory = member.root.target
+                self._in_memory(member.root.value, member.root.target)
 
     def _hoist(self, members: Sequence[Member], indices: Sequence[At], lanes: int) -> None:
         """Compute before the innermost loop what is the same in all of its turns."""
