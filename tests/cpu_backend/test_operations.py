@@ -147,3 +147,14 @@ def test_indexed_additions_to_a_ref(axis):
     kernel = kernel_of(body, (6, 6), "float32", (x, i))
     for high in (False, True):
         np.testing.assert_array_equal(machine_code(kernel, x, i, high=high)[0], interpret(kernel, x, i)[0])
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "int8", "int16", "float16"])
+def test_the_one_element_after_full_vectors_is_stored_alone(dtype):
+    def body(x_ref, o_ref):
+        o_ref[...] = tnp.ones_like(o_ref)
+        o_ref[tl.ds(0, 33)] = (x_ref[...].astype("int32") * 2).astype(dtype)
+
+    x = numbers((33,), dtype)
+    kernel = kernel_of(body, (40,), dtype, (x,))
+    np.testing.assert_array_equal(machine_code(kernel, x)[0], interpret(kernel, x)[0])
