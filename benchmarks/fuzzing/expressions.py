@@ -48,7 +48,7 @@ class Program:
         return asdict(self)
 
 
-# Each operation as an expression: `np` is the library's numpy, `lib` the library, a, b, c the operands, p the parameters.
+# Each operation as an expression: `lib` is the library, `np` its numpy; a and b are operands, p the parameters.
 ELEMENTWISE = {
     "sin": "np.sin(a)", "cos": "np.cos(a)", "tanh": "np.tanh(a)", "exp": "np.exp(-np.abs(a))", "erf": "lib.lax.erf(a)",
     "sqrt": "np.sqrt(1 + a * a)", "log": "np.log1p(a * a)", "logistic": "lib.nn.sigmoid(a)", "neg": "-a",
@@ -67,18 +67,24 @@ OF_ONE_AXIS = {
     "cumprod": "np.cumprod(np.cos(a), p['axis'])", "lse": "lib.nn.logsumexp(a, p['axis'])",
     "softmax": "lib.nn.softmax(a, p['axis'])", "flip": "np.flip(a, p['axis'])", "roll": "np.roll(a, 1, p['axis'])",
     "std": "np.std(np.concatenate([a, np.sin(3 * a)], p['axis']), p['axis'])",
-    "cummax": "lib.lax.cummax(a, p['axis'] % a.ndim)", "diff": "np.diff(np.concatenate([a, np.cos(a)], p['axis']), axis=p['axis'])",
+    "cummax": "lib.lax.cummax(a, p['axis'] % a.ndim)",
+    "diff": "np.diff(np.concatenate([a, np.cos(a)], p['axis']), axis=p['axis'])",
     "take": "np.take(a, np.array([0, 0, 1, -1]) % a.shape[p['axis']], p['axis'])",
     "argsort": "np.take_along_axis(a, np.argsort(np.sin(5 * a), p['axis']), p['axis'])",
-    "concat": "np.concatenate([a, 2 * a], p['axis'])", "scan_sum": "lib.lax.associative_scan(np.add, a, axis=p['axis'] % a.ndim)",
+    "concat": "np.concatenate([a, 2 * a], p['axis'])",
+    "scan_sum": "lib.lax.associative_scan(np.add, a, axis=p['axis'] % a.ndim)",
     "slice": "lib.lax.slice_in_dim(a, 0, 1, axis=p['axis'] % a.ndim)", "expand": "np.expand_dims(a, p['axis'])",
-    "dynamic_slice": "lib.lax.dynamic_slice_in_dim(a, np.argmax(a.ravel()) % a.shape[p['axis']], 1, p['axis'] % a.ndim)",
+    "dynamic_slice":
+        "lib.lax.dynamic_slice_in_dim(a, np.argmax(a.ravel()) % a.shape[p['axis']], 1, p['axis'] % a.ndim)",
 }  # fmt: skip
 SHAPED = {
     "ravel": "a.ravel()[:4]", "transpose": "a.T", "broadcast": "np.broadcast_to(a, (2, *a.shape))",
-    "pad": "np.pad(a, [(1, 0)] * a.ndim)", "set": "a.at[..., 0].set(np.sin(a[..., 0]))", "last": "a[..., ::-1][..., :3]",
-    "add_at": "a.at[np.array([0, 0])].add(0.5 * a[:1])", "gram": "np.tanh(a.reshape(a.shape[0], -1) @ a.reshape(a.shape[0], -1).T)",
-    "einsum": "np.einsum('...i,...i->...', np.tanh(a), a)", "segment": "lib.ops.segment_sum(a, np.arange(a.shape[0]) % 2, 2)",
+    "pad": "np.pad(a, [(1, 0)] * a.ndim)", "set": "a.at[..., 0].set(np.sin(a[..., 0]))",
+    "last": "a[..., ::-1][..., :3]",
+    "add_at": "a.at[np.array([0, 0])].add(0.5 * a[:1])",
+    "gram": "np.tanh(a.reshape(a.shape[0], -1) @ a.reshape(a.shape[0], -1).T)",
+    "einsum": "np.einsum('...i,...i->...', np.tanh(a), a)",
+    "segment": "lib.ops.segment_sum(a, np.arange(a.shape[0]) % 2, 2)",
     "min_at": "a.at[0].min(np.cos(a[-1]))", "mul_at": "a.at[-1].multiply(1.5)",
 }  # fmt: skip
 TABLE = ELEMENTWISE | BINARY | OF_ONE_AXIS | SHAPED
@@ -99,12 +105,23 @@ TRANSFORMS = {
     "vmap": "lib.vmap(f)(*(np.stack([t, np.sin(t)]) for t in x))",
     "vmap_out": "lib.vmap(f, in_axes=-1, out_axes=-1)(*(np.stack([t, 0.5 * t], -1) for t in x))",
     "vmap_first": "lib.vmap(f, in_axes=(0, *[None] * (len(x) - 1)))(np.stack([x[0], -x[0]]), *x[1:])",
-    "scan": "lib.lax.scan(lambda c, t: (np.tanh(np.sum(f(*(np.tanh(z + c) for z in x))) + t), c), np.sum(x[0]) * 0, np.arange(3.0))[1]",
-    "fori": "lib.lax.fori_loop(0, 3, lambda i, c: np.tanh(c + np.sum(f(*(np.sin(z + c + i) for z in x)))), np.sum(x[0]) * 0)",
-    "while": "lib.lax.stop_gradient(lib.lax.while_loop(lambda c: c[0] < 3, lambda c: (c[0] + 1, np.tanh(c[1] + np.sum(f(*(np.sin(z + c[1]) for z in x))))), (0, np.sum(x[0]) * 0))[1])",
+    "scan":
+        "lib.lax.scan(lambda c, t: (np.tanh(np.sum(f(*(np.tanh(z + c) for z in x))) + t), c), np.sum(x[0]) * 0, "
+        "np.arange(3.0))[1]",
+    "fori":
+        "lib.lax.fori_loop(0, 3, lambda i, c: np.tanh(c + np.sum(f(*(np.sin(z + c + i) for z in x)))), "
+        "np.sum(x[0]) * 0)",
+    "while":
+        "lib.lax.while_loop(lambda c: c[0] < 3, lambda c: (c[0] + 1, np.tanh(c[1] + np.sum(f(*(np.sin(z + c[1]) "
+        "for z in x))))), (0, np.sum(x[0]) * 0))[1]",
+    "fori_traced":
+        "lib.lax.fori_loop(0, (np.abs(7 * np.sum(x[0])) % 3 + 1).astype('int32'), lambda i, c: np.tanh(c + "
+        "np.sum(f(*(np.sin(z + c + i) for z in x)))), np.sum(x[0]) * 0)",
     "map": "lib.lax.map(lambda t: f(*(np.sin(z + t) for z in x)), np.arange(2.0))",
     "cond": "lib.lax.cond(np.sum(x[0]) > 0, f, lambda *x: np.cos(f(*x)), *x)",
-    "switch": "lib.lax.switch((np.abs(10 * np.sum(x[0])) % 3).astype('int32'), [f, lambda *x: np.sin(f(*x)), lambda *x: 2 * f(*x)], *x)",
+    "switch":
+        "lib.lax.switch((np.abs(10 * np.sum(x[0])) % 3).astype('int32'), [f, lambda *x: np.sin(f(*x)), lambda "
+        "*x: 2 * f(*x)], *x)",
     "custom_jvp": "custom_jvp(lib, f)(*x)",
     "custom_vjp": "custom_vjp(lib, f)(*x)",
     "hessian": "np.sum(lib.hessian(lambda t: np.sum(f(t, *x[1:])))(x[0]), tuple(range(x[0].ndim)))",
@@ -161,6 +178,16 @@ def operands(program: Program, seed: int) -> list[np.ndarray]:
     return [draw.standard_normal(shape) for shape in program.shapes]
 
 
+def array(described: dict[str, Any]) -> np.ndarray:
+    """An array of a shape and dtype, drawn from a seed: small integers, and normal values with few ties."""
+    draw = np.random.default_rng(described["seed"])
+    dtype = np.dtype(described["dtype"])
+    values = draw.standard_normal(described["shape"]) * 2
+    if dtype.kind in "iu":
+        values = np.abs(np.rint(values)) if dtype.kind == "u" else np.rint(values)
+    return (values > 0 if dtype.kind == "b" else values).astype(dtype)
+
+
 ShapeOf = Callable[[Program], Shape]
 
 
@@ -213,6 +240,11 @@ def smaller(program: Program) -> list[Program]:
             spliced = [_replaced(program, n, Statement(s.op, s.args, s.params, [small])) for small in smaller(inner)]
             found += [*spliced, _replaced(program, n, Statement("jit", s.args, {}, [inner]))]
     return [p for p in found if size(p) < size(program)]
+
+
+def names_in(program: Program) -> set[str]:
+    """The operations of a Program and its subprograms."""
+    return {s.op for s in program.statements}.union(*(names_in(p) for s in program.statements for p in s.programs))
 
 
 def size(program: Program) -> int:

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import TypeVar
 
-T = TypeVar("T")
 TRIALS = 400
 
 
@@ -19,7 +17,7 @@ class Finding:
     script: str
 
 
-def minimized(value: T, smaller: Callable[[T], Iterable[T]], fails: Callable[[T], bool], trials: int = TRIALS) -> T:
+def minimized[T](value: T, smaller: Callable[[T], Iterable[T]], fails: Callable[[T], bool], trials: int = TRIALS) -> T:
     """The value after greedy steps to smaller ones that still fail.
 
     >>> minimized(60, lambda n: [n // 2, n - 1], lambda n: n % 3 == 0 and n > 0)

@@ -60,4 +60,7 @@ def derivative(kernel: object, arrays: list[np.ndarray], seed: int) -> str | Non
 
 def script(seed: int) -> str:
     """A script that draws the kernel again, prints it and checks it."""
-    return f"from benchmarks.fuzzing.kernels import Kernels\nfrom tests.support.random_kernels import Draw\n\ndrawn = Draw({seed}).kernel()\nprint(drawn.kernel)\nprint(Kernels().run({seed}))\n"
+    return (
+        "from benchmarks.fuzzing.kernels import Kernels\nfrom tests.support.random_kernels import Draw\n\n"
+        f"print(Draw({seed}).kernel().kernel)\nprint(Kernels().run({seed}))\n"
+    )

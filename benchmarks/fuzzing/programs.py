@@ -11,7 +11,7 @@ import numpy as np
 import tilewright as tw
 
 from .baseline import Baseline
-from .expressions import Draw, Program, function, operands, smaller, source
+from .expressions import Draw, Program, function, names_in, operands, smaller, source
 from .finding import Finding, minimized
 
 TOLERANCE = 1e-6
@@ -65,12 +65,12 @@ class Programs:
     def differs(self, program: Program, seed: int) -> str | None:
         with warnings.catch_warnings(), tw.config(enable_x64=True):
             warnings.simplefilter("ignore")
-            wanted = self.baseline.ask(program.data(), seed) if self.baseline else "no baseline"
-            return difference(answers(program, seed), wanted)
+            wanted = self.baseline.ask(program=program.data(), seed=seed) if self.baseline else "no baseline"
+            return difference(answers(program, seed), wanted if isinstance(wanted, str) else wanted[0]["values"])
 
     def run(self, seed: int) -> Finding | None:
         with tw.config(enable_x64=True):
-            program = Draw(seed, shape_of).program()
+            program = Draw(seed, shape_of).program(length=5, depth=2)
         what = self.differs(program, seed)
         if what is None:
             return None
@@ -88,10 +88,10 @@ def script(program: Program, seed: int) -> str:
         f"arrays = [np.asarray(draw.standard_normal(shape)) for shape in {[tuple(s) for s in program.shapes]}]",
         "print(f(*arrays))", "print(lib.jit(f)(*arrays))",
     ]  # fmt: skip
-    return "\n".join([*RULES_OF(program), *lines]) + "\n"
+    return "\n".join([*_imports(program), *lines]) + "\n"
 
 
-def RULES_OF(program: Program) -> list[str]:
-    used = {s.op for s in program.statements} | {t.op for s in program.statements for p in s.programs for t in p.statements}
-    wanted = sorted({"custom_jvp", "custom_vjp"} & used)
+def _imports(program: Program) -> list[str]:
+    """What a script imports of this package for a Program."""
+    wanted = sorted({"custom_jvp", "custom_vjp"} & names_in(program))
     return [f"from benchmarks.fuzzing.expressions import {', '.join(wanted)}", ""] if wanted else []

@@ -22,7 +22,9 @@ RIGHT = {
     "out_map": "lambda i, j: (i, j)", "out_shape": "tw.ShapeDtypeStruct((8, 24), 'float32')", "scratch": "[]",
     "operand": "np.ones((8, 24), 'float32')", "body": "lambda x, o, *s: o.__setitem__(..., x[...] * 2)", "extra": "{}",
 }  # fmt: skip
-SCALARS = ("None", "0", "-1", "1.5", "'x'", "2**31", "2**70", "True", "np.int64(2)", "float('nan')", "object()", "[]", "()")
+SCALARS = (
+    "None", "0", "-1", "1.5", "'x'", "2**31", "2**70", "True", "np.int64(2)", "float('nan')", "object()", "[]", "()",
+)  # fmt: skip
 WRONG = {
     "grid": (*SCALARS, "(2,)", "(2, 3, 4)", "(0, 3)", "(-1, 3)", "(2, 3.0)", "(2, None)", "[2, 3]", "(2, 2**40)",
              "np.array([2, 3])", "('a', 2)", "((2,), 3)", "(tnp.int32(2), 3)"),
@@ -33,13 +35,15 @@ WRONG = {
                "lambda i, j: (i, None)", "lambda i, j: 1 / 0", "lambda i, j: (i // 0, j)", "lambda *ids: ids",
                "lambda i, j: (tnp.sin(i), j)", "lambda i, j: (i if i > 0 else 0, j)", "lambda i, j: (tnp.ones(2), j)",
                "lambda i, j: (i * j % 2, j)", "lambda i, j: (2**40, j)", "tnp.sin"),
-    "out_shape": (*(s for s in SCALARS if s not in ("[]", "()")), "tw.ShapeDtypeStruct((8,), 'float32')", "tw.ShapeDtypeStruct((8, 24), 'int8')",
+    "out_shape": (*(s for s in SCALARS if s not in ("[]", "()")), "tw.ShapeDtypeStruct((8,), 'float32')",
+             "tw.ShapeDtypeStruct((8, 24), 'int8')",
                   "(8, 24)", "[tw.ShapeDtypeStruct((8, 24), 'float32')] * 2", "np.ones((8, 24), 'float32')",
                   "tw.ShapeDtypeStruct((0, 24), 'float32')", "tw.ShapeDtypeStruct((9, 25), 'float32')",
                   "{'a': tw.ShapeDtypeStruct((8, 24), 'float32')}", "np.float32"),
     "scratch": (*SCALARS, "[tl.VMEM((4, 8), 'float32')]", "[tl.VMEM((-1,), 'float32')]", "[tl.VMEM((4,), 'x')]",
                 "['a']", "tl.VMEM((4, 8), 'float32')", "[tl.VMEM(4, 'float32')]", "[np.ones(3)]", "{'a': 1}"),
-    "operand": (*(s for s in SCALARS if s not in ("None", "[]", "()")), "np.ones((8,), 'float32')", "np.ones((8, 24), 'complex64')", "np.ones((8, 24), 'S3')",
+    "operand": (*(s for s in SCALARS if s not in ("None", "[]", "()")), "np.ones((8,), 'float32')",
+             "np.ones((8, 24), 'complex64')", "np.ones((8, 24), 'S3')",
                 "np.ones((0, 24), 'float32')", "np.ones((9, 25), 'float32')", "[[1.0] * 24] * 8", "tw.random.key(0)",
                 "np.ones((8, 24), object)", "np.ones((8, 24), bool)", "{'a': np.ones(3)}"),
     "body": (*SCALARS, "lambda x: None", "lambda *refs: 1", "lambda x, o, *s: o", "lambda x, o, *s: x[9, 9]",
@@ -55,7 +59,14 @@ WRONG = {
 }  # fmt: skip
 WRONG |= {"out_block": WRONG["in_block"], "out_map": WRONG["in_map"]}
 CALL = """tl.kernel_call({body}, out_shape={out_shape}, grid={grid}, scratch_shapes={scratch},
-    in_specs=[tl.BlockSpec({in_block}, {in_map})], out_specs=tl.BlockSpec({out_block}, {out_map}), **{extra})({operand})"""
+    in_specs=[tl.BlockSpec({in_block}, {in_map})], out_specs=tl.BlockSpec({out_block}, {out_map}),
+    **{extra})({operand})"""
+IMPORTS = """import numpy as np
+
+import tilewright as tw
+from tilewright import lang as tl
+from tilewright import numpy as tnp
+"""
 
 Changes = dict[str, str]
 
@@ -112,8 +123,7 @@ class Specs:
 def script(changes: Changes, differentiate: bool) -> str:
     """A script that makes the call."""
     text = CALL.format(**RIGHT | changes)
-    imports = "import numpy as np\n\nimport tilewright as tw\nfrom tilewright import lang as tl\nfrom tilewright import numpy as tnp\n"
     if not differentiate:
-        return f"{imports}\nprint({text})\n"
+        return f"{IMPORTS}\nprint({text})\n"
     call, _, operand = text.rpartition(")(")
-    return f"{imports}\nf = {call})\nprint(tw.grad(lambda x: tw.tree.leaves(f(x))[0].sum())({operand})\n"
+    return f"{IMPORTS}\nf = {call})\nprint(tw.grad(lambda x: tw.tree.leaves(f(x))[0].sum())({operand})\n"

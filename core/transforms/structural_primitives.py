@@ -307,7 +307,7 @@ def without_axes(shape: Sequence[Any], axes: Axes) -> tuple[Any, ...]:
 
 
 def reduction_typing(name: str, kinds: Sequence[str]) -> Callable[..., ArrayType]:
-    def typing(x: ArrayType, *, axes: Axes) -> ArrayType:
+    def typing(x: ArrayType, *, axes: Axes, open_axes: Any = None) -> ArrayType:
         check_axes(name, x, axes)
         check_kind(name, x, kinds)
         return x.with_shape(without_axes(x.shape, axes))
@@ -338,15 +338,16 @@ SUM = Monoid("sum", filled(0), add_p.bind)
 def reducer(
     name: str, kinds: Sequence[str], ufunc: Any, monoid: Monoid, jvp: Any, transpose: Any = None, initial: Any = None
 ) -> Primitive:
+    """A reduction over `axes`; a sum is deferred along the mesh axes `open_axes` (`core/tracing/unreduced_scope`)."""
     kind = Reduced(monoid)
 
-    def relation(ins: Any, outs: Any, *, axes: Axes) -> Relation:
+    def relation(ins: Any, outs: Any, *, axes: Axes, open_axes: Any = None) -> Relation:
         return reducing(ins, axes, kind)
 
     def numpy(x: Any, *, axes: Axes) -> Any:
         return ufunc.reduce(x, axis=axes, **({} if initial is None else {"initial": initial(x.dtype)}))
 
-    def wide(x: Any, *, axes: Axes) -> Any:
+    def wide(x: Any, *, axes: Axes, open_axes: Any = None) -> Any:
         return widened(numpy)(x, axes=axes).astype(x.dtype)
 
     return Primitive(
@@ -362,5 +363,5 @@ def reducer(
 
 reduce_sum_p = reducer(
     "reduce_sum", NUMBER, np.add, SUM, alone_jvp(lambda: reduce_sum_p),
-    transpose=lambda ct, x, *, axes: [spread_axes(ct, x.shape, axes)],
+    transpose=lambda ct, x, *, axes, open_axes=None: [spread_axes(ct, x.shape, axes)],
 )  # fmt: skip

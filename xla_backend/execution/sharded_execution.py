@@ -95,9 +95,7 @@ class OnMesh:
 
     def copy(self, x: Array) -> Array:
         """A copy in new buffers."""
-        if self.lies.spec.unreduced or not (self.lies.is_fully_addressable or self.lies.is_fully_replicated):
-            return assemble(self.type, self.lies, [shard.data for shard in x.addressable_shards])
-        return self.array(_put(x._bits(), self.type, self.lies))
+        return self.array(shim.copy(x._buffer))
 
     def shards(self, x: Array) -> list[Shard]:
         """The parts, in the order of the devices."""
@@ -173,7 +171,11 @@ def made(type: ArrayType, buffer: Any, sharding: NamedSharding) -> Array:
 def put_everywhere(array: np.ndarray, type: ArrayType) -> Array | None:
     """A NumPy array on every device of the mesh in force; None where that has no devices."""
     where = everywhere()
-    return None if where is None else made(type, _put(array, type, where), where)
+    if where is None:
+        return None
+    if where.mesh.are_all_axes_explicit:  # whose arrays have an entry for each dimension
+        where = where.with_spec((None,) * type.ndim)
+    return made(type, _put(array, type, where), where)
 
 
 # ---------------------------------------------------------------------------- to a mesh
