@@ -33,16 +33,8 @@ from ..support.memo import cached
 from ..tracing.trace import Value, on_each_device, trace_program, typeof
 from ..tracing.unreduced_scope import asked_open
 from ..transforms.rule_helpers import linear_jvp
-from .mesh import (
-    UNCONSTRAINED,
-    AxisType,
-    NamedSharding,
-    PartitionSpec,
-    constraint_p,
-    get_abstract_mesh,
-    get_mesh,
-    use_mesh,
-)
+from .mesh import UNCONSTRAINED, AxisType, NamedSharding, PartitionSpec, constraint_p
+from .mesh_in_force import get_abstract_mesh, get_mesh, use_mesh
 from .shard_map import part_type, shard_map_p
 from .unreduced_axes import is_marked, marks_of_results, spec_of
 from .unreduced_scan import carried
