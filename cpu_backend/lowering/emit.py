@@ -103,7 +103,12 @@ class Emitter(Elements):
         """One number in all of a contiguous memory."""
         b, size = self.b, math.prod(memory.shape)
         stored = to_stored(b, b.constant(number(value, memory.dtype), HELD[str(memory.dtype)]), memory.dtype)
-        with b.loop(0, size) as loop:
+        whole = size // self.most * self.most
+        if whole:
+            every = b.splat(stored, self.most)
+            with b.loop(0, whole, self.most, empty=False) as loop:
+                b.store(every, b.offset(memory.base, loop.index, stored.type))
+        with b.loop(whole, size) as loop:
             b.store(stored, b.offset(memory.base, loop.index, stored.type))
 
     def _started(self, member: Member, allocate: Allocate) -> Memory:
