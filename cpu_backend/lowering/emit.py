@@ -304,4 +304,6 @@ class Emitter(Elements):
         masked = root.mask is not None
         positions, inside = self.positions(root.target, root.index, root.positions, places, masked)
         mask = None if root.mask is None else self.both(self.at(root.mask, places), inside)
-        self.write(root.target, positions, x, mask, root.add)
+        again = root.add or isinstance(root.value, Number)  # a constant is likely to be added to
+        target = replace(root.target, streamed=False) if again and root.target.streamed else root.target
+        self.write(target, positions, x, mask, root.add)
