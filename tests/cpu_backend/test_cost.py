@@ -21,6 +21,7 @@ from tilewright.cpu_backend.cost.estimate import ALONE, Around, Machine, estimat
 from tilewright.cpu_backend.llvm.compile import module_text
 from tilewright.cpu_backend.machine import rates as rates_
 from tilewright.cpu_backend.runtime.library import loaded
+from tilewright.experimental.serialize_executable import deserialize_and_load, serialize
 from tilewright.lang.call.primitive import kernel_call_p
 from tilewright.lang.kernel.traverse import kernels_of
 from tilewright.xla_backend.host.disk_cache import CacheWarning, DiskCache
@@ -360,3 +361,17 @@ def test_both_routes_give_the_same():
         np.testing.assert_allclose(chosen, tw.jit(rows(softmax))(x), rtol=1e-5)
         wanted = tw.jit(tw.grad(lambda x: (rows(softmax)(x) * x).sum()))(x)
     np.testing.assert_allclose(gradient, wanted, rtol=1e-4, atol=1e-7)
+
+
+@needs_llvm
+def test_serialised_programs_have_no_machine_code():
+    x = np.random.default_rng(0).standard_normal((2048, 1024), np.float32)
+    with tw.config(cpu_rates=RATES.text()):
+        compiled = tw.jit(rows(softmax)).lower(x).compile()
+        assert "cpu-" in compiled.as_text()
+        loaded = deserialize_and_load(*serialize(compiled))
+    assert "custom-call" not in loaded.as_text()
+    np.testing.assert_allclose(loaded(x), compiled(x), rtol=1e-5)
+    asked = tw.jit(rows(softmax, route="machine_code")).lower(x).compile()
+    with pytest.raises(tw.errors.ExportError, match="machine code"):
+        serialize(asked)
