@@ -18,9 +18,9 @@ from ...lang.analysis.facts import analyse
 from ...lang.kernel.kernel import UNBOUNDED, Kernel
 from ...lang.kernel.traverse import block_bytes
 from ..lowering.streaming import streamed_outputs
-from ..machine.rates import Rates
 from .cells import in_cells
 from .passes import Graph, Region, Root, Value, reached, with_shared
+from .rates import Rates
 
 LEAST = 0.5  # of the bytes that are read and written beside is what a byte that is written costs at least
 FAR = 16  # times the second cache

@@ -16,10 +16,10 @@ from tilewright.compiler import cpu_routes
 from tilewright.compiler import machine_code as calls
 from tilewright.core.support.config import current
 from tilewright.core.tracing.trace import trace_program
+from tilewright.cpu_backend.cost import rates as rates_
 from tilewright.cpu_backend.cost.cells import in_cells
 from tilewright.cpu_backend.cost.estimate import ALONE, Around, Machine, estimate
 from tilewright.cpu_backend.llvm.compile import module_text
-from tilewright.cpu_backend.machine import rates as rates_
 from tilewright.cpu_backend.runtime.library import loaded
 from tilewright.experimental.serialize_executable import deserialize_and_load, serialize
 from tilewright.lang.call.primitive import kernel_call_p

@@ -1,4 +1,4 @@
-"""The passes over kernels: `fuse`, `verify`, `legalize`, `emit`, each with its report.
+"""The passes over kernels: `fuse`, `verify`, `split`, `legalize`, `emit`, each with its report.
 
 Loaded by the first program that has any.
 """
@@ -17,6 +17,7 @@ from ..core.sharding.shard_map import shard_map_p
 from ..core.support.errors import ArgumentError, CompileError, MeshError, TilewrightError, VersionError
 from ..kernels.fuse import Fusion, plan
 from ..lang.call.primitive import kernel_call_p
+from ..lang.cost.occupancy import Divided, divided
 from ..lang.kernel.kernel import Kernel
 from ..lang.kernel.traverse import kernels_of
 from ..lang.legalize import Legal, stages
@@ -28,6 +29,7 @@ from ..lang.verify.target_limits import check_target, left_to_collectives
 from ..lang.verify.verify import Finding
 from ..xla_backend.options.compile_options import Place, Settings, Unit
 from ..xla_backend.pipeline.emit_kernels import emitted
+from ..xla_backend.pipeline.expand_primitives import in_place
 from . import backend_selection as routes
 from . import lazy_layers
 from .backend_selection import FAILURES, REFUSALS, Passed, Route
@@ -146,8 +148,38 @@ def _reports(
 
 
 def _written(reports: Reports) -> frozenset[Kernel]:
-    """The kernels that somebody wrote."""
-    return reports["fuse"].written if "fuse" in reports else frozenset()
+    """The kernels that somebody wrote, and those that they were split in."""
+    written = reports["fuse"].written if "fuse" in reports else frozenset()
+    split = reports["split"].kernels if "split" in reports else {}
+    return written.union(*(made.kernels for kernel, made in split.items() if kernel in written))
+
+
+# ---------------------------------------------------------------------------- split
+
+
+@dataclass(frozen=True)
+class Split:
+    """The kernels of sums that became two, with what they became."""
+
+    kernels: Mapping[Kernel, Divided]
+
+
+def split(unit: Unit, settings: Settings, reports: Reports) -> tuple[Unit, Split | None]:
+    """The unit with the sums that would leave multiprocessors of a GPU idle as partial sums and their total."""
+    if not settings.gpu or settings.by_xla:
+        return unit, None
+    refused = {r.kernel for r in reports["verify"].refused} if "verify" in reports else frozenset()
+    kernels = [k for k in dict.fromkeys(kernels_of(unit.program)) if k not in refused]
+    found = {kernel: made for kernel in kernels if (made := divided(kernel, settings.target)) is not None}
+    if not found:
+        return unit, None
+
+    def changed(eqn: Eqn) -> Eqn:
+        made = found.get(eqn.params["kernel"])
+        return eqn if made is None else in_place(eqn, made.program)
+
+    program = rewritten(unit.program, lambda primitive: primitive is kernel_call_p, changed, {})
+    return replace(unit, program=program), Split(found)
 
 
 # ---------------------------------------------------------------------------- legalize
