@@ -1,13 +1,9 @@
-"""jax in a process of its own, which answers what programs and calls give: lines of JSON in and out.
-
-Run by the baseline's interpreter as a script; it imports nothing of Tilewright.
-"""
+"""jax in a process of its own (`worker.py`), which answers what programs and calls give: lines of JSON in and out."""
 
 from __future__ import annotations
 
 import json
 import subprocess
-import sys
 import warnings
 from collections.abc import Callable
 from pathlib import Path
@@ -26,7 +22,7 @@ class Baseline:
         self._start()
 
     def _start(self) -> None:
-        command = [self.python, str(HERE / "baseline.py")]
+        command = [self.python, str(HERE / "worker.py")]
         self.process = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
         )
@@ -79,32 +75,3 @@ def call_by(lib: Any, call: dict[str, Any], array: Callable[[dict[str, Any]], An
         f = getattr(f, part)
     made = lambda v: array(v) if isinstance(v, dict) else v  # noqa: E731
     return f(*map(made, call["args"]), **{k: made(v) for k, v in call["kwargs"].items()})
-
-
-def main() -> None:
-    """Answer each line of standard input."""
-    sys.path.insert(0, str(HERE))
-    import importlib
-
-    import expressions
-    import jax
-
-    for name in ("numpy", "numpy.fft", "numpy.linalg", "lax", "lax.linalg", "nn", "ops", "scipy.special",
-                 "scipy.linalg", "scipy.stats", "scipy.signal", "scipy.ndimage", "scipy.fft"):  # fmt: skip
-        importlib.import_module(f"jax.{name}")
-
-    def run(line: str) -> Any:
-        request = json.loads(line)
-        jax.config.update("jax_enable_x64", "program" in request)
-        if "call" in request:
-            return call_by(jax, request["call"], expressions.array)
-        program = expressions.Program.of(request["program"])
-        arrays = expressions.operands(program, request["seed"])
-        return expressions.function(program, jax)(*map(jax.numpy.asarray, arrays))
-
-    for line in sys.stdin:
-        print(json.dumps(answered(run, line, jax.tree.leaves)), flush=True)
-
-
-if __name__ == "__main__":
-    main()

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 import tilewright as tw
 from tests.support.random_kernels import Draw, check
 from tilewright.core.ir.types import is_float
 from tilewright.lang.call.primitive import kernel_call_p
+from tilewright.lang.kernel.kernel import Kernel
 
 from .finding import Finding
 
@@ -30,13 +33,13 @@ class Kernels:
         return None if what is None else Finding(seed, f"{what}; drawn: {', '.join(drawn.words)}", script(seed))
 
 
-def derivative(kernel: object, arrays: list[np.ndarray], seed: int) -> str | None:
+def derivative(kernel: Kernel, arrays: list[np.ndarray], seed: int) -> str | None:
     """How a kernel's gradient differs from finite differences along one direction; None if it does not."""
     draw = np.random.default_rng(seed)
     places = [i for i, a in enumerate(arrays) if is_float(a.dtype)]
     weights: list[np.ndarray] = []
 
-    def loss(*floats: np.ndarray) -> object:
+    def loss(*floats: np.ndarray) -> Any:
         given = dict(zip(places, floats, strict=True))
         outs = kernel_call_p.bind(*[given.get(i, a) for i, a in enumerate(arrays)], kernel=kernel)
         outs = [x for x in outs if is_float(x.dtype)]
