@@ -286,6 +286,14 @@ def explicit_axes(f: Callable[..., Any] | None = None, *, axes: Any = None, in_s
 
     Raises:
       ArgumentError: no `in_sharding`, or no mesh in force.
+
+    >>> import tilewright as tw
+    >>> from tilewright.sharding import P, explicit_axes
+    >>> mesh = tw.make_mesh((1,), ('x',))
+    >>> with tw.sharding.use_mesh(mesh):
+    ...     f = tw.jit(explicit_axes(lambda x: print(tw.typeof(x)), in_sharding=P('x')))
+    ...     f(tw.numpy.ones(4))
+    float32[4@x]
     """
     if f is None:
         return functools.partial(explicit_axes, axes=axes, in_sharding=in_sharding)

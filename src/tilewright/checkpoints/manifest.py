@@ -171,7 +171,7 @@ def _leaf(name: str, v: Any) -> Leaf:
         if any(n < 0 for n in shape) or len(shape) > MOST_DIMENSIONS or math.prod(shape) > LARGEST:
             raise ValueError(f"'shape' is {list(shape)}")
         dtype, key = dtype_of(_field(v, "dtype", str)), v["key"]
-        if key is not None and key not in KEY_DTYPES:
+        if key is not None and (type(key) is not str or key not in KEY_DTYPES):
             raise ValueError(f"'key' is {key!r}")
         return Leaf(shape, dtype.name, key, tuple(map(_piece, _field(v, "pieces", list))))
     except KeyError as error:
