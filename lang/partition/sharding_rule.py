@@ -54,7 +54,8 @@ Dims = tuple[Dim | None, ...]
 class Splits:
     """What may be split: grid axes, or the names of a user's rule; and what each dimension follows of these.
 
-    Along those in `summed` the kernel adds up.
+    Along those in `summed` the kernel adds up. What has a rule is split where sizes divide, or else, where `fills` says
+    which value pads each operand, anywhere.
     """
 
     sizes: Mapping[Hashable, int]
@@ -62,6 +63,7 @@ class Splits:
     outs: tuple[Keys, ...]
     summed: frozenset[Hashable] = frozenset()
     rule: Partition | None = None
+    fills: tuple[Any, ...] | None = None
 
 
 @cached(512)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -25,7 +26,8 @@ from ...core.primitives.movement.dynamic_slice import dynamic_slice_in_dim
 from ...core.primitives.movement.gather_scatter import gather_p
 from ...core.primitives.movement.shape import broadcast_in_dim, slice_in_dim
 from ...core.primitives.reduction import reduce_window
-from ...core.primitives.special.cumulative import COMBINE
+from ...core.primitives.reduction.reduce import MAXIMUM, MINIMUM, PRODUCT, SUM
+from ...core.primitives.special.cumulative import COMBINE, cumlogsumexp_p, cummax_p, cummin_p, cumprod_p, cumsum_p
 from ...core.primitives.spmd.collective import all_gather_p
 from ...core.primitives.spmd.varying_axes import mesh_axes
 from ...core.tracing.trace import typeof
@@ -37,6 +39,11 @@ SPLIT_BY_RELATION = frozenset(
     (*linalg.PRIMITIVES, *COMBINE, *gather_scatter.PRIMITIVES, *reduce_window.PRIMITIVES,
      *sort.PRIMITIVES, fft_p)
 )  # fmt: skip
+
+
+# What pads a scanned axis: reversed scans begin with the padding.
+_NEUTRAL = {cumsum_p: SUM.neutral, cumprod_p: PRODUCT.neutral, cummax_p: MAXIMUM.neutral, cummin_p: MINIMUM.neutral,
+            cumlogsumexp_p: lambda dtype: np.asarray(-np.inf).astype(dtype)[()]}  # fmt: skip
 
 
 def has_operations(program: Program) -> bool:
@@ -68,7 +75,8 @@ def operation_splits(eqn: Eqn) -> Splits | None:
         over = axes.get(names[0][eqn.params["axis"]], ()) if scans else ()
         return _scan(eqn, parts[0], over) if over else _part(eqn, parts)
 
-    return ruled(Partition.of(names, named(relation.results), part), *types)
+    found = ruled(Partition.of(names, named(relation.results), part), *types)
+    return replace(found, fills=(_NEUTRAL[eqn.primitive](types[0][0].dtype),)) if scans else found
 
 
 def _scan(eqn: Eqn, x: Any, over: tuple[Any, ...]) -> Any:

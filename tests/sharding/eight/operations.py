@@ -89,3 +89,19 @@ def test_scan_along_a_split_axis_exchanges_totals_once(scan, spec, reverse):
     ((kind, nbytes),) = collectives(f, split)
     assert kind == "all-gather" and nbytes < X.nbytes
     np.testing.assert_allclose(tw.jit(f)(split), f(X), rtol=1e-3, atol=1e-4)
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+@pytest.mark.parametrize("dtype", ["float32", "int32"])
+@pytest.mark.parametrize("scan", SCANS, ids=lambda scan: scan.__name__)
+def test_scan_along_an_axis_that_the_devices_do_not_divide(scan, dtype, reverse):
+    def f(x):
+        return scan(x, axis=0, reverse=reverse)
+
+    if dtype == "int32" and scan is lax.cumlogsumexp:
+        pytest.skip("of floats alone")
+    ragged = (3 * X[:13, :5]).astype(dtype)
+    split = placed(ragged, BOTH)
+    assert [kind for kind, _ in collectives(f, split)] == ["all-gather"]
+    assert tw.jit(f).lower(split).compile().as_text().count("all-gather(") == 1  # XLA adds none
+    np.testing.assert_allclose(tw.jit(f)(split), tw.jit(f)(ragged), rtol=1e-3, atol=1e-4)
