@@ -48,7 +48,7 @@ class Body:
         self.emit, self.rules, self._allocate = emitter, rules, allocate
         self.pending: list[Root] = []
         self.frames: list[tuple[dict[Any, Any], Counter[Any]]] = []
-        self.placed: list[list[Node]] = [[]]  # what has been put in memory, by region
+        self.placed = emitter.placed
 
     @property
     def b(self) -> Builder:
