@@ -103,7 +103,12 @@ class Emitter(Elements):
         """One number in all of a contiguous memory."""
         b, size = self.b, math.prod(memory.shape)
         stored = to_stored(b, b.constant(number(value, memory.dtype), HELD[str(memory.dtype)]), memory.dtype)
-        with b.loop(0, size) as loop:
+        whole = size // self.most * self.most
+        if whole:
+            every = b.splat(stored, self.most)
+            with b.loop(0, whole, self.most, empty=False) as loop:
+                b.store(every, b.offset(memory.base, loop.index, stored.type))
+        with b.loop(whole, size) as loop:
             b.store(stored, b.offset(memory.base, loop.index, stored.type))
 
     def _started(self, member: Member, allocate: Allocate) -> Memory:
@@ -299,4 +304,6 @@ class Emitter(Elements):
         masked = root.mask is not None
         positions, inside = self.positions(root.target, root.index, root.positions, places, masked)
         mask = None if root.mask is None else self.both(self.at(root.mask, places), inside)
-        self.write(root.target, positions, x, mask, root.add)
+        again = root.add or isinstance(root.value, Number)  # a constant is likely to be added to
+        target = replace(root.target, streamed=False) if again and root.target.streamed else root.target
+        self.write(target, positions, x, mask, root.add)

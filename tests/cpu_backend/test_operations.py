@@ -195,3 +195,19 @@ def test_a_product_stored_over_its_own_operand():
 
     kernel = kernel_of(body, x.shape, "float32", (x,))
     np.testing.assert_array_equal(machine_code(kernel, x)[0], interpret(kernel, x)[0])
+
+
+def test_what_is_stored_and_then_added_to_is_stored_once():
+    x = numbers((6, 40))
+
+    def body(x_ref, o_ref, s_ref):
+        s_ref[...] = x_ref[...]
+        o_ref[...] = s_ref[...] * 3  # before the scratch changes
+        s_ref[...] = x_ref[...] - 5
+        o_ref[...] += s_ref[...]
+        o_ref[tl.ds(1, 3)] += s_ref[tl.ds(0, 3)]
+
+    call = tl.kernel_call(body, tw.ShapeDtypeStruct((6, 40), "float32"), scratch_shapes=[tl.VMEM((6, 40), "float32")])
+    program = trace_program(lambda x: [call(x)], [typeof(x)])
+    kernel = next(e.params["kernel"] for e in program.eqns if "kernel" in e.params)
+    np.testing.assert_array_equal(machine_code(kernel, x)[0], interpret(kernel, x)[0])

@@ -23,7 +23,9 @@ def pages():
 
 
 def test_every_page_is_in_the_navigation():
-    listed = set(re.findall(r"[\w/-]+\.md", (ROOT / "mkdocs.yml").read_text().partition("\nnav:\n")[2]))
+    entries = re.findall(r"[\w/-]+\.md", (ROOT / "mkdocs.yml").read_text().partition("\nnav:\n")[2])
+    listed = {*entries}
+    assert len(entries) == len(listed)
     written = {path.relative_to(DOCS).as_posix() for path in DOCS.rglob("*.md")}
     assert listed == written | {path for path, _ in notebooks.pages()} | {"CHANGELOG.md"}
 
