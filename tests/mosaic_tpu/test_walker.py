@@ -39,7 +39,7 @@ def zeros(rank: int) -> str:
     return ", ".join(["%zero"] * rank)
 
 
-OLD_DIALECT = supported.numbers(JAXLIB) < (0, 12)  # with `tpu.repeat`, and reductions of one kind for floats and integers
+OLD_DIALECT = supported.numbers(JAXLIB) < (0, 12)  # with `tpu.repeat`, and reductions named for no type
 
 
 def module(body: str, arguments: str, scratch: int = 0, attributes: str = "", more: str = "") -> str:
