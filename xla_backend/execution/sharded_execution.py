@@ -15,7 +15,8 @@ import numpy as np
 
 from ...core.ir.program import Program, Var
 from ...core.ir.types import FLOAT0, ArrayType, KeyDtype, with_sharding
-from ...core.sharding.mesh import Mesh, NamedSharding, PartitionSpec, everywhere, indices
+from ...core.sharding.mesh import Mesh, NamedSharding, PartitionSpec, indices
+from ...core.sharding.mesh_in_force import everywhere
 from ...core.support import forks
 from ...core.support.errors import AddressableError, MeshError, UnsupportedError
 from ...core.support.memo import cached
