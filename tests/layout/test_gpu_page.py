@@ -8,6 +8,7 @@ from tests.support.pages import examples
 from tests.support.paths import DOCS
 from tests.support.traced import kernels_in
 from tilewright.core.ir.types import ArrayType
+from tilewright.core.support.supported import SUPPORTED
 from tilewright.lang.gpu.code import resources
 from tilewright.lang.targets.target import target_of
 from tilewright.triton_backend import compiled_kernel, compiler, start
@@ -52,6 +53,8 @@ def programs(kernels):
 
 @pytest.mark.parametrize(("part", "make"), [("resources", table), ("programs", programs)])
 def test_generated_part(part, make, kernels, request):
+    if make is table and compiler.PACKAGES.versions()["triton"] != SUPPORTED["triton"].tested[-1]:
+        pytest.skip("the page has the resources by the newest Triton that is supported")
     page, made = PAGE.read_text(), make(kernels)
     pattern = rf"(<!-- {part}: made by tests/layout/test_gpu_page\.py -->\n).*?(<!-- end of {part} -->)"
     assert re.search(pattern, page, re.S)

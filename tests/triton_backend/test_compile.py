@@ -25,6 +25,7 @@ from tilewright import numpy as tnp
 from tilewright.core.ir.types import ArrayType
 from tilewright.core.primitives.contraction.dot_general import dot_general_p
 from tilewright.core.support.errors import ResourceError
+from tilewright.core.support.supported import numbers
 from tilewright.kernels import TEMPLATES
 from tilewright.lang.gpu.code import check, resources
 from tilewright.lang.kernel.traverse import kernels_of
@@ -112,6 +113,9 @@ def test_a_fused_split_product_for_sm_90():
     assert all(r.spills == 0 for r in binary.resources)
 
 
+TRITON = compiler.PACKAGES.versions()["triton"] or ""
+
+
 def test_as_many_warps_as_may_be_are_halved_where_they_spill():
     """ptxas leaves 512 threads 64 registers each for this sum, though there are 128."""
 
@@ -125,7 +129,8 @@ def test_as_many_warps_as_may_be_are_halved_where_they_spill():
         in_specs=[tl.BlockSpec((8, None, 64, 64), lambda i, j, k: (k, i, j, 0))],
         out_specs=tl.BlockSpec((None, 64, 64), lambda i, j, k: (i, j, 0)))  # fmt: skip
     (used,) = tw.compile(call, S((16, 8, 1024, 64), "bfloat16"), target="cuda:sm_90").resources
-    assert used.spills <= 1024 and used.note.startswith("num_warps 8 in place of 16")
+    halved = used.note.startswith("num_warps 8 in place of 16")
+    assert used.spills <= 1024 and halved == (numbers(TRITON) < (3, 8)), used  # later ones spill 20 bytes of 16 warps
 
 
 def test_a_derivative_that_does_not_fit_gets_smaller_blocks():
@@ -439,7 +444,8 @@ def test_what_triton_refuses_is_told_in_its_words():
     assert "custom op 'nonsense' is unknown" in refused("module { nonsense }")
     odd = "%r = tt.make_range {end = 96 : i32, start = 0 : i32} : tensor<96xi32>"
     assert "power-of-two" in refused(FUNCTION.format(body=odd))
-    assert "Unresolved extern function '__nv_nothing'" in refused(FUNCTION.format(body=EXTERN))
+    words = "Unresolved extern function '__nv_nothing'" if numbers(TRITON) < (3, 8) else "PTXAS error"
+    assert words in refused(FUNCTION.format(body=EXTERN))
     assert "tests/triton_backend/test_compile.py" in refused("module { nonsense }")  # the user's line
 
 

@@ -163,6 +163,7 @@ REDUCTIONS: dict[str, Function] = {
     "add": np.add, "mul": np.multiply, "minimumf": np.minimum, "maximumf": np.maximum, "minnumf": np.fmin,
     "maxnumf": np.fmax, "minsi": np.minimum, "maxsi": np.maximum, "and": np.bitwise_and, "or": np.bitwise_or,
     "xor": np.bitwise_xor, "sum": np.add, "max": np.maximum, "min": np.minimum,
+    "maxf": np.maximum, "minf": np.minimum,
     "minui": lambda x, y: np.minimum(arith.unsigned(x), arith.unsigned(y)).view(x.dtype),
     "maxui": lambda x, y: np.maximum(arith.unsigned(x), arith.unsigned(y)).view(x.dtype),
 }  # fmt: skip
