@@ -3,10 +3,19 @@
 if __name__ != "tilewright.core":
     raise ImportError("import tilewright.core, not core: the repository root is on sys.path")
 
-from .support.lazy_imports import later
+from typing import TYPE_CHECKING
+
+from .support.lazy_imports import later as _later
+
+if TYPE_CHECKING:
+    from .ir.primitive import Primitive
+    from .ir.program import Atom, Literal, Var
+    from .ir.typeof import Value
+    from .ir.types import ArrayType as ShapedArray
+    from .tracing.trace import Trace, Tracer, ensure_compile_time_eval
 
 # What client code names from `jax.core`.
-__getattr__, __dir__, __all__ = later(
+__getattr__ = _later(
     __name__,
     {
         "Atom": ".ir.program:Atom",
@@ -20,3 +29,6 @@ __getattr__, __dir__, __all__ = later(
         "ensure_compile_time_eval": ".tracing.trace:ensure_compile_time_eval",
     },
 )
+
+__all__ = ["Atom", "Literal", "Primitive", "ShapedArray", "Trace", "Tracer", "Value", "Var", "ensure_compile_time_eval"]
+__dir__ = __all__.copy

@@ -20,4 +20,7 @@ _LATER = {
     "epilogue": "BACKEND",
     "module": "cutlass_module",
 }
-__getattr__, __dir__, __all__ = _later(__name__, _members(_LATER))
+__getattr__ = _later(__name__, _members(_LATER))
+
+__all__ = ["BACKEND", "check_installed", "compile", "compiled_kernel", "cutlass_module", "emit", "set_cache", "start"]
+__dir__ = __all__.copy

@@ -97,3 +97,4 @@ __all__ = [
     "stateful_normal", "stateful_uniform", "stochastic_round", "store", "strides_from_shape", "swap", "sync_copy",
     "tpu", "triton", "unpack", "visualize", "when",
 ]  # fmt: skip
+__dir__ = __all__.copy

@@ -37,3 +37,4 @@ class CompilerParams(Params):
 
 
 __all__ = ["CompilerParams"]
+__dir__ = __all__.copy

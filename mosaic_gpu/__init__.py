@@ -22,4 +22,7 @@ _LATER = {
     "module": "mosaic_gpu_module",
     "cost_model": "estimate",
 }
-__getattr__, __dir__, __all__ = _later(__name__, _members(_LATER))
+__getattr__ = _later(__name__, _members(_LATER))
+
+__all__ = ["BACKEND", "compile", "compiled_kernel", "emit", "estimate", "mosaic_gpu_module", "set_cache", "start"]
+__dir__ = __all__.copy

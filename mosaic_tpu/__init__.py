@@ -21,4 +21,7 @@ _LATER = {
     "program": "compile",
     "rules": "BACKEND",
 }
-__getattr__, __dir__, __all__ = _later(__name__, _members(_LATER))
+__getattr__ = _later(__name__, _members(_LATER))
+
+__all__ = ["BACKEND", "MosaicModule", "compile", "emit", "mosaic_module"]
+__dir__ = __all__.copy

@@ -20,4 +20,7 @@ _LATER = {
     "lower": "triton_module",
     "rules": "BACKEND",
 }
-__getattr__, __dir__, __all__ = _later(__name__, _members(_LATER))
+__getattr__ = _later(__name__, _members(_LATER))
+
+__all__ = ["BACKEND", "compile", "compiled_kernel", "emit", "set_cache", "start", "triton_module"]
+__dir__ = __all__.copy

@@ -121,7 +121,7 @@ def _solved(
 def _composed(
     function: Callable[..., Any], trace: Any, primals: Sequence[Any], series: Sequence[Series], **params: Any
 ) -> Any:
-    """What is made of other operations."""
+    """Operations decomposed into others."""
     outs, terms = trace.flat(lambda *a: [function(*a, **params)], trace.order, primals, series)
     return outs[0], terms[0]
 

@@ -35,21 +35,19 @@ def members(modules: Mapping[str, str]) -> dict[str, str]:
     return {name: f".{module}:{name}" for module, names in modules.items() for name in names.split()}
 
 
-def later(package: str, names: Mapping[str, str]) -> tuple[Callable[[str], Any], Callable[[], list[str]], list[str]]:
-    """The `__getattr__`, `__dir__` and `__all__` of a package, some of whose names are found late.
+def later(package: str, names: Mapping[str, str]) -> Callable[[str], Any]:
+    """The `__getattr__` of a package, some of whose names are imported when they are first used.
 
-    `names` gives each such name its place, as the package would import it: ".module", or ".module:attribute". Call it
-    last in the package (or module), when its other names are there.
+    `names` gives each such name its place, as the package would import it: ".module", or ".module:attribute".
+    `python -m docs.public_names` lists them in the package's `__all__`, from its imports under `TYPE_CHECKING`.
     """
-    here = sys.modules[package]
+    parent = sys.modules[package].__package__
 
     def find(name: str) -> Any:
         if name not in names:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
         module, _, attribute = names[name].partition(":")
-        found = import_module(module, here.__package__)
+        found = import_module(module, parent)
         return getattr(found, attribute) if attribute else found
 
-    helpers = {"TYPE_CHECKING", *(n for n, v in vars(here).items() if isinstance(v, ModuleType))}
-    public = sorted({n for n in vars(here).keys() - helpers if n[0] != "_"} | {*names})
-    return find, lambda: public, public
+    return find

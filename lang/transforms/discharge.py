@@ -206,7 +206,7 @@ def _no_rule(*_: Any) -> Any:
 
 
 def _with_rules(primitive: Primitive, rule: str) -> Any:
-    """A function with rules of its own, which are about the Refs: over values it has none."""
+    """A function whose custom rules concern Refs: over values it has none."""
 
     def discharge(values: Sequence[Any], *, program: Program, num_consts: int, **params: Any) -> list[Any]:
         cells, outs = _Cells(values, set(written(program))), len(program.outputs)

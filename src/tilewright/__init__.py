@@ -7,9 +7,10 @@ Names and meaning are JAX's wherever JAX has the thing.
 """
 # ruff: noqa: E402
 
-from .core.support.version import __version__, __version_info__, check_jaxlib
+from .core.support.version import __version__, __version_info__
+from .core.support.version import check_jaxlib as _check_jaxlib
 
-check_jaxlib()
+_check_jaxlib()
 
 from typing import TYPE_CHECKING
 
@@ -94,7 +95,9 @@ _tracebacks.install()
 
 if TYPE_CHECKING:
     from . import (
+        ad,
         ad_checkpoint,
+        bench,
         checkpoints,
         custom_batching,
         custom_derivatives,
@@ -102,13 +105,16 @@ if TYPE_CHECKING:
         distributed,
         dlpack,
         dtypes,
+        example_libraries,
         experimental,
         export,
         ffi,
         flatten_util,
+        image,
         lang,
         lax,
         nn,
+        ops,
         profiler,
         random,
         ref,
@@ -120,12 +126,14 @@ if TYPE_CHECKING:
         tuning,
         typing,
     )
+    from .bench import benchmark
     from .core.jit.fwd_bwd import fwd_and_bwd
     from .distributed.pmap import pmap
     from .emulator.emulate import emulate
     from .environment import print_environment_info
     from .explanation.report import explain
     from .lang import ds
+    from .lang.frontend.mutable_arrays import Ref, empty_ref, free_ref, freeze, new_ref
     from .profiler import memory_report, profile
     from .sharding import (
         NamedSharding,
@@ -200,4 +208,27 @@ _LATER |= {
     )
 }  # fmt: skip
 
-__getattr__, __dir__, __all__ = _later(__name__, _LATER | {name: f".{name}" for name in _MODULES})
+__getattr__ = _later(__name__, _LATER | {name: f".{name}" for name in _MODULES})
+
+__all__ = [
+    "Array", "CompilerEffortLevel", "Device", "NamedSharding", "P", "Primitive", "Ref", "ShapeDtypeStruct",
+    "__version__", "__version_info__", "ad", "ad_checkpoint", "autotune", "bench", "benchmark", "block_until_ready",
+    "check_tracer_leaks", "checking_leaks", "checkpoint", "checkpoint_policies", "checkpoints", "clear_caches",
+    "closure_convert", "compile", "config", "copy_to_host_async", "custom_batching", "custom_derivatives",
+    "custom_gradient", "custom_jvp", "custom_remat", "custom_vjp", "debug", "debug_infs", "debug_key_reuse",
+    "debug_nans", "default_backend", "default_device", "default_matmul_precision", "default_prng_impl", "device_count",
+    "device_get", "device_put", "devices", "disable_jit", "distributed", "dlpack", "ds", "dtypes", "effects_barrier",
+    "empty_ref", "emulate", "enable_checks", "enable_custom_prng", "enable_x64", "ensure_compile_time_eval", "errors",
+    "eval_shape", "example_libraries", "experimental", "explain", "explain_cache_misses", "export", "ffi",
+    "flatten_util", "float0", "free_ref", "freeze", "fwd_and_bwd", "grad", "hessian", "image", "io_callback", "jacfwd",
+    "jacobian", "jacrev", "jit", "jvp", "lang", "lax", "linear_transpose", "linearize", "live_arrays",
+    "local_device_count", "local_devices", "log_compiles", "make_array_from_callback",
+    "make_array_from_process_local_data", "make_array_from_single_device_arrays", "make_jaxpr", "make_mesh",
+    "memory_report", "named_call", "named_scope", "new_ref", "nn", "no_tracing", "numpy", "numpy_dtype_promotion",
+    "numpy_rank_promotion", "ops", "pmap", "print_environment_info", "process_count", "process_index",
+    "process_indices", "profile", "profiler", "pure_callback", "random", "ref", "remat", "reshard", "scipy", "set_mesh",
+    "shard_map", "sharding", "smap", "stages", "stats", "stop_gradient", "test_util", "transfer_guard",
+    "transfer_guard_device_to_device", "transfer_guard_device_to_host", "transfer_guard_host_to_device", "tree",
+    "tree_util", "tune", "tuning", "typeof", "typing", "value_and_grad", "vjp", "vmap",
+]  # fmt: skip
+__dir__ = __all__.copy

@@ -3,3 +3,4 @@
 from .core.api.vjp_functions import DidntWant, DontWant, GradRef, GradValue
 
 __all__ = ["DidntWant", "DontWant", "GradRef", "GradValue"]
+__dir__ = __all__.copy

@@ -15,4 +15,9 @@ _LATER = {
     "core.sharding.visualize": "inspect_array_sharding visualize_array_sharding visualize_sharding",
     "debugging.debugger": "breakpoint",
 }
-__getattr__, __dir__, __all__ = _later(__name__, _members(_LATER))
+__getattr__ = _later(__name__, _members(_LATER))
+
+__all__ = [
+    "breakpoint", "callback", "inspect_array_sharding", "print", "visualize_array_sharding", "visualize_sharding",
+]  # fmt: skip
+__dir__ = __all__.copy

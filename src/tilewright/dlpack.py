@@ -31,3 +31,4 @@ def is_supported_dtype(dtype: Any) -> bool:
 
 
 __all__ = ["from_dlpack", "is_supported_dtype"]
+__dir__ = __all__.copy

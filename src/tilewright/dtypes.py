@@ -59,3 +59,4 @@ __all__ = [
     "TypePromotionError", "bfloat16", "canonicalize_dtype", "extended", "finfo", "float0", "iinfo", "issubdtype",
     "itemsize_bits", "prng_key", "result_type", "scalar_type_of",
 ]  # fmt: skip
+__dir__ = __all__.copy

@@ -198,3 +198,4 @@ __all__ = [
     "UnsupportedError",
     "VersionError",
 ]
+__dir__ = __all__.copy

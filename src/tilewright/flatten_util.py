@@ -52,3 +52,7 @@ class _Unravel:
             parts.append(part.astype(type_.dtype) if several else part)
             start += size
         return self.treedef.unflatten(parts)
+
+
+__all__ = ["ravel_pytree"]
+__dir__ = __all__.copy

@@ -253,3 +253,4 @@ def scale_and_translate(
 
 
 __all__ = ["ResizeMethod", "resize", "scale_and_translate"]
+__dir__ = __all__.copy

@@ -244,3 +244,4 @@ def segment_min(
 
 
 __all__ = ["segment_max", "segment_min", "segment_prod", "segment_sum"]
+__dir__ = __all__.copy

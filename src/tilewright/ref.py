@@ -4,3 +4,4 @@ from .core.ir.types import RefType as AbstractRef
 from .lang.frontend.mutable_arrays import Ref, addupdate, empty_ref, free_ref, freeze, get, new_ref, set, swap
 
 __all__ = ["AbstractRef", "Ref", "addupdate", "empty_ref", "free_ref", "freeze", "get", "new_ref", "set", "swap"]
+__dir__ = __all__.copy

@@ -49,6 +49,7 @@ __all__ = [
     "make_array_from_callback", "make_array_from_process_local_data", "make_array_from_single_device_arrays",
     "make_mesh", "reshard", "set_mesh", "shard_map", "smap", "use_mesh", "with_sharding_constraint",
 ]  # fmt: skip
+__dir__ = __all__.copy
 
 # ---------------------------------------------------------------------------- meshes
 

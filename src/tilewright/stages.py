@@ -3,3 +3,4 @@
 from .core.jit.stages import ArgInfo, Compiled, CompilerOptions, Lowered, Traced, Wrapped
 
 __all__ = ["ArgInfo", "Compiled", "CompilerOptions", "Lowered", "Traced", "Wrapped"]
+__dir__ = __all__.copy

@@ -21,3 +21,4 @@ __all__ = [
     "all", "broadcast", "flatten", "flatten_with_path", "leaves", "leaves_with_path", "map", "map_with_path", "reduce",
     "reduce_associative", "static", "structure", "transpose", "unflatten",
 ]  # fmt: skip
+__dir__ = __all__.copy

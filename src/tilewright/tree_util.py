@@ -48,3 +48,4 @@ __all__ = [
     "tree_reduce_associative",
     "tree_structure", "tree_transpose", "tree_unflatten", "treedef_children", "treedef_is_leaf", "treedef_tuple",
 ]  # fmt: skip
+__dir__ = __all__.copy

@@ -10,3 +10,4 @@ ArrayLike = Array | np.ndarray | np.bool | np.number | bool | int | float | comp
 DTypeLike = str | type[Any] | np.dtype
 
 __all__ = ["ArrayLike", "DTypeLike"]
+__dir__ = __all__.copy

@@ -1,6 +1,6 @@
 """`expand`: a Program in what XLA has.
 
-Constants become leading inputs, random keys the words that they are made of, and a primitive that has no rule in
+Constants become leading inputs, random keys become arrays of words, and a primitive that has no rule in
 `lower` its expansion, which is printed in place.
 """
 

@@ -20,4 +20,7 @@ _LATER = {
     "result": "Result Row load",
     "run": "benchmark scaling",
 }
-__getattr__, __dir__, __all__ = _later(__name__, _members(_LATER))
+__getattr__ = _later(__name__, _members(_LATER))
+
+__all__ = ["Change", "Result", "Row", "benchmark", "compare", "load", "scaling"]
+__dir__ = __all__.copy

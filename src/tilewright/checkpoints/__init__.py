@@ -15,3 +15,4 @@ __all__ = [
     "CheckpointWarning", "Leaf", "Manifest", "Saving", "check", "latest", "metadata", "read_safetensors", "restore",
     "save", "write_safetensors",
 ]  # fmt: skip
+__dir__ = __all__.copy

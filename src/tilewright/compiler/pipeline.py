@@ -75,7 +75,7 @@ def _partition(unit: Unit, settings: Settings, reports: Reports) -> tuple[Unit, 
     here = settings.device is not None
     if unit.place is None and not (is_loaded(lazy_layers.mesh) and lazy_layers.partition.on_mesh(unit.program, here)):
         inspected = is_loaded(lazy_layers.visualize)
-        return lazy_layers.inspect_sharding.told_of_one(unit, settings.device) if inspected else unit, None
+        return lazy_layers.inspect_sharding.inspected_on_one_device(unit, settings.device) if inspected else unit, None
     unit, told = lazy_layers.partition.partition(unit, settings, _text, lazy_layers.shardy, _kernels(unit, settings))
     refused = current().communication == "error"
     if not (settings.explained or refused):

@@ -9,4 +9,7 @@ if TYPE_CHECKING:
 
 _MODULES = ("optimizers", "stax")
 
-__getattr__, __dir__, __all__ = _later(__name__, {name: f".{name}" for name in _MODULES})
+__getattr__ = _later(__name__, {name: f".{name}" for name in _MODULES})
+
+__all__ = ["optimizers", "stax"]
+__dir__ = __all__.copy

@@ -309,3 +309,4 @@ __all__ = [
     "LogSoftmax", "MaxPool", "Relu", "Selu", "Sigmoid", "Softmax", "Softplus", "SumPool", "Tanh", "elementwise",
     "glorot", "parallel", "randn", "serial", "shape_dependent",
 ]  # fmt: skip
+__dir__ = __all__.copy

@@ -28,4 +28,10 @@ _MODULES = (
     "multihost_utils", "ode", "pjit", "random", "serialize_executable", "shard_map", "sparse",
 )  # fmt: skip
 
-__getattr__, __dir__, __all__ = _later(__name__, {name: f".{name}" for name in _MODULES})
+__getattr__ = _later(__name__, {name: f".{name}" for name in _MODULES})
+
+__all__ = [
+    "buffer_callback", "checkify", "colocated_python", "compilation_cache", "io_callback", "jet", "layout",
+    "mesh_utils", "multihost_utils", "ode", "pjit", "random", "serialize_executable", "shard_map", "sparse",
+]  # fmt: skip
+__dir__ = __all__.copy

@@ -95,3 +95,4 @@ def buffer_callback(
 
 
 __all__ = ["Buffer", "ExecutionContext", "ExecutionStage", "buffer_callback"]
+__dir__ = __all__.copy

@@ -29,3 +29,4 @@ __all__ = [
     "check_error", "checkify", "debug_check", "div_checks", "float_checks", "index_checks", "init_error", "nan_checks",
     "user_checks",
 ]  # fmt: skip
+__dir__ = __all__.copy

@@ -3,3 +3,4 @@
 from ..core.jet.taylor_mode import jet
 
 __all__ = ["jet"]
+__dir__ = __all__.copy

@@ -8,6 +8,7 @@ from ..core.ir.array_layout import Format, Layout
 from ..core.support.errors import UnsupportedError
 
 __all__ = ["Format", "Layout", "with_layout_constraint"]
+__dir__ = __all__.copy
 
 
 def with_layout_constraint(x: Any, layout: Layout) -> Any:

@@ -31,6 +31,7 @@ __all__ = [
     "assert_equal", "broadcast_one_to_all", "global_array_to_host_local_array", "host_local_array_to_global_array",
     "process_allgather", "sync_global_devices",
 ]  # fmt: skip
+__dir__ = __all__.copy
 
 
 def _mesh() -> Mesh:

@@ -253,3 +253,4 @@ def _float(x: ArrayLike) -> Array:
 
 
 __all__ = ["odeint"]
+__dir__ = __all__.copy

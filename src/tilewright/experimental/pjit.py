@@ -3,3 +3,4 @@
 from ..core.jit.jit import jit as pjit
 
 __all__ = ["pjit"]
+__dir__ = __all__.copy

@@ -128,3 +128,4 @@ def stateful_rng(seed: ArrayLike | None = None, *, impl: Any = None) -> Stateful
 
 
 __all__ = ["StatefulPRNG", "stateful_rng"]
+__dir__ = __all__.copy

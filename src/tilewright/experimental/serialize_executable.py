@@ -164,3 +164,4 @@ def _array(data: np.ndarray, type: ArrayType) -> np.ndarray:
 
 
 __all__ = ["Loaded", "deserialize_and_load", "serialize"]
+__dir__ = __all__.copy

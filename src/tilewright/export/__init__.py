@@ -25,3 +25,4 @@ __all__ = [
     "maximum_supported_calling_convention_version", "min_dim", "minimum_supported_calling_convention_version",
     "register_namedtuple_serialization", "register_pytree_node_serialization", "symbolic_args_specs", "symbolic_shape",
 ]  # fmt: skip
+__dir__ = __all__.copy

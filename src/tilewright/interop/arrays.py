@@ -17,6 +17,7 @@ from .foreign import AnyLibrary, DeviceArray
 from .launch import Function
 
 __all__ = ["DeviceArray", "call"]
+__dir__ = __all__.copy
 
 
 @once

@@ -21,6 +21,7 @@ from ..lang import BlockSpec, kernel_call
 from ..lang.cutlass import Source
 
 __all__ = ["kernel"]
+__dir__ = __all__.copy
 
 
 def kernel(

@@ -24,6 +24,7 @@ from ..numpy import asarray
 from .onnx_operators import KNOWN, OPERATORS, Node
 
 __all__ = ["Network", "load"]
+__dir__ = __all__.copy
 
 OLDEST = 13  # of the operators' versions: since then axes are operands
 

@@ -40,6 +40,7 @@ from .foreign import ALIGNMENT, Described, check_pointer, check_strides, host_ar
 from .launch import BYTE, HOST, NONE, Bound, Function, Launch, bound
 
 __all__ = ["call"]
+__dir__ = __all__.copy
 
 _DTYPES = (
     "bool", "uint8", "uint16", "uint32", "uint64", "int8", "int16", "int32", "int64", "float16", "bfloat16", "float32",

@@ -51,3 +51,4 @@ __all__ = [
     "triangular_solve", "triangular_solve_p", "tridiagonal", "tridiagonal_p", "tridiagonal_solve",
     "tridiagonal_solve_p",
 ]  # fmt: skip
+__dir__ = __all__.copy

@@ -61,3 +61,4 @@ __all__ = [
     "mish", "normalize", "one_hot", "relu", "relu6", "selu", "sigmoid", "silu", "soft_sign", "softmax", "softplus",
     "sparse_plus", "sparse_sigmoid", "squareplus", "standardize", "swish", "tanh",
 ]  # fmt: skip
+__dir__ = __all__.copy

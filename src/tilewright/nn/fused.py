@@ -18,6 +18,7 @@ __all__ = [
     "adamw", "adamw_init", "cross_entropy", "dot_product_attention", "geglu", "group_norm", "layer_norm",
     "linear_cross_entropy", "log_softmax", "rms_norm", "rotary_embedding", "softmax", "swiglu",
 ]  # fmt: skip
+__dir__ = __all__.copy
 
 
 def _blocks(rows: int, columns: int) -> list[dict[str, Any]]:

@@ -34,7 +34,7 @@ from .util import (
     value,
 )
 
-Norm = str | None
+_Norm = str | None
 
 # ---------------------------------------------------------------------------- transforms
 
@@ -78,7 +78,7 @@ def _all(x: Array, kind: FftType, sizes: tuple[int, ...]) -> Array:
     return others(transformed(x, kind, sizes[-3:])) if kind in _FORWARD else transformed(others(x), kind, sizes[-3:])
 
 
-def _scaled(name: str, x: Array, forward: bool, norm: Norm, points: int) -> Array:
+def _scaled(name: str, x: Array, forward: bool, norm: _Norm, points: int) -> Array:
     """The result under another convention than that only the inverse divides by the number of points."""
     if norm not in _SWAPPED:
         raise ArgumentError(f"{name}: norm={norm!r}", 'one of "backward", "ortho", "forward"')
@@ -86,7 +86,7 @@ def _scaled(name: str, x: Array, forward: bool, norm: Norm, points: int) -> Arra
     return x * float(points) ** (-power if forward else power) if power else x
 
 
-def _transform(name: str, kind: FftType, a: Any, s: Any, axes: Any, norm: Norm) -> Array:
+def _transform(name: str, kind: FftType, a: Any, s: Any, axes: Any, norm: _Norm) -> Array:
     a = value(a, name)
     rank = len(shape_of(a))
     if s is not None and axes is not None and len(s) != len(axes):
@@ -145,7 +145,7 @@ def _along(name: str) -> Callable[..., Array]:
     """The transform of one axis."""
     kind, text = _KINDS[name]
 
-    def transform(a: ArrayLike, n: int | None = None, axis: int = -1, norm: Norm = None) -> Array:
+    def transform(a: ArrayLike, n: int | None = None, axis: int = -1, norm: _Norm = None) -> Array:
         if n is not None and integer(n, "n", name) < 1:
             raise ArgumentError(f"{name}: a transform of {n} data points", "transform 1 point or more")
         return _transform(name, kind, a, None if n is None else (n,), (axis,), norm)
@@ -158,7 +158,7 @@ def _plane(base: str) -> Callable[..., Array]:
     kind, text = _KINDS[base]
     name, shape = f"{base}2", (2, 3) if base == "rfft" else (2, 4)
 
-    def transform(a: ArrayLike, s: Any = None, axes: Sequence[int] = (-2, -1), norm: Norm = None) -> Array:
+    def transform(a: ArrayLike, s: Any = None, axes: Sequence[int] = (-2, -1), norm: _Norm = None) -> Array:
         return _transform(name, kind, a, s, axes, norm)
 
     text = f"{text} along two axes, cut or padded with zeros to the sizes `s`."
@@ -170,7 +170,7 @@ def _space(base: str) -> Callable[..., Array]:
     kind, text = _KINDS[base]
     name, shape = f"{base}n", (2, 3) if base == "rfft" else (2, 4)
 
-    def transform(a: ArrayLike, s: Any = None, axes: Sequence[int] | None = None, norm: Norm = None) -> Array:
+    def transform(a: ArrayLike, s: Any = None, axes: Sequence[int] | None = None, norm: _Norm = None) -> Array:
         return _transform(name, kind, a, s, axes, norm)
 
     text = f"{text} along axes (all; with `s` the last ones), cut or padded with zeros to the sizes `s`."
@@ -183,7 +183,7 @@ fftn, ifftn, rfftn, irfftn = map(_space, _KINDS)
 
 
 @public
-def hfft(a: ArrayLike, n: int | None = None, axis: int = -1, norm: Norm = None) -> Array:
+def hfft(a: ArrayLike, n: int | None = None, axis: int = -1, norm: _Norm = None) -> Array:
     """The transform, real numbers, of what is the conjugate of its own mirror image and given by its first half.
 
     `irfft` of the conjugate, with the directions of `norm` exchanged.
@@ -196,7 +196,7 @@ def hfft(a: ArrayLike, n: int | None = None, axis: int = -1, norm: Norm = None) 
 
 
 @public
-def ihfft(a: ArrayLike, n: int | None = None, axis: int = -1, norm: Norm = None) -> Array:
+def ihfft(a: ArrayLike, n: int | None = None, axis: int = -1, norm: _Norm = None) -> Array:
     """The inverse of `hfft`: the conjugate of `rfft`, with the directions of `norm` exchanged.
 
     >>> from tilewright import numpy as jnp
@@ -254,3 +254,10 @@ def ifftshift(x: ArrayLike, axes: Any = None) -> Array:
     x = value(x, "ifftshift")
     dims = axes_of(axes, len(shape_of(x)))
     return roll(x, tuple(-(shape_of(x)[d] // 2) for d in dims), dims)
+
+
+__all__ = [
+    "fft", "fft2", "fftfreq", "fftn", "fftshift", "hfft", "ifft", "ifft2", "ifftn", "ifftshift", "ihfft", "irfft",
+    "irfft2", "irfftn", "rfft", "rfft2", "rfftfreq", "rfftn",
+]  # fmt: skip
+__dir__ = __all__.copy

@@ -19,3 +19,4 @@ __all__ = [
     "device_memory_profile", "memory_report", "profile", "save_device_memory_profile", "start_server", "start_trace",
     "stop_server", "stop_trace", "trace",
 ]  # fmt: skip
+__dir__ = __all__.copy

@@ -57,3 +57,4 @@ __all__ = [
     "rademacher", "randint", "rayleigh", "split", "t", "triangular", "truncated_normal", "uniform", "wald",
     "weibull_min", "wrap_key_data",
 ]  # fmt: skip
+__dir__ = __all__.copy

@@ -25,4 +25,10 @@ _MODULES = (
     "spatial", "special", "stats",
 )  # fmt: skip
 
-__getattr__, __dir__, __all__ = _later(__name__, {name: f".{name}" for name in _MODULES})
+__getattr__ = _later(__name__, {name: f".{name}" for name in _MODULES})
+
+__all__ = [
+    "cluster", "fft", "integrate", "interpolate", "linalg", "ndimage", "optimize", "signal", "sparse", "spatial",
+    "special", "stats",
+]  # fmt: skip
+__dir__ = __all__.copy

@@ -182,3 +182,4 @@ def idctn(
 
 
 __all__ = ["dct", "dctn", "idct", "idctn"]
+__dir__ = __all__.copy

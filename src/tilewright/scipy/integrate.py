@@ -18,3 +18,4 @@ def trapezoid(y: ArrayLike, x: ArrayLike | None = None, dx: ArrayLike = 1.0, axi
 
 
 __all__ = ["trapezoid"]
+__dir__ = __all__.copy

@@ -131,3 +131,4 @@ class RegularGridInterpolator:
 
 
 __all__ = ["RegularGridInterpolator"]
+__dir__ = __all__.copy

@@ -115,3 +115,4 @@ def map_coordinates(
 
 
 __all__ = ["map_coordinates"]
+__dir__ = __all__.copy

@@ -28,4 +28,10 @@ _LATER = {
     "store": "Store TuningWarning",
     "tables": "tuned",
 }
-__getattr__, __dir__, __all__ = _later(__name__, _members(_LATER))
+__getattr__ = _later(__name__, _members(_LATER))
+
+__all__ = [
+    "Autotuned", "ProgramReport", "Report", "Store", "Trial", "TuningWarning", "autotune", "divisors", "permutations",
+    "powers_of_two", "tune", "tuned",
+]  # fmt: skip
+__dir__ = __all__.copy

@@ -3,3 +3,4 @@
 from . import compilation_cache
 
 __all__ = ["compilation_cache"]
+__dir__ = __all__.copy

@@ -22,3 +22,4 @@ def reset_cache() -> None:
 
 
 __all__ = ["reset_cache", "set_cache_dir"]
+__dir__ = __all__.copy

@@ -67,4 +67,18 @@ if TYPE_CHECKING:
     from . import linalg
     from .kernel import block_matmul
 
-__getattr__, __dir__, __all__ = _later(__name__, {"linalg": ".linalg", "block_matmul": ".kernel:block_matmul"})
+__getattr__ = _later(__name__, {"linalg": ".linalg", "block_matmul": ".kernel:block_matmul"})
+
+__all__ = [
+    "BCOO", "BCSR", "COO", "CSC", "CSR", "CuSparseEfficiencyWarning", "JAXSparse", "SparseEfficiencyError",
+    "SparseEfficiencyWarning", "bcoo_broadcast_in_dim", "bcoo_concatenate", "bcoo_conv_general_dilated",
+    "bcoo_dot_general", "bcoo_dot_general_sampled", "bcoo_dynamic_slice", "bcoo_eliminate_zeros", "bcoo_extract",
+    "bcoo_fromdense", "bcoo_gather", "bcoo_multiply_dense", "bcoo_multiply_sparse", "bcoo_reduce_sum", "bcoo_reshape",
+    "bcoo_rev", "bcoo_slice", "bcoo_sort_indices", "bcoo_squeeze", "bcoo_sum_duplicates", "bcoo_todense",
+    "bcoo_transpose", "bcoo_update_layout", "bcsr_broadcast_in_dim", "bcsr_concatenate", "bcsr_dot_general",
+    "bcsr_eliminate_zeros", "bcsr_extract", "bcsr_fromdense", "bcsr_sum_duplicates", "bcsr_todense", "block_matmul",
+    "coo_fromdense", "coo_matmat", "coo_matvec", "coo_todense", "csr_fromdense", "csr_matmat", "csr_matvec",
+    "csr_todense", "empty", "eye", "grad", "jacfwd", "jacobian", "jacrev", "linalg", "load", "random_bcoo", "save",
+    "sparsify", "todense", "value_and_grad",
+]  # fmt: skip
+__dir__ = __all__.copy

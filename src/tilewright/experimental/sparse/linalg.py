@@ -138,3 +138,4 @@ def _apart(Y: Array, X: Array) -> Array:
 
 
 __all__ = ["lobpcg_standard", "spsolve"]
+__dir__ = __all__.copy

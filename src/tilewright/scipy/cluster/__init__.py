@@ -3,3 +3,4 @@
 from . import vq
 
 __all__ = ["vq"]
+__dir__ = __all__.copy

@@ -36,3 +36,4 @@ def vq(obs: ArrayLike, code_book: ArrayLike, check_finite: bool = True) -> tuple
 
 
 __all__ = ["vq"]
+__dir__ = __all__.copy

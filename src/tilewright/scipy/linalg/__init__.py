@@ -64,3 +64,4 @@ __all__ = [
     "pascal", "polar", "qr", "qr_multiply", "rsf2csf", "schur", "solve", "solve_sylvester", "solve_triangular",
     "sqrtm", "svd", "toeplitz",
 ]  # fmt: skip
+__dir__ = __all__.copy

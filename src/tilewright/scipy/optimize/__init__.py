@@ -87,3 +87,4 @@ def _complex(parts: Array) -> Array:
 
 
 __all__ = ["OptimizeResults", "minimize"]
+__dir__ = __all__.copy

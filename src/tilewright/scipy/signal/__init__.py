@@ -7,3 +7,4 @@ from .trend import detrend
 __all__ = [
     "convolve", "convolve2d", "correlate", "correlate2d", "csd", "detrend", "fftconvolve", "istft", "stft", "welch",
 ]  # fmt: skip
+__dir__ = __all__.copy

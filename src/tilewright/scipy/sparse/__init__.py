@@ -3,3 +3,4 @@
 from . import linalg
 
 __all__ = ["linalg"]
+__dir__ = __all__.copy

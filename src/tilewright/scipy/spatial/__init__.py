@@ -3,3 +3,4 @@
 from . import transform
 
 __all__ = ["transform"]
+__dir__ = __all__.copy

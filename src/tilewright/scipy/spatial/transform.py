@@ -297,3 +297,4 @@ class Slerp(NamedTuple):
 
 
 __all__ = ["Rotation", "Slerp"]
+__dir__ = __all__.copy

@@ -22,4 +22,13 @@ _LATER = {
     "normalised": "log_softmax logsumexp softmax",
     "spherical": "lpmn lpmn_values sph_harm_y",
 }
-__getattr__, __dir__, __all__ = _later(__name__, _members(_LATER))
+__getattr__ = _later(__name__, _members(_LATER))
+
+__all__ = [
+    "bernoulli", "bessel_jn", "beta", "betainc", "betaln", "boxcox", "boxcox1p", "comb", "dawsn", "digamma", "entr",
+    "erf", "erfc", "erfcx", "erfinv", "exp1", "expi", "expit", "expn", "factorial", "fresnel", "gamma", "gammainc",
+    "gammaincc", "gammaln", "gammasgn", "hyp1f1", "hyp2f1", "i0", "i0e", "i1", "i1e", "kl_div", "log_ndtr",
+    "log_softmax", "loggamma", "logit", "logsumexp", "lpmn", "lpmn_values", "multigammaln", "ndtr", "ndtri", "owens_t",
+    "poch", "polygamma", "rel_entr", "sici", "softmax", "spence", "sph_harm_y", "wofz", "xlog1py", "xlogy", "zeta",
+]  # fmt: skip
+__dir__ = __all__.copy

@@ -42,4 +42,12 @@ _DISTRIBUTIONS = """bernoulli beta betabinom binom cauchy chi2 dirichlet expon g
 _OTHERS = {"gaussian_kde": ".density:gaussian_kde"} | {
     name: f".samples:{name}" for name in ("ModeResult", "mode", "rankdata", "sem")
 }
-__getattr__, __dir__, __all__ = _later(__name__, {name: f".{name}" for name in _DISTRIBUTIONS.split()} | _OTHERS)
+__getattr__ = _later(__name__, {name: f".{name}" for name in _DISTRIBUTIONS.split()} | _OTHERS)
+
+__all__ = [
+    "ModeResult", "bernoulli", "beta", "betabinom", "binom", "cauchy", "chi2", "dirichlet", "expon", "gamma",
+    "gaussian_kde", "gennorm", "geom", "gumbel_l", "gumbel_r", "laplace", "logistic", "mode", "multinomial",
+    "multivariate_normal", "nbinom", "norm", "pareto", "poisson", "rankdata", "sem", "t", "truncnorm", "uniform",
+    "vonmises", "wrapcauchy",
+]  # fmt: skip
+__dir__ = __all__.copy

@@ -27,3 +27,6 @@ logpmf = _D.function("logpmf", _log)
 pmf = _D.function("pmf", lambda k, p: with_powers(k * 0, p, k, 1 - k), powers=True)
 cdf = _D.function("cdf", lambda k, p: where3(k < 1, 1 - p, 1.0), moves=False)
 ppf = _D.function("ppf", lambda q, p: lax.convert_element_type(q > 1 - p, dtype_of(q)), moves=False)
+
+__all__ = ["cdf", "logpmf", "pmf", "ppf"]
+__dir__ = __all__.copy

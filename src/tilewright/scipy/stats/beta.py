@@ -44,3 +44,6 @@ cdf = _D.function("cdf", lambda y, a, b: special.betainc(a, b, y))
 logcdf = _D.function("logcdf", _log_share)
 sf = _D.function("sf", _sf)
 logsf = _D.function("logsf", lambda y, a, b: _log_share(1 - y, b, a))
+
+__all__ = ["cdf", "logcdf", "logpdf", "logsf", "pdf", "sf"]
+__dir__ = __all__.copy

@@ -26,3 +26,6 @@ def _log(k: Any, n: Any, a: Any, b: Any) -> Any:
 
 logpmf = _D.function("logpmf", _log)
 pmf = _D.function("pmf", _log)
+
+__all__ = ["logpmf", "pmf"]
+__dir__ = __all__.copy

@@ -38,3 +38,6 @@ def _probability(k: Any, n: Any, p: Any) -> Any:
 
 logpmf = _D.function("logpmf", _log)
 pmf = _D.function("pmf", _probability, powers=True)
+
+__all__ = ["log_choices", "logpmf", "pmf"]
+__dir__ = __all__.copy

@@ -49,3 +49,6 @@ sf = _D.function("sf", lambda y: _cdf(-y))
 logsf = _D.function("logsf", lambda y: lax.log(_cdf(-y)))
 ppf = _D.function("ppf", _ppf)
 isf = _D.function("isf", lambda q: -_ppf(q))
+
+__all__ = ["cdf", "isf", "logcdf", "logpdf", "logsf", "pdf", "ppf", "sf"]
+__dir__ = __all__.copy

@@ -27,3 +27,6 @@ cdf = _D.function("cdf", lambda y, df: special.gammainc(df / 2, y / 2))
 logcdf = _D.function("logcdf", lambda y, df: gamma.log_share(y / 2, df / 2))
 sf = _D.function("sf", lambda y, df: special.gammaincc(df / 2, y / 2))
 logsf = _D.function("logsf", lambda y, df: gamma.log_rest(y / 2, df / 2))
+
+__all__ = ["cdf", "logcdf", "logpdf", "logsf", "pdf", "sf"]
+__dir__ = __all__.copy

@@ -63,3 +63,6 @@ def pdf(x: Any, alpha: Any) -> Array:
     log, factor = split_power(x, power)
     out = lax.exp(_sum(log, 0) + constant) * _prod(factor, 0)
     return where3(legal, where3(simplex, out, 0.0), math.nan)
+
+__all__ = ["logpdf", "pdf"]
+__dir__ = __all__.copy

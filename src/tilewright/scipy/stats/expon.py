@@ -18,3 +18,6 @@ logcdf = _D.function("logcdf", lambda y: log1mexp(-y))
 sf = _D.function("sf", lambda y: lax.exp(-y))
 logsf = _D.function("logsf", lambda y: -y)
 ppf = _D.function("ppf", lambda q: -lax.log1p(-q))
+
+__all__ = ["cdf", "logcdf", "logpdf", "logsf", "pdf", "ppf", "sf"]
+__dir__ = __all__.copy

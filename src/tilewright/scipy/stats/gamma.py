@@ -47,3 +47,6 @@ cdf = _D.function("cdf", lambda y, a: special.gammainc(a, y))
 logcdf = _D.function("logcdf", log_share)
 sf = _D.function("sf", lambda y, a: special.gammaincc(a, y))
 logsf = _D.function("logsf", log_rest)
+
+__all__ = ["cdf", "density", "log_density", "log_rest", "log_share", "logcdf", "logpdf", "logsf", "pdf", "sf"]
+__dir__ = __all__.copy

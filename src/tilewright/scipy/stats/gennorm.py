@@ -43,3 +43,6 @@ _cdf.defjvps(lambda t, out, x, beta: t * lax.exp(_log(x, beta)), _cdf_by_beta)
 logpdf = _D.function("logpdf", _log)
 pdf = _D.function("pdf", _log)
 cdf = _D.function("cdf", _cdf)
+
+__all__ = ["cdf", "logpdf", "pdf"]
+__dir__ = __all__.copy

@@ -23,3 +23,6 @@ def _log(k: Any, p: Any) -> Any:
 
 logpmf = _D.function("logpmf", _log)
 pmf = _D.function("pmf", lambda k, p: with_powers(lax.log(p), p, of_rest=k - 1), powers=True)
+
+__all__ = ["logpmf", "pmf"]
+__dir__ = __all__.copy

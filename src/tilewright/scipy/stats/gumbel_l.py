@@ -32,3 +32,6 @@ logcdf = _D.function("logcdf", lambda y: gumbel_r.log_sf(-y))
 sf = _D.function("sf", lambda y: lax.exp(-lax.exp(y)))
 logsf = _D.function("logsf", lambda y: -lax.exp(y))
 ppf = _D.function("ppf", _ppf, "p")
+
+__all__ = ["cdf", "logcdf", "logpdf", "logsf", "pdf", "ppf", "sf"]
+__dir__ = __all__.copy

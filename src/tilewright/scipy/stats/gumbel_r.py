@@ -46,3 +46,6 @@ logcdf = _D.function("logcdf", lambda y: -lax.exp(-y))
 sf = _D.function("sf", sf_of)
 logsf = _D.function("logsf", log_sf)
 ppf = _D.function("ppf", _ppf, "p")
+
+__all__ = ["cdf", "log_density", "log_sf", "logcdf", "logpdf", "logsf", "pdf", "ppf", "sf", "sf_of"]
+__dir__ = __all__.copy

@@ -17,3 +17,6 @@ _D = Family(__name__)
 logpdf = _D.function("logpdf", lambda y: -abs(y) - math.log(2))
 pdf = _D.function("pdf", lambda y: -abs(y) - math.log(2))
 cdf = _D.function("cdf", lambda y: where3(lax.lt(y, 0), lax.exp(-abs(y)) / 2, 1 - lax.exp(-abs(y)) / 2))
+
+__all__ = ["cdf", "logpdf", "pdf"]
+__dir__ = __all__.copy

@@ -27,3 +27,6 @@ cdf = _D.function("cdf", lax.logistic)
 sf = _D.function("sf", lambda y: lax.logistic(-y))
 ppf = _D.function("ppf", special.logit, "x")
 isf = _D.function("isf", lambda x: -special.logit(x), "x")
+
+__all__ = ["cdf", "isf", "logpdf", "pdf", "ppf", "sf"]
+__dir__ = __all__.copy

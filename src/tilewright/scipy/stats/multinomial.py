@@ -64,3 +64,6 @@ def pmf(x: Any, n: Any, p: Any) -> Array:
     log, factor = split_power(p, x)
     out = lax.exp(_sum(log, -1) + constant) * _prod(factor, -1)
     return where3(valid, where3(legal, out, 0.0), math.nan)
+
+__all__ = ["logpmf", "pmf"]
+__dir__ = __all__.copy

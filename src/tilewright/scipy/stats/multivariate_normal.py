@@ -72,3 +72,6 @@ def pdf(x: ArrayLike, mean: ArrayLike, cov: ArrayLike) -> Array:
 @composite()
 def _pdf(x: Any, mean: Any, cov: Any) -> Array:
     return lax.exp(_logpdf(x, mean, cov))
+
+__all__ = ["logpdf", "pdf"]
+__dir__ = __all__.copy

@@ -22,3 +22,6 @@ sf = _D.function("sf", lambda y: special.ndtr(-y))
 logsf = _D.function("logsf", lambda y: special.log_ndtr(-y))
 ppf = _D.function("ppf", special.ndtri)
 isf = _D.function("isf", lambda q: -special.ndtri(q))
+
+__all__ = ["cdf", "isf", "logcdf", "logpdf", "logsf", "pdf", "ppf", "sf"]
+__dir__ = __all__.copy

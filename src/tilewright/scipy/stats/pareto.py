@@ -32,3 +32,6 @@ logcdf = _D.function("logcdf", _log_cdf)
 sf = _D.function("sf", lambda y, b: lax.exp(-b * lax.log(y)))
 logsf = _D.function("logsf", lambda y, b: -b * lax.log(y))
 ppf = _D.function("ppf", lambda q, b: lax.exp(-lax.log1p(-q) / b))
+
+__all__ = ["cdf", "logcdf", "logpdf", "logsf", "pdf", "ppf", "sf"]
+__dir__ = __all__.copy

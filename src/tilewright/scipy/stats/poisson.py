@@ -63,3 +63,6 @@ def entropy(mu: ArrayLike, loc: ArrayLike = 0) -> Array:
 def _finite(logs: Any) -> Any:
     """Logarithms of probabilities, 0 for those of probability 0."""
     return where3(logs > -math.inf, logs, 0.0)
+
+__all__ = ["cdf", "entropy", "logpmf", "pmf"]
+__dir__ = __all__.copy

@@ -85,3 +85,6 @@ cdf = _D.function("cdf", _cdf)
 logcdf = _D.function("logcdf", _logcdf)
 sf = _D.function("sf", _sf)
 logsf = _D.function("logsf", _logsf)
+
+__all__ = ["cdf", "logcdf", "logpdf", "logsf", "pdf", "sf"]
+__dir__ = __all__.copy

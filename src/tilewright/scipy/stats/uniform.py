@@ -15,3 +15,6 @@ logpdf = _D.function("logpdf", lambda y: y * 0)
 pdf = _D.function("pdf", lambda y: y * 0)
 cdf = _D.function("cdf", strong)
 ppf = _D.function("ppf", lambda q: q)
+
+__all__ = ["cdf", "logpdf", "pdf", "ppf"]
+__dir__ = __all__.copy

@@ -24,3 +24,6 @@ def _log(x: Any, c: Any) -> Any:
 
 logpdf = _D.function("logpdf", _log)
 pdf = _D.function("pdf", _log)
+
+__all__ = ["logpdf", "pdf"]
+__dir__ = __all__.copy
