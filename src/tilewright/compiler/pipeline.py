@@ -1,7 +1,7 @@
 """The walk from a Python function to something that runs: a list of passes, and what runs it.
 
 function -trace-> program -transform-> program -partition-> program -fuse-> kernels -expand-> expanded
-         -verify-> expanded -legalize-> legal -emit-> emitted -print-> module -compile-> executable
+         -verify-> expanded -split-> expanded -legalize-> legal -emit-> emitted -print-> module -compile-> executable
 """
 
 from __future__ import annotations
@@ -116,6 +116,10 @@ def _verify(unit: Unit, settings: Settings, reports: Reports) -> tuple[Unit, Any
     return lazy_layers.kernel_passes.verify(unit, settings, reports) if _has_kernels(unit) else (unit, None)
 
 
+def _split(unit: Unit, settings: Settings, reports: Reports) -> tuple[Unit, Any]:
+    return lazy_layers.kernel_passes.split(unit, settings, reports) if _has_kernels(unit) else (unit, None)
+
+
 def _legalize(unit: Unit, settings: Settings, reports: Reports) -> tuple[Unit, Any]:
     return lazy_layers.kernel_passes.legalize(unit, settings, reports) if _has_kernels(unit) else (unit, None)
 
@@ -175,6 +179,7 @@ PIPELINE = (
     Pass("fuse", PROGRAM, KERNELS, _fuse),
     Pass("expand", KERNELS, EXPANDED, _expand),
     Pass("verify", EXPANDED, EXPANDED, _verify),
+    Pass("split", EXPANDED, EXPANDED, _split),
     Pass("legalize", EXPANDED, LEGAL, _legalize),
     Pass("emit", LEGAL, EMITTED, _emit),
     Pass("print", EMITTED, MODULE, _print),
@@ -273,7 +278,8 @@ def compile(
 
     `stop` is the last pass that is run: `trace` (derivatives and batching are done in it), `transform` (dead code
     goes), `fuse` (kernel calls and glue; on the CPU, where XLA fuses better, only if `tiles` are asked for), `expand`
-    (what XLA lacks, in what it has), `verify` (kernels against the target), `legalize` (what a kernel's backend lacks,
+    (what XLA lacks, in what it has), `verify` (kernels against the target), `split`
+    (sums that would leave multiprocessors of a GPU idle, in two kernels), `legalize` (what a kernel's backend lacks,
     in what that one has; `legalize/NAME` ends with one pass of the kernels' backend), `emit` (no kernels, but what runs
     them), `print` (the text given to the target's compiler) or `compile` (what can be called). What they give may be
     asked for by its own name: `program`, `transformed`, `kernels`, `module`, `executable`. Every stage prints as text.
