@@ -575,8 +575,9 @@ def _axis_by_axis(x: Any, names: Names, split: int, concat: int, size: int) -> A
     """`all_to_all` over several axes, of which the first is the major one, as one exchange over each."""
     sizes, shape = [_members((name,), {}) for name in names], [*shape_of(x)]
     if shape[split] % size:
-        raise ShapeError(f"all_to_all splits dimension {split} of {typeof(x).show()} over axes {names} of {size} members",
-                         "make the dimension a multiple of their number")  # fmt: skip
+        raise ShapeError(
+            f"all_to_all splits dimension {split} of {typeof(x).show()} over axes {names} of {size} members",
+            "make the dimension a multiple of their number")  # fmt: skip
     k = len(names)
     cut = [*shape[:split], *sizes, shape[split] // size, *shape[split + 1 :]]
     at = concat + (k if concat >= split else 0)
