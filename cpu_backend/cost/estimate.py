@@ -17,9 +17,9 @@ from ...core.support.memo import cached
 from ...lang.analysis.facts import analyse
 from ...lang.kernel.kernel import UNBOUNDED, Kernel
 from ...lang.kernel.traverse import block_bytes
-from ..machine.rates import Rates
 from .cells import in_cells
 from .passes import Graph, Region, Root, Value, reached, with_shared
+from .rates import Rates
 
 FAR = 16  # times the second cache
 OVERLAP = 0.5  # of the shorter of memory and arithmetic is not hidden behind the longer

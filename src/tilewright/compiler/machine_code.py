@@ -18,11 +18,11 @@ from ..core.support.errors import TilewrightError
 from ..core.tracing.trace import trace_program
 from ..cpu_backend.cost.cells import in_cells
 from ..cpu_backend.cost.estimate import ALONE, Around, Estimate, Machine, estimate
+from ..cpu_backend.cost.rates import rates
 from ..cpu_backend.llvm.compile import missing
 from ..cpu_backend.lowering.kernel import Code, code_of
 from ..cpu_backend.lowering.refusal import refuse
 from ..cpu_backend.machine.features import caches, cores, features
-from ..cpu_backend.machine.rates import rates
 from ..cpu_backend.objects.loader import reason
 from ..cpu_backend.runtime.library import capsule, loaded
 from ..lang.call.primitive import kernel_call_p

@@ -23,9 +23,9 @@ from ...core.support.memo import once
 from ...core.support.runtime import runtime
 from ..llvm.builder import Builder, vector
 from ..llvm.compile import module_text, object_of
+from ..machine.features import caches, features
 from ..objects.loader import Loaded, load
 from ..objects.store import Store
-from .features import caches, features
 
 VERSION = 1  # of the measurement: part of the name of what is kept
 FAR_BYTES = 2**26  # of each array that is read from memory
