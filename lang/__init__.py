@@ -34,7 +34,7 @@ from .kernel.block_spec import (
     squeezed,
 )
 from .kernel.kernel import Block, Kernel
-from .kernel.missing_names import PALLAS, absent_from
+from .kernel.missing_names import OF_TRITON, PALLAS, absent_from
 from .ops.atomics import atomic_add, atomic_and, atomic_cas, atomic_max, atomic_min, atomic_or, atomic_xchg, atomic_xor
 from .ops.basic import (
     Slice,
@@ -80,7 +80,7 @@ from .ops.run_scoped import run_scoped, with_scoped
 from .partition.custom_rule import Partition
 from .transforms.dynamic_grid import dynamic
 
-__getattr__ = absent_from("lang", PALLAS)
+__getattr__ = absent_from("lang", PALLAS, OF_TRITON)
 
 __all__ = [
     "ANY", "Block", "BlockSpec", "Blocked", "BoundedSlice", "Buffered", "CoreMesh", "CostEstimate", "DeviceIdType",

@@ -19,7 +19,7 @@ from ..ir.types import INT32, INT64, Shape, is_bool, is_integer
 from ..primitives.elementwise.arithmetic import add_p, max_p, min_p, mul_p, sub_p
 from ..primitives.elementwise.comparison import select_n_p
 from ..primitives.elementwise.conversion import cast, convert_element_type
-from ..primitives.movement.dynamic_slice import dynamic_slice_p, dynamic_update_slice_p, wrapped
+from ..primitives.movement.dynamic_slice import dynamic_slice_p, dynamic_update_slice_p, int64, widened, wrapped
 from ..primitives.movement.gather_dimension_numbers import (
     CLIP,
     FILL,
@@ -346,14 +346,16 @@ def _stacked(parts: Sequence[tuple[Any, int]], batch: Sequence[int], shape: Shap
     for part, at in parts:
         dims = tuple(range(at, at + _rank(part)))
         if isinstance(part, Value):
-            columns.append(broadcast_in_dim(convert_element_type(part, dtype), full, dims))
+            part = widened(part) if wide else convert_element_type(part, dtype)
+            columns.append(broadcast_in_dim(part, full, dims))
         else:
             view = [1] * len(full)
             for d, size in zip(dims, np.shape(part), strict=True):
                 view[d] = size
             limits = np.iinfo(dtype)
             values = np.clip(np.asarray(part, np.int64), limits.min, limits.max).astype(dtype)
-            columns.append(np.broadcast_to(values.reshape(view), full))
+            column = np.broadcast_to(values.reshape(view), full)
+            columns.append(int64(column) if wide and not current().enable_x64 else column)
     if not any(isinstance(c, Value) for c in columns):
         return np.concatenate(columns, -1)
     return concatenate(columns, len(batch))

@@ -136,7 +136,10 @@ class Jit:
             return self._fun(*args, **kwargs)
         given = (args, kwargs)
         args, kwargs, statics = self._split(args, kwargs) if self._static else (args, kwargs, ())
-        leaves, treedef = tree.registry.flatten((args, kwargs), None)
+        try:
+            leaves, treedef = tree.registry.flatten((args, kwargs), None)
+        except SystemError:
+            raise tree.too_deep() from None
         if _current.get() is not EVAL:
             return self._bind(self._entry(leaves, treedef, statics, given), leaves, treedef)
         held = runtime.backend.held(leaves)

@@ -28,12 +28,24 @@ KeyPath = tuple[KeyEntry, ...]
 def flatten(tree: Any, is_leaf: Leaf = None) -> tuple[list[Any], PyTreeDef]:
     """The leaves of a pytree, and its structure.
 
+    Raises:
+      TreeError: it is nested too deeply.
+
     >>> from tilewright import tree
     >>> leaves, structure = tree.flatten({'a': 1, 'b': (2, 3)})
     >>> leaves
     [1, 2, 3]
     """
-    return registry.flatten(tree, is_leaf)
+    try:
+        return registry.flatten(tree, is_leaf)
+    except SystemError:  # of jaxlib's binding, which meets the limit of recursion in C
+        raise too_deep() from None
+
+
+def too_deep() -> TreeError:
+    """The error of a pytree that is nested too deeply."""
+    return TreeError("a pytree is nested more deeply than the interpreter's recursion limit in C allows",
+                     "nest it less deeply: keep equal parts as arrays with a leading axis")  # fmt: skip
 
 
 def unflatten(treedef: PyTreeDef, leaves: Any) -> Any:
@@ -54,7 +66,7 @@ def leaves(tree: Any, is_leaf: Leaf = None) -> list[Any]:
     >>> tree.leaves({'b': (2, 3), 'a': 1})
     [1, 2, 3]
     """
-    return registry.flatten(tree, is_leaf)[0]
+    return flatten(tree, is_leaf)[0]
 
 
 def structure(tree: Any, is_leaf: Leaf = None) -> PyTreeDef:
@@ -64,7 +76,7 @@ def structure(tree: Any, is_leaf: Leaf = None) -> PyTreeDef:
     >>> tree.structure([1, 2]) == tree.structure(['a', 'b'])
     True
     """
-    return registry.flatten(tree, is_leaf)[1]
+    return flatten(tree, is_leaf)[1]
 
 
 def map(f: Callable[..., Any], tree: Any, *rest: Any, is_leaf: Leaf = None) -> Any:  # noqa: A001
@@ -73,7 +85,7 @@ def map(f: Callable[..., Any], tree: Any, *rest: Any, is_leaf: Leaf = None) -> A
     >>> map(lambda a, b: a + b, {"x": 1, "y": (2, 3)}, {"x": 10, "y": (20, 30)})
     {'x': 11, 'y': (22, 33)}
     """
-    first, treedef = registry.flatten(tree, is_leaf)
+    first, treedef = flatten(tree, is_leaf)
     others = [flatten_up_to(treedef, r) for r in rest]
     return treedef.unflatten(f(*xs) for xs in zip(first, *others, strict=True))
 

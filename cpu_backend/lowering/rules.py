@@ -370,7 +370,7 @@ def _place(memory: Memory, here: At, e: Body) -> Memory:
 
 def _while(
     e: Body, operands: Sequence[Any], outs: Sequence[Any], cond_program: Program, body_program: Program,
-    cond_nconsts: int, body_nconsts: int,
+    cond_nconsts: int, body_nconsts: int, **_: Any,
 ) -> list[Node]:  # fmt: skip
     _settled(e, operands)
     n, b = cond_nconsts + body_nconsts, e.b

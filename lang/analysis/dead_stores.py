@@ -11,6 +11,7 @@ from ...core.ir.program import Eqn, Program, Var, subprograms
 from ...core.ir.types import RefType
 from ...core.primitives.control_flow.cond import cond_p
 from ...core.primitives.control_flow.scan import scan_p
+from ...core.primitives.control_flow.while_loop import while_p
 from ...core.primitives.refs.state_primitives import Index, Point, addupdate_p, get_p, swap_p
 from ..kernel.canonicalize import normalize, touches_refs
 from ..kernel.traverse import inner_programs
@@ -61,10 +62,11 @@ def without(program: Program, dead: Collection[Any]) -> Program:
         alone = all(a in dead for a in eqn.inputs if isinstance(a.type, RefType))
         if alone and touches_refs(eqn) and used.isdisjoint(eqn.outputs):
             continue
-        if eqn.primitive in (scan_p, cond_p) and any(a in dead for a in eqn.inputs):
-            _, given = next(inner_programs(eqn))
+        if eqn.primitive in (scan_p, cond_p, while_p) and any(a in dead for a in eqn.inputs):
+            programs = list(inner_programs(eqn))
 
-            def below(inner: Program, given: Any = given) -> Program:
+            def below(inner: Program, programs: Any = programs) -> Program:
+                given = next(given for program, given in programs if program is inner or len(programs) == 1)
                 return without(inner, {v for v, a in zip(inner.inputs, given, strict=True) if a in dead})
 
             eqn = without_unread(within(eqn, below))

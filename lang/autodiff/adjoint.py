@@ -16,6 +16,7 @@ from ...core.ir.program import Eqn, Program, Var, run
 from ...core.ir.types import RefType, is_inexact
 from ...core.primitives.control_flow.cond import cond_p
 from ...core.primitives.control_flow.scan import scan_p
+from ...core.primitives.control_flow.while_loop import while_p
 from ...core.primitives.refs.state_primitives import addupdate_p, get_p, swap_p, transpose_access
 from ...core.support.errors import DifferentiationError
 from ...core.tracing.trace import bind_eqn, trace_program, typeof
@@ -24,7 +25,7 @@ from ...core.transforms.structural_primitives import add_tangents
 from ..analysis.dead_stores import ACCESSES
 from ..kernel.traverse import inner_programs
 from .branches import Choice
-from .loops import LoopAdjoint, loops_of, spaces
+from .loops import IterationAdjoint, WhileAdjoint, loops_of, spaces
 
 turns_p = Primitive("turns", lambda *types, **params: [], multiple=True)  # a loop of a record; never bound
 
@@ -65,7 +66,7 @@ def _only_adds(program: Program, number: int) -> bool:
 
     def adds(eqn: Eqn) -> bool:
         below = (_only_adds(p, i) for p, given in inner_programs(eqn) for i, a in enumerate(given) if a is ref)
-        return eqn.primitive is addupdate_p or eqn.primitive in (scan_p, cond_p) and all(below)
+        return eqn.primitive is addupdate_p or eqn.primitive in (scan_p, cond_p, while_p) and all(below)
 
     return all(adds(eqn) for eqn in program.eqns if ref in eqn.inputs)
 
@@ -90,7 +91,8 @@ def record(program: Program, args: Sequence[Any], active: Sequence[int], space: 
         refs = [next(rest) for _ in loop.space]
         primals, tangents = trace.split(values)
         outs = under(trace.parent, loop.forward, primals, refs)
-        atoms: list[Any] = [t._var if linear.owns(t) else Known(p) for p, t in zip(primals, tangents, strict=True)]
+        atoms: list[Any] = [t._var if linear.owns(t) and i >= loop.first else Known(p)
+                            for i, (p, t) in enumerate(zip(primals, tangents, strict=True))]  # fmt: skip
         derived = [Var(typeof(x).tangent()) for x, a in zip(outs, loop.derived, strict=True) if a]
         linear.eqns.append(Eqn(turns_p, atoms, derived, {"loop": loop, "primals": primals, "space": refs}))
         given = iter(LinearTracer(linear, v) for v in derived)
@@ -179,7 +181,7 @@ def run_backwards(found: Record, refs: dict[int, Any], cts: Sequence[Any] = ()) 
 
 def _turns_back(eqn: Eqn, ref_of: dict[Var, Any], cts: Sequence[Any]) -> list[tuple[Any, Any]]:
     """Run a loop, or a branch, backwards: the cotangents of the values that it takes."""
-    loop: LoopAdjoint | Choice = eqn.params["loop"]
+    loop: IterationAdjoint | Choice = eqn.params["loop"]
     refs = {i: _memory(ref_of[a]) for i, a in enumerate(eqn.inputs) if a in ref_of}
     given = iter(cts)
     outs = [next(given) if a else None for a in loop.derived]
@@ -198,6 +200,12 @@ class ReadOnly:
 
 def _memory(ref: Any) -> Any:
     return ref.ref if isinstance(ref, ReadOnly) else ref
+
+
+def kept_states(program: Program, active: Sequence[int]) -> list[tuple[int, int]]:
+    """What the adjoint of a Program keeps of each loop with computed bounds: the states, and the bytes of each."""
+    found = loops_of(program, tuple(active), _turn_back).values()
+    return [loop.kept for loop in found if isinstance(loop, WhileAdjoint)]
 
 
 def plan(program: Program, active: Sequence[int]) -> Record:

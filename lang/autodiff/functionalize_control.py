@@ -15,6 +15,7 @@ from ...core.ir.program import Eqn, Program, Var, run, subprograms
 from ...core.ir.types import FAR, RefType
 from ...core.primitives.control_flow.cond import cond_p
 from ...core.primitives.control_flow.scan import scan_p
+from ...core.primitives.control_flow.while_loop import while_p
 from ...core.primitives.refs.ref_views import view, write
 from ...core.tracing.trace import bind_eqn, trace_program, typeof
 from ..analysis.dead_stores import ACCESSES, reads, sets_first
@@ -54,6 +55,27 @@ def _in_place(eqn: Eqn, values: Sequence[Any], fixed: Collection[Var]) -> Sequen
     return _on_values(inner, values, [i for i in refs if i not in stay])
 
 
+def _loop_in_place(eqn: Eqn, values: Sequence[Any], fixed: Collection[Var]) -> Sequence[Any]:
+    """Bind a loop of a computed number of iterations, the Refs that do not stay as values that it carries."""
+    cond, body, first = eqn.params["cond_program"], eqn.params["body_program"], eqn.params["cond_nconsts"]
+    refs = [i for i, v in enumerate(values) if isinstance(typeof(v), RefType)]
+    changed = {i + first for i in written(body)} | set(written(cond))
+
+    def stays(ref: Any) -> bool:
+        at = [i for i in refs if eqn.inputs[i] is ref]
+        if changed.isdisjoint(at):
+            return ref in fixed
+        return all(i >= first and (not reads(body, body.inputs[i - first]) or sets_first(body, body.inputs[i - first]))
+                   for i in at)  # fmt: skip
+
+    stay = [i for i in refs if stays(eqn.inputs[i])]
+    known = [i for i in stay if i not in changed]
+    flat = flatten_control(body, [i - first for i in known if i >= first])
+    test = flatten_control(cond, [i for i in known if i < first])
+    inner = eqn.replace(params=eqn.params | {"cond_program": test, "body_program": flat})
+    return _on_values(inner, values, [i for i in refs if i not in stay])
+
+
 def _on_values(eqn: Eqn, values: Sequence[Any], which: Sequence[int]) -> Sequence[Any]:
     """Bind an equation, some of the Refs that it takes read before and written after."""
     cells = {id(values[i]): Cell(view(values[i])[...]) for i in which}
@@ -76,6 +98,8 @@ def flatten_control(program: Program, fixed: Collection[int]) -> Program:
     def bind(eqn: Eqn, values: list[Any]) -> Sequence[Any]:
         if not touches_refs(eqn) or eqn.primitive in ACCESSES:
             return bind_eqn(eqn, values)
+        if eqn.primitive is while_p:
+            return _loop_in_place(eqn, values, known)
         if is_turns(eqn) or is_far(eqn):
             return _in_place(eqn, values, known)
         return _on_values(eqn, values, [i for i, v in enumerate(values) if isinstance(typeof(v), RefType)])

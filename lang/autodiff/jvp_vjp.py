@@ -11,8 +11,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from ...core.ir.passes import primitives_of
 from ...core.ir.primitive import Zero
 from ...core.ir.types import is_inexact
+from ...core.primitives.control_flow.while_loop import while_p
 from ...core.primitives.custom.checkpoint import optimization_barrier_p
 from ...core.support.memo import cached
 from ...core.tracing.trace import eval_program
@@ -25,7 +27,9 @@ from ..transforms.desugar import desugared, in_order
 from ..transforms.dynamic_grid import static
 from ..transforms.rebuild import trace_kernel
 from ..transforms.windows import scatter_blocks
+from .adjoint import is_active, kept_states
 from .checkpointing import budgeted, class_b
+from .functionalize_control import flatten_control
 from .reduction_kernels import Backward, Cells, class_a, pieces, route_of
 from .scan_kernels import Sweep, assemble
 
@@ -223,6 +227,16 @@ def _stated(kernel: Kernel, carry: Sequence[int]) -> str:
     return f" (on GPUs cells along {axes}, declared parallel, run side by side)" if axes else ""
 
 
+def _loops(kernel: Kernel) -> str:
+    """What is kept of the loops with computed bounds, in words."""
+    if while_p not in primitives_of(kernel.body):
+        return ""
+    program = flatten_control(kernel.body, range(kernel.splits[0], kernel.splits[2]))
+    found = kept_states(program, [i for i, v in enumerate(program.inputs) if is_active(v.type)])
+    words = [f"{count} states of {size:,} bytes" if count else "no state" for count, size in found]
+    return f"; loops with computed bounds keep {', '.join(words)}" if words else ""
+
+
 def derivative_plan(kernel: Kernel) -> list[OperandPlan]:
     """The class and strategy of the reverse-mode derivative of a kernel, operand by operand."""
     if any(kernel.grid[axis] == UNBOUNDED for axis in kernel.computed):
@@ -230,6 +244,7 @@ def derivative_plan(kernel: Kernel) -> list[OperandPlan]:
     kernel = desugared(static(kernel, ""))
     parts = analyse(kernel).phases
     carry = analyse(kernel).carry
+    loops = _loops(kernel)
     plans = []
     for block in kernel.inputs:
         if not is_inexact(block.array.dtype):
@@ -241,6 +256,7 @@ def derivative_plan(kernel: Kernel) -> list[OperandPlan]:
         if parts is None:
             over = f"a reverse sweep over the carry axes {carry}{_stated(kernel, carry)}; blocks of axes {route.axes}"
             over += f", summed over {ignored}; {_saved(kernel)}"
+        over += loops
         if not route.exact:
             plans.append(OperandPlan(block.name, "C", f"its blocks overlap or lie as data says: scattered; {over}"))
         else:

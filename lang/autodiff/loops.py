@@ -16,15 +16,17 @@ from typing import Any
 import numpy as np
 
 from ...core.ir.primitive import Zero
-from ...core.ir.program import Eqn, Literal, Program, Var
+from ...core.ir.program import Eqn, Program, Var
 from ...core.ir.types import ArrayType, MemorySpace, RefType, is_inexact
+from ...core.primitives.control_flow.checkpointed_sweep import CHECKPOINTS, LEAST, Room, reverse_sweep, room_for
 from ...core.primitives.control_flow.cond import cond_p
-from ...core.primitives.control_flow.scan import bind_scan, scan_p
-from ...core.primitives.elementwise.arithmetic import add_p, mul_p, sub_p
-from ...core.primitives.elementwise.conversion import convert_element_type
+from ...core.primitives.control_flow.loop_adjoint import bounds_of, check_repeatable, counted_up, counter, iterations
+from ...core.primitives.control_flow.scan import bind_scan, cut, scan_p
+from ...core.primitives.control_flow.while_loop import while_loop, while_p
+from ...core.primitives.elementwise.arithmetic import add_p, sub_p
 from ...core.primitives.refs.ref_views import view, write
 from ...core.support.memo import cached, kept
-from ...core.tracing.trace import Tracer, eval_program, trace_program
+from ...core.tracing.trace import eval_program, trace_program
 from ...core.transforms.rule_helpers import instantiate
 from ...core.transforms.structural_primitives import add_tangents
 from ..analysis.dead_stores import drop_local_writes
@@ -45,15 +47,6 @@ def dependent(program: Program, active: Sequence[bool]) -> list[bool]:
     return [a in live for a in program.outputs]
 
 
-def _counter(program: Program, var: Var, out: Any) -> int | None:
-    """What a loop adds to a carried integer in each iteration, where that is a literal; 0 to what stays as it is."""
-    eqn = next((e for e in program.eqns if out in e.outputs), None)
-    if out is var or eqn is None or eqn.primitive is not add_p or is_inexact(var.type.dtype):
-        return 0 if out is var else None
-    rest = [a for a in eqn.inputs if a is not var]
-    return int(rest[0].value) if len(rest) == 1 and type(rest[0]) is Literal else None
-
-
 def _looped(program: Program, consts: int, length: int) -> Program:
     """A Program that takes some iterations of a loop."""
     eqn = Eqn(scan_p, program.inputs, [Var(a.type) for a in program.outputs],
@@ -62,44 +55,33 @@ def _looped(program: Program, consts: int, length: int) -> Program:
     return Program(program.inputs, [eqn], eqn.outputs, name=program.name)
 
 
-class LoopAdjoint:
-    """A loop of a cell, to be run backwards; `active` says which of what it takes has a tangent."""
+class IterationAdjoint:
+    """An iteration of a loop of a cell, to be run backwards: `step` takes `consts` constants, then what is carried.
 
-    def __init__(self, eqn: Eqn, active: Sequence[bool], back: Callable[..., Any]):
-        self.consts: int = eqn.params["num_consts"]
-        self.length: int = eqn.params["length"]
-        self.step: Program = eqn.params["program"]
-        self.how = {"reverse": False, "unroll": eqn.params["unroll"]}
-        self.record_back = back
+    `active` says which of what it takes has a tangent.
+    """
+
+    step: Program
+    consts: int
+    active: Flags
+    record_back: Callable[..., Any]
+    counters: dict[int, int]
+    first = 0  # the operand that the first input of `step` is
+
+    def __init__(self, step: Program, consts: int, active: Sequence[bool], back: Callable[..., Any]):
+        self.step, self.consts, self.record_back = step, consts, back
         while True:
-            after = dependent(self.step, active)
-            grown = [*active[: self.consts], *(a or b for a, b in zip(active[self.consts :], after, strict=True))]
+            after = dependent(step, active)
+            grown = [*active[:consts], *(a or b for a, b in zip(active[consts:], after, strict=True))]
             if grown == list(active):
                 break
             active = grown
         self.active = tuple(active)
         self.counters = self._counters()
-        every = self._every()
-        if every:
-            self.step, self.length = _looped(self.step, self.consts, every), self.length // every
-            self.counters = {k: n * every for k, n in self.counters.items()}
-            for name in ("saved", "inner", "back()"):
-                self.__dict__.pop(name, None)
 
     @property
     def carried(self) -> list[Var]:
         return list(self.step.inputs[self.consts :])
-
-    def _every(self) -> int:
-        """How many iterations apart what the loop carries is kept; 0: in each."""
-        size = sum(self.carried[k].type.nbytes for k in self.saved)
-        if size * self.length <= BYTES:
-            return 0
-        parts = [n for n in range(2, self.length) if self.length % n == 0]
-        best = min(parts, key=lambda n: self.length // n + n, default=0)
-        return best if best and (self.length // best + best) * 2 < self.length else 0
-
-    first = 0  # the operand that the first input of the loop's Program is
 
     @property
     def programs(self) -> tuple[Program, ...]:
@@ -110,11 +92,9 @@ class LoopAdjoint:
         """Which of what the loop gives has a tangent."""
         return self.active[self.consts :]
 
-    # ------------------------------------------------------------ one iteration backwards
-
     def _counters(self) -> dict[int, int]:
         """What is added in each iteration to what is carried, by position among it."""
-        found = {k: _counter(self.step, v, self.step.outputs[k]) for k, v in enumerate(self.carried)}
+        found = {k: counter(self.step, v, self.step.outputs[k]) for k, v in enumerate(self.carried)}
         return {k: n for k, n in found.items() if n is not None}
 
     def positions(self, refs: bool, first: int = 0, last: int | None = None) -> list[int]:
@@ -158,17 +138,42 @@ class LoopAdjoint:
         return tuple(k for k in range(len(self.carried))
                      if back.inputs[self.consts + k] in used and k not in self.counters)  # fmt: skip
 
+    def count(self, k: int, at: Any, start: Any) -> Any:
+        """A counter in an iteration; zeros for what nothing reads."""
+        if not self.counters.get(k):
+            return start if k in self.counters else instantiate(Zero(self.carried[k].type))
+        return counted_up(start, at, self.counters[k])
+
+
+class LoopAdjoint(IterationAdjoint):
+    """A loop of a static number of iterations, to be run backwards."""
+
+    def __init__(self, eqn: Eqn, active: Sequence[bool], back: Callable[..., Any]):
+        super().__init__(eqn.params["program"], eqn.params["num_consts"], active, back)
+        self.length: int = eqn.params["length"]
+        self.how = {"reverse": False, "unroll": eqn.params["unroll"]}
+        every = self._every()
+        if every:
+            self.step, self.length = _looped(self.step, self.consts, every), self.length // every
+            self.counters = {k: n * every for k, n in self.counters.items()}
+            for name in ("saved", "inner", "back()"):
+                self.__dict__.pop(name, None)
+
+    def _every(self) -> int:
+        """How many iterations apart what the loop carries is kept; 0: in each."""
+        size = sum(self.carried[k].type.nbytes for k in self.saved)
+        if size * self.length <= BYTES:
+            return 0
+        parts = [n for n in range(2, self.length) if self.length % n == 0]
+        best = min(parts, key=lambda n: self.length // n + n, default=0)
+        return best if best and (self.length // best + best) * 2 < self.length else 0
+
+    # ------------------------------------------------------------ the loop
+
     @property
     def space(self) -> list[RefType]:
         """The scratch that the loop keeps what it carries in, then that of the loops within."""
-        own = []
-        for k in self.saved:
-            type = self.carried[k].type
-            space = MemorySpace.VMEM if type.shape else MemorySpace.SMEM
-            own.append(RefType(ArrayType((self.length, *type.shape), type.dtype), space))
-        return [*own, *self.inner]
-
-    # ------------------------------------------------------------ the loop
+        return [*(_slots(self.carried[k].type, self.length) for k in self.saved), *self.inner]
 
     def forward(self, primals: Sequence[Any], space: Sequence[Any]) -> list[Any]:
         """Run the loop, and keep what it carries."""
@@ -206,25 +211,148 @@ class LoopAdjoint:
         outs = bind_scan(body, [], [np.int32(0), *start], [], length=self.length, **self.how)[1:]
         return dict(zip((*carried, *summed), outs, strict=True))
 
-    def count(self, k: int, at: Any, start: Any) -> Any:
-        """A counter in an iteration; zeros for what nothing reads."""
-        type = self.carried[k].type
-        if not self.counters.get(k):
-            return start if k in self.counters else instantiate(Zero(type))
-        at = convert_element_type(at, type.dtype)
-        if self.counters[k] != 1:
-            at = mul_p.bind(at, np.asarray(self.counters[k], type.dtype)[()])
-        return at if not isinstance(start, Tracer) and not start else add_p.bind(start, at)
+class Slots:
+    """Slots for states in Refs, one for each value of a state: a store of `reverse_sweep` that loops do not carry."""
+
+    def __init__(self, refs: Sequence[Any]):
+        self.refs = refs
+
+    def empty(self, state: Sequence[Any]) -> Sequence[Any]:
+        return ()
+
+    def put(self, slots: Sequence[Any], index: Any, state: Sequence[Any]) -> Sequence[Any]:
+        for ref, value in zip(self.refs, state, strict=True):
+            write(view(ref, (index,)), value)
+        return ()
+
+    def get(self, slots: Sequence[Any], index: Any) -> Sequence[Any]:
+        return tuple(view(ref, (index,))[...] for ref in self.refs)
+
+
+class WhileAdjoint(IterationAdjoint):
+    """A loop of a computed number of iterations, to be run backwards from checkpoints in scratch of a fixed size."""
+
+    def __init__(self, eqn: Eqn, active: Sequence[bool], back: Callable[..., Any]):
+        self.params = eqn.params
+        self.cond: Program = eqn.params["cond_program"]
+        self.first: int = eqn.params["cond_nconsts"]
+        check_repeatable(self.cond, self.params["body_program"], refs=True)
+        super().__init__(eqn.params["body_program"], eqn.params["body_nconsts"], active[self.first :], back)
+
+    @cached_property
+    def tested(self) -> list[int]:
+        """What the condition reads, by position among what is carried."""
+        used = {a for e in self.cond.eqns for a in e.inputs} | set(self.cond.outputs)
+        return [k for k, v in enumerate(self.cond.inputs[self.first :]) if v in used]
+
+    @cached_property
+    def advancing(self) -> tuple[Program, tuple[int, ...]]:
+        """An iteration forward without what it stores, and the state: what is carried that it needs, and changes."""
+        needed, refs = {*self.tested, *self.saved}, [self.step.inputs[i] for i in written(self.step)]
+        while True:
+            state = tuple(k for k in sorted(needed) if self.step.outputs[k] is not self.carried[k])
+            made = drop_local_writes(self.step.replace(outputs=[self.step.outputs[k] for k in state]), refs)
+            used = {a for e in made.eqns for a in e.inputs} | set(made.outputs)
+            more = {k for k, v in enumerate(made.inputs[self.consts :]) if v in used}
+            if more <= needed:
+                return made, state
+            needed |= more
+
+    @cached_property
+    def room(self) -> Room:
+        """How many states are kept: as many as are asked for, or as `BYTES` have room for."""
+        size = sum(self.carried[k].type.nbytes for k in self.advancing[1])
+        return room_for(self.params.get("checkpoints") or max(LEAST, min(CHECKPOINTS, BYTES // max(size, 1))))
+
+    @property
+    def kept(self) -> tuple[int, int]:
+        """How many states are kept, and the bytes of each."""
+        if not self.saved:
+            return 0, 0
+        return self.room.stack + self.room.tape, sum(self.carried[k].type.nbytes for k in self.advancing[1])
+
+    @property
+    def space(self) -> list[RefType]:
+        """The slots of the stack, those of the tape, then the scratch of the loops within; none of a counted loop."""
+        if not self.saved:
+            return self.inner
+        types = [self.carried[k].type for k in self.advancing[1]]
+        numbers = ArrayType((), np.dtype(np.int32))
+        return [*(_slots(t, self.room.stack) for t in (numbers, *types)), *(_slots(t, self.room.tape) for t in types),
+                *self.inner]  # fmt: skip
+
+    def forward(self, primals: Sequence[Any], space: Sequence[Any]) -> list[Any]:
+        """Run the loop."""
+        return while_p.bind(*primals, **self.params)
+
+    def backward(
+        self, primals: Sequence[Any], space: Sequence[Any], refs: dict[int, Any], cts: Sequence[Any]
+    ) -> dict[int, Any]:
+        """Run the loop backwards: Refs of cotangents by operand, those of what it gives; gives those of the values."""
+        tests, consts, init = cut(primals, self.first, self.consts)
+        program, state = self.advancing
+        given = tuple(sorted(i - self.first for i in refs))
+        back, inner = self.back(given), space[len(self.space) - len(self.inner) :]
+        carried, summed = self.positions(False, self.consts), self.positions(False, 0, self.consts)
+        start = [instantiate(cts[i - self.consts]) for i in carried]
+        start += [instantiate(Zero(self.step.inputs[i].type.tangent())) for i in summed]
+
+        def full(values: Sequence[Any]) -> list[Any]:
+            known = dict(zip(state, values, strict=True))
+            return [known.get(k, x) for k, x in enumerate(init)]
+
+        def going(values: Sequence[Any]) -> Any:
+            return eval_program(self.cond, *tests, *full(values))[0]
+
+        def advance(values: Sequence[Any]) -> list[Any]:
+            return eval_program(program, *consts, *full(values))
+
+        def turn(carry: Sequence[Any], cts: Sequence[Any]) -> list[Any]:
+            return eval_program(back, *consts, *carry, *(refs[i + self.first] for i in given), *cts, *inner)
+
+        first = tuple(init[k] for k in state)
+        if self.saved:
+            slots = Slots(space[: len(state) + 1]), Slots(space[len(state) + 1 : 2 * len(state) + 1])
+            outs = reverse_sweep(
+                while_loop, going, advance, lambda s, c: turn(full(s), c), first, start, self.room, slots)
+        else:
+            outs = self._counted(going, advance, turn, init, first, start)
+        return {i + self.first: x for i, x in zip((*carried, *summed), outs, strict=True)}
+
+    def _counted(
+        self, going: Any, advance: Any, turn: Any, init: Sequence[Any], first: Sequence[Any], start: Sequence[Any]
+    ) -> Sequence[Any]:
+        """Run backwards what reads only counters: nothing is kept, and nothing run again."""
+        fixed = {k for k in self.counters if self.step.outputs[k] is self.carried[k]}
+        bounds, one = bounds_of(self.cond, self.first, self.counters, fixed), np.int32(1)
+        if bounds is not None:
+            number = iterations(*(init[k] for k in bounds))
+        else:
+            number, _ = while_loop(lambda c: going(c[1]), lambda c: (c[0] + one, tuple(advance(c[1]))),
+                                   (np.int32(0), tuple(first)))  # fmt: skip
+
+        def iteration(c: Any) -> Any:
+            at = c[0] - one
+            return at, tuple(turn([self.count(k, at, x) for k, x in enumerate(init)], c[1]))
+
+        return while_loop(lambda c: c[0] > np.int32(0), iteration, (number, tuple(start)))[1]
+
+
+def _slots(type: Any, size: int) -> RefType:
+    space = MemorySpace.VMEM if type.shape else MemorySpace.SMEM
+    return RefType(ArrayType((size, *type.shape), type.dtype), space)
 
 
 @cached(1024)
-def loops_of(program: Program, active: tuple[int, ...], back: Callable[..., Any]) -> dict[Eqn, LoopAdjoint | Choice]:
+def loops_of(
+    program: Program, active: tuple[int, ...], back: Callable[..., Any]
+) -> dict[Eqn, IterationAdjoint | Choice]:
     """The loops of a Program that are run backwards, and branches over far memory, by equation.
 
     `active` inputs have tangents.
     """
     live = {program.inputs[i] for i in active}
-    found: dict[Eqn, LoopAdjoint | Choice] = {}
+    found: dict[Eqn, IterationAdjoint | Choice] = {}
     for eqn in program.eqns:
         flags = [a in live for a in eqn.inputs]
         if not any(flags):
@@ -232,6 +360,8 @@ def loops_of(program: Program, active: tuple[int, ...], back: Callable[..., Any]
         live.update(v for v in eqn.outputs if is_inexact(v.type.dtype))
         if is_turns(eqn):
             found[eqn] = LoopAdjoint(eqn, flags, back)
+        elif eqn.primitive is while_p:
+            found[eqn] = WhileAdjoint(eqn, flags, back)
         elif is_far(eqn) or eqn.primitive is cond_p and residual_bytes(eqn, flags) > RESIDUALS:
             found[eqn] = Choice(eqn, flags, dependent, back, spaces)
     return found

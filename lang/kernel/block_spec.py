@@ -16,6 +16,7 @@ from ...core.ir.types import ArrayType, MemorySpace, RefType, canonical_dtype
 from ...core.primitives.refs.ref_indexing import Slice
 from ...core.support.call_errors import public
 from ...core.support.errors import ArgumentError, ArgumentTypeError, BlockRankError
+from ...core.tracing.trace import Tracer
 
 ANY, VMEM, SMEM, HBM, SEMAPHORE = (MemorySpace[n] for n in ("ANY", "VMEM", "SMEM", "HBM", "SEMAPHORE"))
 
@@ -184,6 +185,12 @@ def _check_size(size: Any, shape: Any) -> None:
     if size is None or isinstance(size, Squeezed):
         return
     number = size.block_size if isinstance(size, (Blocked, Element, BoundedSlice)) else size
+    if isinstance(number, Tracer):
+        raise ArgumentTypeError(
+            f"BlockSpec: block shape {shape} has a size that is traced",
+            "block sizes are known while tracing: make the argument static (`static_argnames` of `jit` or of "
+            "`interop.jax.call`)",
+        )
     if not isinstance(number, (int, np.integer)) or isinstance(number, bool):
         raise ArgumentTypeError(
             f"BlockSpec: block shape {shape} has {size!r} in it",

@@ -1,9 +1,10 @@
-"""Names of Pallas that are not here, or patterns of them, each with the reason or what takes its place."""
+"""Names of Pallas and Triton that are not here, or patterns of them, each with the reason or what takes its place."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from fnmatch import fnmatchcase
+from types import MappingProxyType
 from typing import Any
 
 from ...core.support.errors import NotAdaptedNameError
@@ -22,6 +23,15 @@ _BLOCKS = (
 )
 _SCALES = ("it puts into tensor memory what products with scales or of sparse operands read, which there are none of: "
            "scale the operands or the sums, in registers")  # fmt: skip
+
+# What Triton has under the name that NumPy, or `lax`, has it under.
+NUMPY = (
+    "abs", "arange", "argmax", "argmin", "argsort", "ceil", "clip", "concatenate", "cos", "cumprod", "cumsum",
+    "exp", "exp2", "flip", "floor", "full", "full_like", "log", "log2", "max", "maximum", "mean", "min", "minimum",
+    "ones", "ravel", "reshape", "sin", "sort", "split", "sqrt", "stack", "sum", "tanh", "transpose",
+    "where", "zeros", "zeros_like",
+)  # fmt: skip
+LAX = ("associative_scan", "erf", "fori_loop", "rsqrt", "while_loop")
 
 PALLAS = {
     "BlockDim": _TYPE,
@@ -42,6 +52,27 @@ PALLAS = {
     "pallas_export_experimental": "use `tilewright.export`",
     "reciprocal": "use `lang.tpu.reciprocal`",
     "semaphore": _TYPE,
+}
+# Names of Triton's language, which authors of its kernels type.
+OF_TRITON = {
+    "constexpr": "a number of Python's is known while tracing: pass it as it is",
+    "jit": "a kernel is a function over Refs: pass it to `lang.kernel_call`",
+    "num_warps": "use `lang.triton.CompilerParams(num_warps=...)`",
+    "static_range": "use Python's `range`",
+    "range": "use `lax.fori_loop`, or Python's `range` for a loop that is unrolled",
+    "view": "use `lax.bitcast_convert_type`",
+    "trans": "use `numpy.transpose`, or `x.T`",
+    "expand_dims": "use `numpy.expand_dims`, or `x[:, None]`",
+    "rand": "use `lang.counter_uniform`",
+    "randn": "use `lang.counter_normal`",
+    "device_print": "use `lang.debug_print`",
+    "static_assert": "use Python's `assert`",
+    "device_assert": "use `lang.debug_check`",
+    "make_block_ptr": "state the block by a `BlockSpec`, or take a slice of a Ref: `ref[lang.ds(start, size)]`",
+    "advance": "move the block by its index map, or the slice by its start: `ref[lang.ds(start, size)]`",
+    **{name: f"use `numpy.{name}`, on values in a kernel too" for name in NUMPY},
+    **{name: f"use `lax.{name}`, on values in a kernel too" for name in LAX},
+    **{name: f"use `nn.{name}`, on values in a kernel too" for name in ("sigmoid", "softmax")},
 }
 TPU = {
     **dict.fromkeys(("ACC", "matmul_acc_lhs", "matmul_lhs_fifo", "matmul_pop", "matmul_pop_fifo", "matmul_push_rhs"),
@@ -90,7 +121,9 @@ MOSAIC_GPU = {
 }  # fmt: skip
 
 
-def absent_from(module: str, names: Mapping[str, str]) -> Callable[[str], Any]:
+def absent_from(
+    module: str, names: Mapping[str, str], of_triton: Mapping[str, str] = MappingProxyType({})
+) -> Callable[[str], Any]:
     """The `__getattr__` of a module: an error that says why a name of Pallas is not there.
 
     >>> absent_from("lang", {"delay": "leave it out"})("delay")
@@ -101,9 +134,10 @@ def absent_from(module: str, names: Mapping[str, str]) -> Callable[[str], Any]:
     """
 
     def find(name: str) -> Any:
-        for pattern, remedy in names.items():
+        for pattern, remedy in (*names.items(), *of_triton.items()):
             if fnmatchcase(name, pattern):
-                raise NotAdaptedNameError(f"{module}.{name} is a name of Pallas that tilewright does not have", remedy)
+                of = "Pallas" if pattern in names else "Triton"
+                raise NotAdaptedNameError(f"{module}.{name} is a name of {of} that tilewright does not have", remedy)
         raise AttributeError(f"module {module!r} has no attribute {name!r}")
 
     return find

@@ -18,6 +18,8 @@ TensorCores of a chip.
 
 from __future__ import annotations
 
+import difflib
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -167,6 +169,13 @@ TARGETS: dict[str, Target] = {
     )
 }  # fmt: skip
 CPU = TARGETS["cpu"]
+# Names of products, which a family's number does not tell.
+_PRODUCTS = {
+    **dict.fromkeys(("a100", "ampere"), "cuda:sm_80"), **dict.fromkeys(("h100", "hopper", "sm90a"), "cuda:sm_90"),
+    "h200": "cuda:sm_90:h200", **dict.fromkeys(("b200", "gb200", "blackwell", "sm100a"), "cuda:sm_100"),
+    **dict.fromkeys(("mi300", "mi300x"), "rocm:gfx942"), "v5litepod": "tpu:v5e", "trillium": "tpu:v6e",
+    **dict.fromkeys(("7x", "v7", "v7x", "ironwood"), "tpu:7x"), "gpu": "cuda",
+}  # fmt: skip
 _SHORT = {"cuda": "cuda:sm_90", "rocm": "rocm:gfx942", "tpu": "tpu:v5e", "tpu:v7x": "tpu:7x"}
 
 
@@ -184,8 +193,24 @@ def target_of(target: str | Target) -> Target:
     family = ":".join(target.split(":")[:2])  # without a topology: `tpu:v5e:2x2` is four `tpu:v5e`
     found = TARGETS.get(target) or TARGETS.get(_SHORT.get(family, family))
     if found is None:
-        raise ArgumentError(f"there is no target named {target!r}", f"one of {', '.join(TARGETS)}")
+        meant = _meant(target)
+        raise ArgumentError(f"there is no target named {target!r}", f"did you mean {meant!r}?" if meant else
+                            f"one of {', '.join(TARGETS)}")  # fmt: skip
     return found
+
+
+def _meant(name: str) -> str | None:
+    """The target that another spelling of its name, or the name of a product, may mean."""
+    plain = re.sub(r"[^a-z0-9]", "", name.lower())
+    spelled = {re.sub(r"[^a-z0-9]", "", t): t for t in (*TARGETS, *_SHORT)}
+    spelled |= {re.sub(r"[^a-z0-9]", "", t.partition(":")[2]): t for t in TARGETS if ":" in t}
+    spelled |= _PRODUCTS
+    for prefix in ("", "nvidia", "cuda", "amd", "rocm", "google", "tpu"):
+        found = spelled.get(plain.removeprefix(prefix))
+        if found is not None and plain.removeprefix(prefix):
+            return found
+    close = difflib.get_close_matches(plain, spelled, 1, 0.75)
+    return spelled[close[0]] if close else None
 
 
 def current_target(target: str | Target | None = None) -> Target:

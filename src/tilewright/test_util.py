@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -82,9 +82,17 @@ def _close(found: Sequence[Any], wanted: Sequence[Any], atol: float, rtol: float
         np.testing.assert_allclose(a, b, atol=atol, rtol=rtol, err_msg=what)
 
 
+def _tolerance(given: Any, values: Any, size: int) -> float:
+    """A tolerance: as it is given, for the dtypes of some values, or that of the coarsest dtype."""
+    if not isinstance(given, Mapping):
+        return TOLERANCE[size] if given is None else given
+    of = {np.dtype(dtype): tolerance for dtype, tolerance in given.items()}
+    return max((of[t] for t in {typeof(x).dtype for x in pytree.leaves(values)} if t in of), default=TOLERANCE[size])
+
+
 def _settings(args: Any, outs: Any, atol: Any, rtol: Any, eps: Any) -> tuple[float, float, float]:
     size = _precision([*pytree.leaves(args), *pytree.leaves(outs)])
-    atol, rtol = (TOLERANCE[size] if t is None else t for t in (atol, rtol))
+    atol, rtol = (_tolerance(t, (args, outs), size) for t in (atol, rtol))
     return atol, rtol, STEP[size] if eps is None else eps
 
 

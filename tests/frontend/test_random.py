@@ -178,3 +178,10 @@ def test_moments_and_support_of_samplers_by_inversion(name, dtype):
     assert abs(found.mean() - mean) < 4 * deviation / count**0.5
     assert abs(found.std() / deviation - 1) < 0.03
     assert found.max() > mean + 4 * deviation
+
+
+def test_bounds_of_one_element_may_have_more_axes():
+    for bounds in ({"minval": np.zeros(1, np.float32)}, {"maxval": np.ones((1, 1), np.float32)}):
+        rank = max(np.ndim(b) for b in bounds.values())
+        found = tw.random.uniform(tw.random.key(0), (), **bounds)
+        assert found.shape == (1,) * rank and float(found.ravel()[0]) == float(tw.random.uniform(tw.random.key(0)))

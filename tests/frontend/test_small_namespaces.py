@@ -343,3 +343,19 @@ def test_vectors_of_a_tree_keep_their_dtype_where_its_leaves_have_one():
     assert unravel(vector)[1].dtype == tnp.int32
     with pytest.raises(TypeError, match="float32"):
         unravel(vector > 0)
+
+
+def test_tolerances_by_dtype():
+    f32, f64 = np.dtype("float32"), np.dtype("float64")
+    x = tw.numpy.ones(3)
+    tw.test_util.check_grads(tw.numpy.sin, (x,), 1, atol={f32: 1e-2, f64: 1e-5}, rtol={f32: 1e-2})
+    with pytest.raises(AssertionError):
+        wrong = lambda xs, ts: (tw.numpy.sin(xs[0]), 1.01 * ts[0] * tw.numpy.cos(xs[0]))  # noqa: E731
+        tw.test_util.check_jvp(tw.numpy.sin, wrong, (x,), atol={f32: 1e-5}, rtol={np.float32: 1e-3})
+    tw.test_util.check_jvp(tw.numpy.sin, wrong, (x,), atol={f64: 1e-9}, rtol={np.float32: 5e-2})
+
+
+def test_factorials_of_taylor_terms():
+    from tilewright.experimental.jet import fact
+
+    np.testing.assert_allclose(fact(np.arange(5)), [1, 1, 2, 6, 24], rtol=1e-5)

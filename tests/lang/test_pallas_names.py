@@ -153,3 +153,24 @@ def test_run_state_outside_of_kernels():
     np.testing.assert_array_equal(got["a"], [1, 0])
     gradient = tw.grad(lambda b: tl.run_state(turn)(state | {"b": b})["a"].sum())(tnp.ones(2))
     np.testing.assert_array_equal(gradient, [0, 1])
+
+
+def test_names_of_triton_say_what_to_use():
+    for name, remedy in absent.OF_TRITON.items():
+        with pytest.raises(NotAdaptedNameError, match=f"lang.{name} is a name of Triton") as error:
+            getattr(tl, name)
+        assert remedy in str(error.value) and name not in tl.__all__
+    assert all(hasattr(tnp, name) for name in absent.NUMPY) and all(hasattr(lax, name) for name in absent.LAX)
+
+
+@pytest.mark.parametrize(("name", "meant"), [
+    ("h100", "cuda:sm_90"), ("sm_90", "cuda:sm_90"), ("cuda:sm90", "cuda:sm_90"), ("v5e", "tpu:v5e"),
+    ("TPU v6e", "tpu:v6e"), ("mi300x", "rocm:gfx942"), ("H200", "cuda:sm_90:h200"), ("cuda:90", "cuda:sm_90"),
+    ("nvidia-b200", "cuda:sm_100"), ("ironwood", "tpu:7x"), ("gpu", "cuda"),
+])  # fmt: skip
+def test_other_names_of_targets(name, meant):
+    with pytest.raises(ArgumentError, match=f"did you mean '{meant}'"):
+        target_of(name)
+    assert target_of(meant)
+    with pytest.raises(ArgumentError, match="one of cpu, cuda:sm_80"):
+        target_of("abacus")

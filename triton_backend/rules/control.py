@@ -102,7 +102,7 @@ def _cond(e: Any, operands: Sequence[Any], outs: Sequence[Any], branches: Sequen
 
 def _while(
     e: Any, operands: Sequence[Any], outs: Sequence[Any], cond_program: Program, body_program: Program,
-    cond_nconsts: int, body_nconsts: int,
+    cond_nconsts: int, body_nconsts: int, **_: Any,
 ) -> list[Value]:  # fmt: skip
     n = cond_nconsts + body_nconsts
     tests, consts, carry = operands[:cond_nconsts], operands[cond_nconsts:n], operands[n:]

@@ -15,7 +15,7 @@ from ...core.ir.array_layout import Layout
 from ...core.ir.types import ArrayType
 from ...core.jit.stages import EFFORTS
 from ...core.support.compile_events import COMPILE, HIT, LOAD, record, recorded
-from ...core.support.errors import CompileError
+from ...core.support.errors import CompileError, ShapeError
 from ...core.support.runtime import runtime
 from ...core.support.version import JAXLIB, __version__
 from ..arrays.transfer import physical
@@ -250,8 +250,12 @@ def _compile(module: Module, device: Device) -> Any:
         devices, asked = compiled_for(module, device, module.settings)
         with recorded(COMPILE, module.name):
             return shim.compile_and_load(client(device.platform), text, devices, asked, callbacks)
-    except shim.RuntimeFault as error:
+    except RuntimeError as error:  # `shim.RuntimeFault` is one
         message = str(error)
+        if "static extent product" in message or "invalid dimension" in message:
+            raise ShapeError(f"{module.name} has an array of 2**63 elements or more", "make it smaller") from None
+        if not isinstance(error, shim.RuntimeFault):
+            raise
         raise CompileError(
             f"XLA refused the program {module.name}: {message[:2000]}",
             "`compile(f, ..., stop='module')` shows the text; unless it has a custom call, the fault is tilewright's",

@@ -25,7 +25,6 @@ from ..elementwise.arithmetic import div_p, max_p, min_p
 from ..elementwise.comparison import select_n_p
 from ..elementwise.conversion import convert_element_type
 from ..movement.dynamic_slice import dynamic_index_in_dim, dynamic_update_index_in_dim
-from ..movement.shape import iota
 
 CHECKPOINTS = 64  # states that are kept where no other number is asked for
 LEAST = 4
@@ -67,17 +66,17 @@ def check_checkpoints(checkpoints: Any) -> int | None:
 class ArrayStore:
     """Slots for states as arrays with one more leading axis, which loops carry."""
 
-    @staticmethod
-    def empty(state: State, size: int) -> tuple[Any, ...]:
-        return tuple(moved(AxisInfo(size), x, None, 0) for x in state)
+    def __init__(self, size: int):
+        self.size = size
 
-    @staticmethod
-    def put(slots: State, index: Any, state: State) -> tuple[Any, ...]:
+    def empty(self, state: State) -> State:
+        return tuple(moved(AxisInfo(self.size), x, None, 0) for x in state)
+
+    def put(self, slots: State, index: Any, state: State) -> State:
         return tuple(dynamic_update_index_in_dim(s, x, index, 0, allow_negative_indices=False)
-                     for s, x in zip(slots, state, strict=True))
+                     for s, x in zip(slots, state, strict=True))  # fmt: skip
 
-    @staticmethod
-    def get(slots: State, index: Any) -> tuple[Any, ...]:
+    def get(self, slots: State, index: Any) -> State:
         return tuple(dynamic_index_in_dim(s, index, 0, False, allow_negative_indices=False) for s in slots)
 
 
@@ -87,11 +86,12 @@ def _int(value: int) -> Any:
 
 def _split(loop: Loop, free: Any, blocks: Any) -> Any:
     """How many of `blocks` blocks (at least 2) to advance before the next state is kept, with `free` slots left."""
-    f, n = convert_element_type(free, np.float32), convert_element_type(blocks, np.float32)
-    one = np.float32(1)
+    # Under `vmap` elements that are done, which may have no free slot, run it too.
+    f = convert_element_type(max_p.bind(free, _int(1)), np.float32)
+    n, one = convert_element_type(blocks, np.float32), np.float32(1)
 
     def short(c: Any) -> Any:
-        return c[1] < n
+        return (c[1] < n) & (c[0] < np.float32(2**16))
 
     def again(c: Any) -> Any:
         r = c[0] + one
@@ -110,62 +110,64 @@ def reverse_sweep(
     state: State,
     cotangents: State,
     room: Room,
-    store: Any = ArrayStore,
+    stores: tuple[Any, Any] | None = None,
 ) -> State:
     """Run a loop backwards: `back(state, cotangents)` takes the state that an iteration starts from.
 
-    `going` says whether there is one more iteration, `advance` runs it, `loop` binds a `while_loop`.
+    `going` says whether there is one more iteration, `advance` runs it, `loop` binds a `while_loop`. States are kept in
+    two `stores`: the stack, each with the number of its iteration before it, and the tape.
     """
-    block = _int(room.tape)
+    block, one, zero = _int(room.tape), _int(1), _int(0)
+    on_stack, on_tape = stores or (ArrayStore(room.stack), ArrayStore(room.tape))
 
-    def advance_by(count: Any, state: State) -> State:
-        return loop(lambda c: c[0] < count, lambda c: (c[0] + _int(1), tuple(advance(c[1]))), (_int(0), state))[1]
+    def run(carry: Any, more: Callable[[Any, State], Any], keep: Any = None) -> Any:
+        """Advance while `more(iterations, state)`; `keep` puts each state before it."""
+
+        def step(c: Any) -> Any:
+            count, state, kept = c
+            kept = kept if keep is None else keep(kept, count, state)
+            return count + one, tuple(advance(state)), kept
+
+        return loop(lambda c: more(c[0], c[1]), step, (zero, *carry))
 
     def first_sweep(c: Any) -> Any:
         n, stride, used, state, stack = c
         full = used >= _int(room.online)
-        left = select_n_p.bind(full, _int(0), _int(room.online // 2))
+        left = select_n_p.bind(full, zero, _int(room.online // 2))
         _, stack = loop(lambda c: c[0] < left,
-                        lambda c: (c[0] + _int(1), store.put(c[1], c[0], store.get(c[1], c[0] + c[0]))),
-                        (_int(0), stack))  # fmt: skip
+                        lambda c: (c[0] + one, on_stack.put(c[1], c[0], on_stack.get(c[1], c[0] + c[0]))),
+                        (zero, stack))  # fmt: skip
         used = select_n_p.bind(full, used, left)
         stride = select_n_p.bind(full, stride, stride + stride)
-        stack = store.put(stack, used, state)
-        taken, state = loop(lambda c: (c[0] < stride) & going(c[1]),
-                            lambda c: (c[0] + _int(1), tuple(advance(c[1]))), (_int(0), state))  # fmt: skip
-        return n + taken, stride, used + _int(1), state, stack
-
-    state = tuple(state)
-    start = _int(0), block, _int(0), state, store.empty(state, room.stack)
-    n, stride, used, _, stack = loop(lambda c: going(c[3]), first_sweep, start)
+        stack = on_stack.put(stack, used, (n, *state))
+        taken, state, _ = run((state, ()), lambda count, state: (count < stride) & going(state))
+        return n + taken, stride, used + one, state, stack
 
     def last_block(c: Any) -> Any:
-        end, used, positions, stack, tape, cts = c
+        end, used, stack, tape, cts = c
 
         def descend(c: Any) -> Any:
-            at, used, positions, stack, state = c
-            blocks = div_p.bind(end - at + (block - _int(1)), block)
+            at, used, stack, state = c
+            blocks = div_p.bind(end - at + (block - one), block)
             skipped = block * _split(loop, _int(room.stack) - used, blocks)
-            state, at = advance_by(skipped, state), at + skipped
-            positions = dynamic_update_index_in_dim(positions, at, used, 0)
-            return at, used + _int(1), positions, store.put(stack, used, state), state
+            _, state, _ = run((state, ()), lambda count, _: count < skipped)
+            at = at + skipped
+            return at, used + one, on_stack.put(stack, used, (at, *state)), state
 
-        at = dynamic_index_in_dim(positions, used - _int(1), 0, keepdims=False)
-        at, used, positions, stack, state = loop(
-            lambda c: (end - c[0] > block) & (c[1] < _int(room.stack)), descend,
-            (at, used, positions, stack, store.get(stack, used - _int(1))))  # fmt: skip
-        skipped = block * div_p.bind(end - at - _int(1), block)
-        state, at = advance_by(skipped, state), at + skipped
-        _, _, tape = loop(lambda c: c[0] < end - at,
-                          lambda c: (c[0] + _int(1), tuple(advance(c[1])), store.put(c[2], c[0], c[1])),
-                          (_int(0), state, tape))  # fmt: skip
-        _, cts = loop(lambda c: c[0] > _int(0),
-                      lambda c: (c[0] - _int(1), tuple(back(store.get(tape, c[0] - _int(1)), c[1]))),
-                      (end - at, cts))  # fmt: skip
-        last = dynamic_index_in_dim(positions, used - _int(1), 0, keepdims=False)
-        used = used - convert_element_type(last >= at, np.int32)
-        return at, used, positions, stack, tape, cts
+        last, *state = on_stack.get(stack, used - one)
+        at, used, stack, state = loop(
+            lambda c: (end - c[0] > block) & (c[1] < _int(room.stack)), descend, (last, used, stack, tuple(state)))
+        skipped = block * div_p.bind(end - at - one, block)
+        _, state, _ = run((state, ()), lambda count, _: count < skipped)
+        at = at + skipped
+        _, _, tape = run((state, tape), lambda count, _: count < end - at, on_tape.put)
+        _, cts = loop(lambda c: c[0] > zero,
+                      lambda c: (c[0] - one, tuple(back(on_tape.get(tape, c[0] - one), c[1]))), (end - at, cts))
+        last, *_ = on_stack.get(stack, used - one)
+        return at, used - convert_element_type(last >= at, np.int32), stack, tape, cts
 
-    positions = iota(np.int32, room.stack) * stride
-    init = n, used, positions, stack, store.empty(state, room.tape), tuple(cotangents)
-    return loop(lambda c: c[0] > _int(0), last_block, init)[-1]
+    state = tuple(state)
+    start = zero, block, zero, state, on_stack.empty((zero, *state))
+    n, _, used, _, stack = loop(lambda c: going(c[3]), first_sweep, start)
+    init = n, used, stack, on_tape.empty(state), tuple(cotangents)
+    return loop(lambda c: c[0] > zero, last_block, init)[-1]

@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
+
+import numpy as np
 
 from ...ir.passes import within
 from ...ir.program import Eqn, Literal, Program, Var
 from ...ir.types import RefType, is_integer
 from ...support.errors import DifferentiationError
 from ...support.memo import cached
-from ...tracing.trace import eval_program, trace_program
+from ...tracing.trace import Tracer, eval_program, trace_program, typeof
 from ...transforms.linearize import linearized
 from ...transforms.structural_primitives import add_tangents
 from ...transforms.transpose import transpose_program
-from ..elementwise.arithmetic import add_p
+from ..elementwise.arithmetic import add_p, max_p, mul_p, sub_p
 from ..elementwise.comparison import lt_p
+from ..elementwise.conversion import convert_element_type
 from .scan import cut
 from .subprograms import chosen, prune, with_output_types
 
@@ -62,6 +65,21 @@ def counter(program: Program, var: Var, out: Any) -> int | None:
     return int(rest[0].value) if len(rest) == 1 and type(rest[0]) is Literal else None
 
 
+def iterations(start: Any, end: Any) -> Any:
+    """How many iterations there are from one bound to another."""
+    count = max_p.bind(sub_p.bind(end, start), np.zeros((), typeof(end).dtype)[()])
+    return convert_element_type(count, np.int32)
+
+
+def counted_up(start: Any, number: Any, step: int) -> Any:
+    """A counter after a number of iterations."""
+    dtype = typeof(start).dtype
+    number = convert_element_type(number, dtype)
+    if step != 1:
+        number = mul_p.bind(number, np.asarray(step, dtype)[()])
+    return number if not isinstance(start, Tracer) and not np.asarray(start) else add_p.bind(start, number)
+
+
 def silenced(program: Program) -> Program:
     """A Program without the equations that act on the world and give nothing, as prints do: it runs again."""
     live: set[Any] = set(program.outputs)
@@ -77,16 +95,16 @@ def silenced(program: Program) -> Program:
         eqns=kept[::-1])  # fmt: skip
 
 
-def check_repeatable(cond: Program, body: Program) -> None:
-    """Raise unless the iterations of a loop may run again.
+def check_repeatable(cond: Program, body: Program, refs: bool = False) -> None:
+    """Raise unless the iterations of a loop may run again; they may take Refs where `refs` says so.
 
     Raises:
       DifferentiationError: they act on the world, or on Refs.
     """
     for program in (silenced(cond), silenced(body)):
         for eqn in program.eqns:
-            acts = any(e.kind not in ("read", "axis") for e in eqn.effects)
-            if acts or any(isinstance(a.type, RefType) for a in eqn.inputs):
+            acts = any(e.kind not in ("read", "axis") and not isinstance(e.operand, int) for e in eqn.effects)
+            if acts or not refs and any(isinstance(a.type, RefType) for a in eqn.inputs):
                 raise DifferentiationError(
                     f"reverse mode of a loop with a computed number of iterations runs them again, and {eqn.primitive}"
                     f" in {program.name} has effects ({', '.join(sorted(e.show() for e in eqn.effects)) or 'a Ref'})",
@@ -117,7 +135,7 @@ def loop_adjoint(cond: Program, body: Program, cond_nconsts: int, body_nconsts: 
         needed = grown
     state = tuple(n and k not in fixed for k, n in enumerate(needed))
     step, _ = prune(body, state)
-    return LoopAdjoint(back, step, active, read, state, counters, _bounds(cond, cond_nconsts, counters, fixed))
+    return LoopAdjoint(back, step, active, read, state, counters, bounds_of(cond, cond_nconsts, counters, fixed))
 
 
 def _back(body: Program, num_consts: int, wanted: Flags) -> tuple[Program, Flags]:
@@ -147,7 +165,10 @@ def _back(body: Program, num_consts: int, wanted: Flags) -> tuple[Program, Flags
     return prune(with_output_types(made, types), [True] * len(types))[0], carry
 
 
-def _bounds(cond: Program, num_consts: int, counters: dict[int, int], fixed: set[int]) -> tuple[int, int] | None:
+def bounds_of(
+    cond: Program, num_consts: int, counters: dict[int, int], fixed: Collection[int]
+) -> tuple[int, int] | None:
+    """The positions i, j of a condition `carry[i] < carry[j]` that counts by one up to a fixed end."""
     if len(cond.eqns) != 1 or cond.eqns[0].primitive is not lt_p or cond.eqns[0].outputs[0] is not cond.outputs[0]:
         return None
     place = {v: k for k, v in enumerate(cond.inputs[num_consts:])}

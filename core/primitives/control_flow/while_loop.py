@@ -30,7 +30,6 @@ from ...transforms.jvp import jvp_program
 from ...transforms.linearize import Purpose, linearized, purpose
 from ...transforms.rule_helpers import instantiate
 from ...transforms.structural_primitives import moved
-from ..elementwise.arithmetic import add_p, max_p, mul_p, sub_p
 from ..elementwise.comparison import lt_p, select_n_p
 from ..elementwise.conversion import convert_element_type
 from ..movement.shape import broadcast_in_dim_p
@@ -38,7 +37,15 @@ from ..reduction.reduce import reduce_or_p
 from ..spmd import collective
 from ..spmd.varying_axes import ordered, pmax_invariant_p, pmin_invariant_p, psum_invariant_p
 from .checkpointed_sweep import check_checkpoints, reverse_sweep, room_for
-from .loop_adjoint import LoopAdjoint, check_repeatable, full_carry, loop_adjoint, silenced
+from .loop_adjoint import (
+    LoopAdjoint,
+    check_repeatable,
+    counted_up,
+    full_carry,
+    iterations,
+    loop_adjoint,
+    silenced,
+)
 from .scan import CARRY_REMEDY, cut, scan
 from .subprograms import (
     check_match,
@@ -510,16 +517,12 @@ def _counted_sweep(
     """The sweep of a loop whose iterations backwards read only counters: nothing is kept, and nothing run again."""
     one = np.int32(1)
     if adjoint.bounds is not None:
-        first, last = (init[k] for k in adjoint.bounds)
-        count = max_p.bind(sub_p.bind(last, first), np.zeros((), typeof(last).dtype)[()])
-        number = convert_element_type(count, np.int32)
+        number = iterations(*(init[k] for k in adjoint.bounds))
     else:
         number, _ = while_loop(lambda c: going(c[1]), lambda c: (c[0] + one, tuple(advance(c[1]))), (one - one, state))
 
     def carry_at(at: Any) -> list[Any]:
-        return [add_p.bind(x, mul_p.bind(convert_element_type(at, typeof(x).dtype),
-                                         np.asarray(n, typeof(x).dtype)[()])) if (n := adjoint.counters.get(k)) else x
-                for k, x in enumerate(init)]  # fmt: skip
+        return [counted_up(x, at, step) if (step := adjoint.counters.get(k)) else x for k, x in enumerate(init)]
 
     def turn(c: Any) -> Any:
         return c[0] - one, tuple(back(carry_at(c[0] - one), c[1]))

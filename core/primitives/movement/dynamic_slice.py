@@ -18,9 +18,9 @@ from ...support.errors import ArgumentError, DtypeError, ShapeError
 from ...tracing.trace import Value, dtype_of, shape_of, typeof
 from ...transforms.rule_helpers import instantiate, zeros
 from ...transforms.structural_primitives import moved
-from ..elementwise.arithmetic import add_p
+from ..elementwise.arithmetic import add_p, mul_p
 from ..elementwise.comparison import lt_p, select_n_p
-from ..elementwise.conversion import convert_element_type
+from ..elementwise.conversion import convert_element_type, convert_element_type_p
 from .gather_dimension_numbers import CLIP, GatherDimensionNumbers, ScatterDimensionNumbers
 from .gather_scatter import gather_p, scatter_p
 from .shape import Dims, as_axis, broadcast_in_dim, concatenate, index_in_dim, integers, slide, squeeze
@@ -45,7 +45,8 @@ def _stacked(axis: AxisInfo, starts: Sequence[Any], dims: Sequence[int | None]) 
     """Start indices, batched ones among them, as one array (axis.size, number of axes)."""
     wide = any(dtype_of(s) == INT64 for s in starts)
     columns = [
-        broadcast_in_dim(convert_element_type(s, INT64 if wide else INT32), (axis.size, 1), () if d is None else (0,))
+        broadcast_in_dim(widened(s) if wide else convert_element_type(s, INT32), (axis.size, 1),
+                         () if d is None else (0,))  # fmt: skip
         for s, d in zip(starts, dims, strict=True)
     ]
     return concatenate(columns, 1)
@@ -110,6 +111,25 @@ dynamic_slice_p = Primitive(
 )
 
 
+INT32_MAX = int(np.iinfo(np.int32).max)
+
+
+def int64(values: Any) -> Any:
+    """Integers as a value of int64, whatever `enable_x64` says: made of two words of int32."""
+    found = np.asarray(values, np.int64)
+    if np.all(np.abs(found) <= INT32_MAX):
+        return widened(found.astype(np.int32)[()])
+    high, low = (found >> 31).astype(np.int32)[()], (found & INT32_MAX).astype(np.int32)[()]
+    half = widened(np.full(found.shape, 2**15, np.int32)[()])
+    unit = add_p.bind(mul_p.bind(half, half), mul_p.bind(half, half))
+    return add_p.bind(mul_p.bind(widened(high), unit), widened(low))
+
+
+def widened(x: Any) -> Any:
+    """Integers as int64, whatever `enable_x64` says."""
+    return convert_element_type_p.bind(x, new_dtype=INT64, weak_type=False)
+
+
 def wrapped(index: Any, size: int) -> Any:
     """An index with negative values counted from the end; known ones become Python integers."""
     symbolic = getattr(size, "symbolic", False)
@@ -127,6 +147,10 @@ def wrapped(index: Any, size: int) -> Any:
         return index
     if np.dtype(type_.dtype).itemsize < 4:
         index = convert_element_type(index, INT32)
+    if not symbolic and size > INT32_MAX and np.dtype(dtype_of(index)).itemsize < 8:
+        index = widened(index)
+        zero, length = (int64(np.full(shape_of(index), n)) for n in (0, size))
+        return select_n_p.bind(lt_p.bind(index, zero), index, add_p.bind(index, length))
     dtype = dtype_of(index)
     zero = np.zeros((), dtype)[()]
     length = convert_element_type(dimension(size), dtype) if symbolic else np.asarray(size).astype(dtype)[()]
@@ -148,12 +172,13 @@ def _starts(name: str, shape: Shape, starts: Any, wrap: Any) -> list[Any]:
         raise ArgumentError(f"{name}: allow_negative_indices {wrap} needs one entry per axis of shape {shape}")
     # Static indices become int32 literals, so that one program serves every Python integer type.
     found = [wrapped(s, d) if w else s for s, d, w in zip(starts, shape, wraps, strict=True)]
-    return [_literal(s) if isinstance(s, int) else s for s in found]
+    return [_literal(s, d) if isinstance(s, int) else s for s, d in zip(found, shape, strict=True)]
 
 
-def _literal(value: int) -> Any:
-    info = np.iinfo(np.int32)
-    return np.int32(min(max(value, info.min), info.max))
+def _literal(value: int, size: Any) -> Any:
+    if value > INT32_MAX and isinstance(size, int) and size > INT32_MAX:  # as far as the axis goes
+        return int64(min(value, size))
+    return np.int32(min(max(value, -INT32_MAX - 1), INT32_MAX))
 
 
 @public

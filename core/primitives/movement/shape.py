@@ -18,9 +18,9 @@ from ...ir.axis_relation import FREE, IDENTITY, MOVER, Loops, Relation, Whole, W
 from ...ir.binding import with_out_sharding
 from ...ir.primitive import NAMED, SIZE, AxisInfo, Linear, Primitive
 from ...ir.static_ints import as_axes, as_axis, as_shape, integers
-from ...ir.types import ArrayType, Shape, as_size, canonical_dtype, is_bool, is_key, kind
+from ...ir.types import ArrayType, Shape, as_size, canonical_dtype, is_bool, is_integer, is_key, kind
 from ...support.call_errors import public
-from ...support.errors import ArgumentError, ArgumentTypeError, DtypeError, ShapeError
+from ...support.errors import ArgumentError, ArgumentTypeError, DtypeError, IntegerOverflowError, ShapeError
 from ...tracing.trace import Value, dtype_of, shape_of, typeof
 from ...transforms.rule_helpers import instantiate, linear_jvp
 from ...transforms.structural_primitives import (
@@ -431,11 +431,24 @@ def _iota_numpy(*, dtype: Any, shape: Shape, dimension: int) -> Any:
     return np.broadcast_to(np.arange(shape[dimension]).astype(dtype).reshape(view), shape)
 
 
+def check_positions(name: str, size: Any, dtype: Any) -> None:
+    """Raise unless a dtype can count along an axis that needs more than 32 bits.
+
+    Raises:
+      IntegerOverflowError: it cannot.
+    """
+    if isinstance(size, int) and size > 2**31 and size - 1 > np.iinfo(dtype).max:
+        raise IntegerOverflowError(f"{name}: positions along an axis of size {size} as {dtype}",
+                                   "set `enable_x64`, which gives int64")  # fmt: skip
+
+
 def _iota_typing(*, dtype: Any, shape: Shape, dimension: int) -> ArrayType:
     if not 0 <= dimension < len(shape):
         raise ShapeError(f"iota: dimension {dimension} is not an axis of shape {shape}")
     if kind(dtype) not in ("int", "uint", "float", "complex"):
         raise DtypeError(f"iota: dtype {dtype} cannot count", "use an integer, float or complex dtype")
+    if is_integer(dtype):
+        check_positions("iota", shape[dimension], dtype)
     return ArrayType(shape, dtype)
 
 

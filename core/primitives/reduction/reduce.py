@@ -41,7 +41,15 @@ from ...transforms.structural_primitives import (
 from ..elementwise.arithmetic import add_p, div_p, max_p, min_p, mul_p
 from ..elementwise.comparison import and_p, bits_of, eq_p, or_p, xor_p
 from ..elementwise.conversion import convert_element_type
-from ..movement.shape import as_axes, broadcast_in_dim_p, concatenate_p, reshape_p, slice_p, transpose_p
+from ..movement.shape import (
+    as_axes,
+    broadcast_in_dim_p,
+    check_positions,
+    concatenate_p,
+    reshape_p,
+    slice_p,
+    transpose_p,
+)
 
 Axes = tuple[int, ...]
 
@@ -207,6 +215,7 @@ def _position_typing(name: str) -> Callable[..., ArrayType]:
             raise ArgumentError(f"{name} takes one axis, got {axes}", "reshape the axes into one first")
         if not is_integer(index_dtype):
             raise DtypeError(f"{name} gives integers, not {index_dtype}", "pass an integer index_dtype")
+        check_positions(name, x.shape[axes[0]] if axes else 0, index_dtype)
         if x.shape[axes[0]] == 0:
             raise ShapeError(f"{name} over an axis without elements: {x.show()}", "it has no index of an extremum")
         return ArrayType(without_axes(x.shape, axes), index_dtype)

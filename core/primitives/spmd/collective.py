@@ -542,16 +542,21 @@ def all_to_all(
     [[1 3]
      [2 4]]
     """
-    names = _one(axis_name, "all_to_all")
+    names = _names(axis_name)
     groups = _grouped(axis_index_groups, names, "all_to_all")
     size = _members(names, groups)
+
+    def swap(leaf: Any, split: int, concat: int) -> Any:
+        if len(names) > 1 and not _on_mesh(names):
+            return _axis_by_axis(leaf, names, split, concat, size)
+        return _checked(all_to_all_p, leaf, axes=names, split=split, concat=concat, size=size, **groups)
 
     def exchange(leaf: Any) -> Any:
         leaf = _entering(leaf, names)
         ndim = len(shape_of(leaf))
         split, concat = (_dimension(a, ndim, "all_to_all") for a in (split_axis, concat_axis))
         if tiled:
-            return _checked(all_to_all_p, leaf, axes=names, split=split, concat=concat, size=size, **groups)
+            return swap(leaf, split, concat)
         if shape_of(leaf)[split] != size:
             raise ShapeError(
                 f"all_to_all splits dimension {split} of {typeof(leaf).show()} over an axis of size {size}",
@@ -561,10 +566,28 @@ def all_to_all(
         place = concat + (split < concat)
         wide = expand_dims(leaf, (place,))
         split += place <= split
-        out = all_to_all_p.bind(wide, axes=names, split=split, concat=place, size=size, **groups)
-        return squeeze(out, (split,))
+        return squeeze(swap(wide, split, place), (split,))
 
     return pytree.map(exchange, x)
+
+
+def _axis_by_axis(x: Any, names: Names, split: int, concat: int, size: int) -> Any:
+    """`all_to_all` over several axes, of which the first is the major one, as one exchange over each."""
+    sizes, shape = [_members((name,), {}) for name in names], [*shape_of(x)]
+    if shape[split] % size:
+        raise ShapeError(
+            f"all_to_all splits dimension {split} of {typeof(x).show()} over axes {names} of {size} members",
+            "make the dimension a multiple of their number")  # fmt: skip
+    k = len(names)
+    cut = [*shape[:split], *sizes, shape[split] // size, *shape[split + 1 :]]
+    at = concat + (k if concat >= split else 0)
+    parts = _reshaped(x, (*cut[:at], *[1] * k, *cut[at:]))
+    first = split + (k if at <= split else 0)
+    for n, name in enumerate(names):
+        parts = all_to_all_p.bind(parts, axes=(name,), split=first + n, concat=at + n, size=sizes[n])
+    shape[split] //= size
+    shape[concat] *= size
+    return _reshaped(parts, tuple(shape))
 
 
 def _pairs(perm: Any, size: int) -> tuple[tuple[int, int], ...]:

@@ -1,6 +1,20 @@
 """`jax.experimental.jet`'s names: Taylor mode."""
 
-from ..core.jet.taylor_mode import jet
+from typing import Any
 
-__all__ = ["jet"]
+from ..core.jet.taylor_mode import jet
+from ..core.primitives.special.functions import lgamma
+from ..numpy import asarray, exp
+
+
+def fact(n: Any) -> Any:
+    """The factorial of a number, as a float: by what a Taylor term is less than a derivative.
+
+    >>> print(f"{fact(4.0):.2f}")
+    24.00
+    """
+    return exp(lgamma(asarray(n, float) + 1.0))
+
+
+__all__ = ["fact", "jet"]
 __dir__ = __all__.copy

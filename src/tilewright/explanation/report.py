@@ -111,7 +111,8 @@ class Explanation:
 
 def explain(
     function: Kernel | Callable[..., Any], *args: Any, target: str | None = None, tiles: Any = None,
-    compile: bool = False, measure: bool = False, mesh: Any = None, communication: str | None = None, **kwargs: Any,
+    compile: bool = False, measure: bool = False, mesh: Any = None, communication: str | None = None,
+    print_passes: bool | None = None, **kwargs: Any,
 ) -> Explanation:  # fmt: skip
     """What the kernels of a function are at some arguments (arrays or structs): blocks, cost, proofs, derivatives.
 
@@ -126,7 +127,8 @@ def explain(
     the device's compiler refused is reported with its reason, and each with its route. On the CPU, XLA's
     fusions are reported beside the kernels. With `measure=True` the function also runs here, on arguments that are
     arrays: `profile` has what took the time, and on the CPU the least times are by what this machine was
-    measured to reach. `explain(...).save("report.html")` writes it all as a page with pictures.
+    measured to reach. `explain(...).save("report.html")` writes it all as a page with pictures. `target`, `tiles` and
+    `print_passes` are those of `compile`.
 
     For a program on a mesh each collective is reported: its kind and axes, its bytes, your line, and the
     least time that the target's links take. The mesh may be an `AbstractMesh` of any size: `mesh` is the one in force
@@ -153,7 +155,8 @@ def explain(
       proved: 4 of 4 checks
       derivative of x: independent cells, grid axes (0,) parallel (class A)
     """
-    asked = {"mesh": mesh} if mesh is not None else {}
+    asked: dict[str, Any] = {} if print_passes is None else {"print_passes": print_passes}
+    asked |= {"mesh": mesh} if mesh is not None else {}
     if communication is not None:
         asked["communication"] = communication
     with config(**asked):

@@ -26,7 +26,7 @@ from ..core.ir.program import Program
 from ..core.ir.types import ArrayType, is_key, kind
 from ..core.support import pytree
 from ..core.support.config import config, current
-from ..core.support.errors import DtypeError, UnsupportedError, VersionError
+from ..core.support.errors import DtypeError, NonHashableStaticArgumentError, UnsupportedError, VersionError
 from ..core.support.memo import cached, once
 from ..core.support.version import JAXLIB
 from ..core.tracing.trace import trace_program, typeof
@@ -155,14 +155,18 @@ class _Traced:
     structures: tuple[Any, Any]  # of the result: jax's, and ours of its leaves
 
 
-def call(function: Callable[..., Any]) -> Callable[..., Any]:
+def call(
+    function: Callable[..., Any] | None = None, *, static_argnames: str | Sequence[str] = ()
+) -> Callable[..., Any]:
     """A function of tilewright as one of jax: arrays and pytrees of jax in and out, and every transformation of jax.
 
-    The function is traced once for each kind of arguments, as under `jit`. What it closes over may be arrays of either
-    library. Strings and other values that are not arrays are given by `functools.partial`.
+    The function is traced once for each kind of arguments, as under `jit`, and for each value of the keyword arguments
+    `static_argnames`, such as block sizes and strings. What it closes over may be arrays of either library. Without
+    `function` it is a decorator.
 
     Raises:
       VersionError: jax is not installed.
+      NonHashableStaticArgumentError: a static argument that is not hashable.
       NonArrayArgumentError: an argument that is not an array, a number or a pytree of them.
       DtypeError: an array of a dtype that tilewright has not, such as jax's random keys.
       UnsupportedError: the function has effects, which jax could not put in order.
@@ -173,20 +177,26 @@ def call(function: Callable[..., Any]) -> Callable[..., Any]:
     >>> print(jax.jit(jax.grad(norm))(jax.numpy.array([3.0, 4.0])))
     [0.6 0.8]
     """
+    if function is None:
+        return functools.partial(call, static_argnames=static_argnames)
+    names = (static_argnames,) if isinstance(static_argnames, str) else tuple(static_argnames)
     known: dict[Any, _Traced] = {}
 
     @functools.wraps(function, assigned=("__name__", "__qualname__", "__doc__", "__module__"), updated=())
     def wrapped(*args: Any, **kwargs: Any) -> Any:
         jax = _jax()
+        static = {name: kwargs.pop(name) for name in names if name in kwargs}
+        fixed = _hashable(static)
         leaves, outer = jax.tree.flatten((args, kwargs))
         leaves, inner = pytree.flatten(leaves)
         operands = [_operand(jax, x) for x in leaves]
         with config(enable_x64=bool(jax.config.jax_enable_x64)):
             types = tuple(map(_type, operands))
-            key = (outer, inner, types, current())
+            key = (outer, inner, types, fixed, current())
             found = known.get(key)
             if found is None:
-                found = _trace(jax, function, (outer, inner), types)
+                given = functools.partial(function, **static) if static else function
+                found = _trace(jax, given, (outer, inner), types)
                 if not any(isinstance(c, jax.core.Tracer) for c in found.constants):
                     known[key] = found
             with jax.ensure_compile_time_eval():
@@ -196,6 +206,16 @@ def call(function: Callable[..., Any]) -> Callable[..., Any]:
         return jax.tree.unflatten(outer, inner.unflatten(results))
 
     return wrapped
+
+
+def _hashable(static: dict[str, Any]) -> Any:
+    """Static arguments as a part of a key, of which 1 and 1.0 are two."""
+    try:
+        hash(found := tuple((name, type(value), value) for name, value in static.items()))
+    except TypeError:
+        raise NonHashableStaticArgumentError(f"the static arguments {static} are not all hashable",
+                                             "pass numbers, strings or tuples") from None  # fmt: skip
+    return found
 
 
 def register_arrays() -> None:
@@ -247,7 +267,8 @@ def _trace(jax: Any, function: Callable[..., Any], structures: tuple[Any, Any], 
         out[:] = out_outer, out_inner
         return results
 
-    name = getattr(function, "__name__", type(function).__name__)
+    named = getattr(function, "func", function)
+    name = getattr(named, "__name__", type(named).__name__)
     program, constants = hoist(trace_program(flat, types, name))
     if program.effects:
         raise UnsupportedError(f"{name} has effects ({', '.join(e.show() for e in program.effects)})",

@@ -612,7 +612,7 @@ logical_and, logical_or, logical_xor = _logical(lax.and_p), _logical(lax.or_p), 
 def logaddexp(x: Any, y: Any) -> Array:
     x, y = promote_inexact(x, y)
     if is_complex(dtype_of(x)):
-        return log(exp(x) + exp(y))
+        return _complex_logaddexp(x, y)
     gap = lax.sub_p.bind(x, y)
     # Equal infinities differ by nan; the gap is made harmless there so that no nan enters a derivative.
     undefined = lax.bitwise_and(isnan(gap), lax.eq_p.bind(x, y))
@@ -621,6 +621,17 @@ def logaddexp(x: Any, y: Any) -> Array:
     second = lax.lt(safe, 0)
     top, below = where3(second, y, x), where3(second, safe, lax.neg(safe))
     return where3(undefined, x + y, top + lax.log1p(lax.exp(below)))
+
+
+def _complex_logaddexp(x: Any, y: Any) -> Array:
+    """The sum is taken relative to the operand with the larger real part, so that it does not overflow."""
+    second = lax.lt(lax.real(x), lax.real(y))
+    top, below = where3(second, y, x), where3(second, x - y, y - x)
+    below = where3(lax.eq_p.bind(x, y), lax.mul(below, 0), below)
+    below = where3(isnan(below), 0.0, below)
+    found = top + lax.log1p(lax.exp(below))
+    turns = lax.imag(found) / (2 * math.pi)
+    return lax.complex(lax.real(found), lax.imag(found) - 2 * math.pi * lax.round(turns))
 
 
 def logaddexp2(x: Any, y: Any) -> Array:

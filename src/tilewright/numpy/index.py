@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 
 from .. import lax
-from ..core.ir.types import INT32
+from ..core.ir.types import INT32, INT64
+from ..core.primitives.movement.dynamic_slice import int64
 from ..core.primitives.movement.gather_functions import take_along
 from ..core.support.call_errors import public
 from ..core.support.errors import ArgumentError, ArgumentTypeError, DtypeError, IndexingError, UnsupportedError
@@ -47,6 +48,8 @@ def known(x: Any) -> bool:
 
 
 def as_indices(x: ArrayLike) -> Array:
+    if isinstance(x, np.ndarray) and x.dtype == np.int64 and x.size and np.abs(x).max() > np.iinfo(INT32).max:
+        return int64(x)
     x = value(x, "an index")
     if is_bool(dtype_of(x)):
         return astype(x, INT32)
@@ -57,7 +60,13 @@ def as_indices(x: ArrayLike) -> Array:
 
 def wrap_negative(indices: Array, size: int) -> Array:
     """Indices counted from the front."""
-    return where3(lax.lt(indices, 0), indices + size, indices) if dtype_of(indices).kind == "i" else indices
+    if dtype_of(indices).kind != "i":
+        return indices
+    if isinstance(size, int) and size > np.iinfo(INT32).max:
+        indices = lax.convert_element_type_p.bind(indices, new_dtype=INT64, weak_type=False)
+        zero, length = (int64(np.full(shape_of(indices), n)) for n in (0, size))
+        return lax.select_n_p.bind(lax.lt_p.bind(indices, zero), indices, lax.add_p.bind(indices, length))
+    return where3(lax.lt(indices, 0), indices + size, indices)
 
 
 # ---------------------------------------------------------------------------- reading
@@ -79,6 +88,8 @@ def take(
     no_out(out, "take")
     if isinstance(indices, (list, tuple)):
         indices = np.asarray(indices)
+    if isinstance(indices, np.ndarray) and is_integer(indices.dtype):
+        indices = as_indices(indices)
     return _take(a, indices, axis, mode, unique_indices, indices_are_sorted, fill_value)
 
 

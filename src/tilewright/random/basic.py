@@ -72,13 +72,18 @@ def uniform(
 ) -> Any:
     """Floats uniform in [minval, maxval), on a grid of as many steps as the mantissa has.
 
-    Raises `DtypeError` for a dtype that is not a float and `ShapeError` if the bounds do not broadcast to `shape`.
+    Bounds of one element may have more axes than `shape`, which the result then has too. Raises `DtypeError` for a
+    dtype that is not a float and `ShapeError` if the bounds do not broadcast to `shape`.
 
     >>> import tilewright as tw
     >>> bool(tw.random.uniform(tw.random.key(0)) < 1)
     True
     """
     key = one_key("uniform", key)
+    rank = max(len(shape_of(minval)), len(shape_of(maxval)))
+    if shape is not None and all(n == 1 for bound in (minval, maxval) for n in shape_of(bound)):
+        shape = shapes.as_shape(shape, "uniform")
+        shape = (*(1,) * (rank - len(shape)), *shape)
     shape = sample_shape("uniform", shape, minval, maxval)
     return draw_uniform(key, minval, maxval, shape, float_dtype("uniform", dtype))
 

@@ -138,3 +138,21 @@ def test_slices_that_do_not_fit(change, error):
         args[i] = value
     with pytest.raises(error):
         over(lambda _: lax.ragged_all_to_all(*args, axis_name="i"), np.zeros(2))
+
+
+@pytest.mark.parametrize("tiled", [False, True])
+@pytest.mark.parametrize(("split", "concat"), [(0, 0), (1, 0), (0, 1)])
+def test_all_to_all_over_two_mapped_axes(split, concat, tiled):
+    """The first axis is the major one; the same as over one axis of as many members."""
+    shape = [12, 12] if tiled else [6, 6]
+    x = np.arange(6 * np.prod(shape), dtype=np.float32).reshape(2, 3, *shape)
+    over = lambda names: lambda x: lax.all_to_all(x, names, split, concat, tiled=tiled)  # noqa: E731
+    both = tw.vmap(tw.vmap(over(("i", "j")), axis_name="j"), axis_name="i")
+    one = tw.vmap(over("k"), axis_name="k")
+    np.testing.assert_array_equal(both(x).reshape(6, *shape_after(one, x)), one(x.reshape(6, *shape)))
+    turned = tw.grad(lambda x: (both(x) * np.cos(both(x))).sum())(x)
+    assert turned.shape == x.shape
+
+
+def shape_after(f, x):
+    return tw.eval_shape(f, x.reshape(6, *x.shape[2:])).shape[1:]

@@ -132,7 +132,7 @@ def test_a_loop_that_ends_by_what_it_computes():
 
 
 def test_each_element_of_a_batch_has_its_number_of_iterations():
-    n = np.array([0, 3, 1, 7], np.int32)
+    n = np.array([0, 3, 1, 16], np.int32)
     x = np.linspace(0.1, 1.2, 12, dtype=np.float32).reshape(4, 3)
     f = lambda x, n: looped(_nonlinear, n, x, W, 4)  # noqa: E731
     rows = zip(x, n, strict=True)

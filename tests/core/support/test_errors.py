@@ -108,6 +108,10 @@ BAD = {
     "reverse through while": (
         lambda: tw.grad(lambda x: lax.while_loop(lambda c: c < 10.0, _asking, x))(1.0),
         errors.DifferentiationError, ["io_callback", "effects", "custom_vjp"]),
+    "deep tree": (lambda: tw.jit(lambda t: t)(_nested(5000)), errors.TreeError, ["nested"]),
+    "deep tree, leaves": (lambda: tw.tree.leaves(_nested(5000)), errors.TreeError, ["nested"]),
+    "too many elements": (lambda: tnp.ones((2**31, 2**32)), errors.ShapeError, ["2**63"]),
+    "too long an axis": (lambda: tw.jit(lambda: tnp.zeros(2**63))(), errors.ShapeError, ["2**63"]),
     "checkpoints": (
         lambda: lax.while_loop(lambda c: c < 10.0, lambda c: c * 2.0, 1.0, checkpoints=1),
         errors.ArgumentError, ["checkpoints", "1", "from 4"]),
@@ -127,6 +131,13 @@ BAD = {
 
 def _asking(x):
     return 2.0 * tw.experimental.io_callback(lambda x: x, tw.ShapeDtypeStruct((), "float32"), lax.stop_gradient(x))
+
+
+def _nested(depth):
+    tree = 1.0
+    for _ in range(depth):
+        tree = [tree]
+    return tree
 
 
 def _with_vjp():

@@ -249,3 +249,29 @@ def test_registered_arrays_enter_functions_of_jax():
     agree(jax.grad(lambda v: (v * v).sum())(x), 2 * jnp.arange(4.0))
     assert jax.tree.leaves(x)[0].unsafe_buffer_pointer() == x.unsafe_buffer_pointer()
     assert tw.tree.leaves({"a": x})[0] is x  # the package's own trees are not touched
+
+
+def test_static_arguments():
+    """Block sizes are known while tracing, one trace for each; traced they are refused with the remedy."""
+    traces = []
+
+    def double(x, *, rows=32, kind="twice"):
+        traces.append((rows, kind))
+        block = tl.BlockSpec((rows,), lambda i: (i,))
+
+        def body(x, o):
+            o[...] = x[...] * (2 if kind == "twice" else 3)
+
+        out = tw.ShapeDtypeStruct(x.shape, x.dtype)
+        return tl.kernel_call(body, out, grid=tl.cdiv(x.shape[0], rows), in_specs=[block], out_specs=block)(x)
+
+    f = tj.call(static_argnames=("rows", "kind"))(double)
+    x = jnp.ones(64)
+    for _ in range(2):
+        agree(f(x, rows=16), 2 * x)
+        agree(jax.jit(lambda x: f(x, rows=8, kind="thrice"))(x), 3 * x)
+    assert traces == [(16, "twice"), (8, "thrice")]
+    with pytest.raises(tw.errors.NonHashableStaticArgumentError, match="hashable"):
+        f(x, rows=[16])
+    with pytest.raises(tw.errors.ArgumentTypeError, match="static_argnames"):
+        tj.call(double)(x, rows=16)

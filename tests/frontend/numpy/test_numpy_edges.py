@@ -371,3 +371,16 @@ def test_logsumexp_of_complex_numbers():
         size, sign = special.logsumexp(a, b=weights, return_sign=True)
         assert size.dtype == np.float32
         np.testing.assert_allclose(np.exp(size) * sign, total, rtol=1e-5)
+
+
+def test_logaddexp_of_complex_numbers_does_not_overflow():
+    a = np.array([96, 224, -200, 3 + 1j, 1 + 3j, -np.inf, 0], np.complex64)
+    b = np.array([1, 2, -100, 2 - 1j, 1 + 3j, 2, np.pi * 1j], np.complex64)
+    wide = np.array([96, 224, -100, np.log(np.exp(3 + 1j) + np.exp(2 - 1j)), 1 + np.log(2) + 3j, 2])
+    found = np.asarray(jnp.logaddexp(a, b))
+    np.testing.assert_allclose(found[:6], wide, rtol=1e-5, atol=1e-6)
+    assert found[6].real < -14  # log of about zero
+    both = np.asarray(jnp.logaddexp(b, a))
+    np.testing.assert_allclose(both[:6], wide, rtol=1e-5, atol=1e-6)
+    turned = jnp.logaddexp(np.complex64(3j), np.complex64(1 + 3.5j))
+    np.testing.assert_allclose(turned, np.log(np.exp(3j) + np.exp(1 + 3.5j)), rtol=1e-5)

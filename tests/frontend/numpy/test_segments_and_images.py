@@ -162,3 +162,14 @@ def test_images_refuse(error, call):
     with pytest.raises(tw.errors.TilewrightError) as caught:
         call()
     assert error in str(caught.value)
+
+
+@pytest.mark.parametrize("kind", ["sum", "prod", "max", "min"])
+def test_segments_of_one_value(kind):
+    """One value is that of every id."""
+    segment = getattr(ops, f"segment_{kind}")
+    ids = np.array([0, 0, 2, 0])
+    for shape in ((), (1,), (1, 2)):
+        data = np.full(shape, 3.0, np.float32)
+        whole = np.broadcast_to(data, (4, *shape[1:]))
+        np.testing.assert_array_equal(segment(data, ids, 3), segment(whole, ids, 3))
