@@ -78,3 +78,11 @@ def _type_of_aval(aval: Any) -> Type:
 def _shown(x: Any) -> str:
     text = repr(x)
     return text if len(text) <= 60 else text[:57] + "..."
+
+
+def placed_like(x: Any) -> Any:
+    """The sharding over a mesh of an array, a traced value (as its type shows it) or a struct; None without one."""
+    if isinstance(x, Value):
+        return x.aval.placed or getattr(x, "_placed", None)
+    sharding = getattr(x, "sharding", None)
+    return sharding if hasattr(sharding, "mesh") else None

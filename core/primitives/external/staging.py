@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from ...ir.binding import with_out_sharding
+from ...ir.typeof import placed_like
 from ...ir.types import BOOL, INT32, INT64
 from ...support.call_errors import public
 from ...support.config import current
@@ -17,7 +18,7 @@ from ...tracing.array_conversion import as_array
 from ...tracing.trace import shape_of
 from ..custom.checkpoint import optimization_barrier
 from ..elementwise.conversion import convert_element_type
-from ..movement.shape import broadcast_to, concatenate, copy_p, expand_dims, full, placed_like
+from ..movement.shape import broadcast_to, concatenate, copy_p, expand_dims, full
 
 
 def empty(shape: Any, dtype: Any, *, out_sharding: Any = None) -> Any:

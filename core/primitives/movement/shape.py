@@ -18,6 +18,7 @@ from ...ir.axis_relation import FREE, IDENTITY, MOVER, Loops, Relation, Whole, W
 from ...ir.binding import with_out_sharding
 from ...ir.primitive import NAMED, SIZE, AxisInfo, Linear, Primitive
 from ...ir.static_ints import as_axes, as_axis, as_shape, integers
+from ...ir.typeof import placed_like
 from ...ir.types import ArrayType, Shape, as_size, canonical_dtype, is_bool, is_integer, is_key, kind
 from ...support.call_errors import public
 from ...support.errors import ArgumentError, ArgumentTypeError, DtypeError, IntegerOverflowError, ShapeError
@@ -497,14 +498,6 @@ def full(shape: Any, fill_value: Any, dtype: Any = None, *, sharding: None = Non
     return broadcast_in_dim(_cast(fill_value, dtype), shape, ())
 
 
-def placed_like(x: Any) -> Any:
-    """The sharding over a mesh of an array, a traced value (as its type shows it) or a struct; None without one."""
-    if isinstance(x, Value):
-        return x.aval.placed or getattr(x, "_placed", None)
-    sharding = getattr(x, "sharding", None)
-    return sharding if hasattr(sharding, "mesh") else None
-
-
 @public
 def full_like(x: Any, fill_value: Any, dtype: Any = None, shape: Any = None, *, sharding: None = None) -> Any:
     """An array filled with a scalar, of the shape, sharding and dtype of `x` where they are not given.
@@ -516,18 +509,15 @@ def full_like(x: Any, fill_value: Any, dtype: Any = None, shape: Any = None, *, 
     if sharding is not None:
         return with_out_sharding(sharding, full_like, x, fill_value, dtype, shape)
     placed = placed_like(x) if shape is None else None
+    fill = full if placed is None else functools.partial(with_out_sharding, placed, full)
     type = x if hasattr(x, "shape") and hasattr(x, "dtype") else typeof(x)
     shape = tuple(type.shape) if shape is None else as_shape(shape, "full_like")
     weak = dtype is None and getattr(typeof(x) if isinstance(x, Value) else type, "weak_type", False)
     if weak and isinstance(fill_value, (bool, int, float, complex)):
         python = {"float": float, "complex": complex}.get(kind(type.dtype), int)
         if dtype_of(python(0)) == type.dtype:
-            return _filled(placed, shape, python(fill_value))
-    return _filled(placed, shape, fill_value, type.dtype if dtype is None else dtype)
-
-
-def _filled(placed: Any, *args: Any) -> Any:
-    return full(*args) if placed is None else with_out_sharding(placed, full, *args)
+            return fill(shape, python(fill_value))
+    return fill(shape, fill_value, type.dtype if dtype is None else dtype)
 
 
 def _cast(value: Any, dtype: Any) -> Any:
