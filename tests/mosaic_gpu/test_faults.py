@@ -158,7 +158,7 @@ MORE_FAULTS = [
     ("attention in turns on Hopper", "a turn not passed on", without(r".*bar\.arrive.*\n", 1), "all wait: bar.sync 4"),
     ("attention in turns on Hopper", "a turn not waited for", without(r".*bar\.sync \$0, 256.*\n"),
      "a warp comes once more"),
-    ("many tiles of pairs on Hopper", "freed for one block", every(r".*arrive\.release\.cluster\.shared.*\n", ""),
+    ("many tiles of pairs on Hopper", "freed for one block", every(r".*arrive\.shared::cluster.*\n", ""),
      "1 arrivals and 0 bytes short"),
     ("many tiles of pairs on Hopper", "results written over", every(r".*bulk\.wait_group\.read.*\n", ""),
      "race: stmatrix writes"),
