@@ -89,7 +89,8 @@ def initial(key, letters: int):
 
 def causal(q, k, v):
     """Attention (batch, T, HEADS, width) of each letter to those before it."""
-    return nn.dot_product_attention(nn.rotary_embedding(q), nn.rotary_embedding(k), v, is_causal=True)
+    q, k = nn.rotary_embedding(q), nn.rotary_embedding(k)
+    return nn.dot_product_attention(q, k, v, is_causal=True, implementation="fused")
 
 
 def block(p, x, attend=causal):

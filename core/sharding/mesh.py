@@ -40,6 +40,7 @@ from ..support.memo import cached
 from ..support.runtime import runtime
 from ..tracing.trace import axis_environment, typeof
 from ..transforms.rule_helpers import linear_jvp
+from .notebook_display import DeviceGrid
 
 _interned: dict[Any, Any] = runtime.part("mesh.interned", {})  # compared by identity, so none may be forgotten
 
@@ -469,7 +470,7 @@ def _names_in(entry: Any) -> Any:
 # ---------------------------------------------------------------------------- shardings
 
 
-class NamedSharding:
+class NamedSharding(DeviceGrid):
     """How an array lies on the devices of a mesh.
 
     Raises:

@@ -456,6 +456,10 @@ class VersionError(TilewrightError, ImportError):
     """A package that is missing or of another version than this one works with."""
 
 
+class UntestedVersionWarning(UserWarning):
+    """A package of a version that should work but that the tests have not run with."""
+
+
 class RealJaxError(TilewrightError, ImportError):
     """This package was to take the name `jax`, and the real jax is loaded already."""
 

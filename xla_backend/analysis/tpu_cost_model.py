@@ -65,9 +65,10 @@ def _compiled(text: str, target: str, flags: Sequence[str], timeout: float) -> s
 def _read(folder: Path) -> dict[str, Estimate]:
     cycles: dict[str, int] = {}
     for path in folder.glob("*_static_llo_profile.textproto"):
-        found = re.search(r"estimated_cycles: (\d+)", path.read_text())
+        # The file is named after the instruction by libtpu 0.0.48, and after the device too by later ones.
+        found = re.search(r'hlo_op_name: "([^"]*)"\s+estimated_cycles: (\d+)', path.read_text())
         if found:
-            cycles[path.name.removesuffix("_static_llo_profile.textproto")] = int(found[1])
+            cycles[found[1]] = int(found[2])
     words: dict[str, tuple[int, int]] = {}
     for path in folder.glob("*final_hlo-static-per-bundle-utilization.txt"):
         named = re.fullmatch(r"\d+-(.*)-\d+-final_hlo-static-per-bundle-utilization", path.stem)

@@ -52,7 +52,8 @@ def library() -> Path:
         raise VersionError("compiling for a CUDA GPU needs XLA's CUDA plugin, which is not installed", PIP)
     version = importlib.metadata.version(PACKAGE)
     if version != JAXLIB:
-        raise VersionError(f"{PACKAGE} {version} is installed; this version of tilewright works with {JAXLIB}", PIP)
+        raise VersionError(f"{PACKAGE} {version} is installed; it must be {JAXLIB}, as jaxlib is",
+                           f"pip install '{PACKAGE}=={JAXLIB}'")  # fmt: skip
     return Path(found.submodule_search_locations[0]) / "xla_cuda_plugin.so"
 
 

@@ -181,9 +181,19 @@ def _defining(size: Dim, scope: SymbolicScope) -> Iterator[Dim]:
 # ---------------------------------------------------------------------------- text
 
 
+LONGEST, HIGHEST, MOST_TERMS = 4096, 64, 256  # characters of the text of a size, its powers, its terms
+
+
 def _unreadable(text: str) -> ShapeError:
     return ShapeError(f"{text!r} is no size", "a sum of products of names and integers, with floordiv(a, b), "
                       "mod(a, b), max(a, b), min(a, b) and powers by ^")  # fmt: skip
+
+
+def _bounded(size: Size, text: str) -> Size:
+    """A size; raises `ShapeError` where it is too large to be one, as a text from elsewhere may have it."""
+    if abs(size) >> 63 if isinstance(size, int) else len(size.terms) > MOST_TERMS:
+        raise _unreadable(text)
+    return size
 
 
 def _size(node: ast.AST, scope: SymbolicScope, text: str) -> Size:
@@ -196,9 +206,14 @@ def _size(node: ast.AST, scope: SymbolicScope, text: str) -> Size:
         case ast.UnaryOp(op=ast.USub(), operand=inner):
             return -_size(inner, scope, text)
         case ast.BinOp(left=left, op=ast.Pow(), right=ast.Constant(value=int(power))) if power >= 0:
-            return _size(left, scope, text) ** power
+            if power > HIGHEST:
+                raise _unreadable(text)
+            found, base = 1, _size(left, scope, text)
+            for _ in range(power):
+                found = _bounded(found * base, text)
+            return found
         case ast.BinOp(left=left, op=op, right=right) if type(op) in _BINARY:
-            return _BINARY[type(op)](_size(left, scope, text), _size(right, scope, text))
+            return _bounded(_BINARY[type(op)](_size(left, scope, text), _size(right, scope, text)), text)
         case ast.Call(func=ast.Name(id=name), args=[left, right]) if name in APPLY:
             return APPLY[name](_size(left, scope, text), _size(right, scope, text))
     raise _unreadable(text)
@@ -216,9 +231,13 @@ def parse(text: str, scope: SymbolicScope) -> Size:
     Raises:
       ShapeError: the text is not one of a size.
     """
+    if len(text) > LONGEST:
+        raise _unreadable(f"{text[:40]}...")
     try:
         return _size(ast.parse(text.replace("^", "**").strip(), mode="eval").body, scope, text)
-    except (SyntaxError, ZeroDivisionError):
+    except (SyntaxError, ValueError, ZeroDivisionError, RecursionError, MemoryError) as error:
+        if isinstance(error, ShapeError):
+            raise
         raise _unreadable(text) from None
 
 

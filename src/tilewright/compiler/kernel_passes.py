@@ -18,12 +18,10 @@ from ..core.support.errors import ArgumentError, CompileError, MeshError, Tilewr
 from ..kernels.fuse import Fusion, plan
 from ..lang.call.primitive import kernel_call_p
 from ..lang.cost.occupancy import Divided, divided
-from ..lang.cpu import CompilerParams
 from ..lang.kernel.kernel import Kernel
 from ..lang.kernel.traverse import kernels_of
 from ..lang.legalize import Legal, stages
 from ..lang.ops.mesh_axes import mesh_of
-from ..lang.targets.compiler_params import params_of
 from ..lang.targets.target import CustomCall
 from ..lang.transforms.dynamic_grid import static
 from ..lang.verify.communication import communicates
@@ -35,6 +33,7 @@ from ..xla_backend.pipeline.expand_primitives import in_place
 from . import backend_selection as routes
 from . import lazy_layers
 from .backend_selection import FAILURES, REFUSALS, Passed, Route
+from .cpu_routes import candidates
 from .kernel_report import KernelReport, kernel_report
 from .pass_manager import Reports, show
 
@@ -337,7 +336,9 @@ def emit(unit: Unit, settings: Settings, reports: Reports) -> tuple[Unit, Emitte
       VersionError: a compiler is missing. CompileError: of the one compiler that a kernel asks for.
     """
     if settings.target == "cpu" or settings.by_xla:
-        calls = None if settings.by_xla or not _machine_code(unit.program) else lazy_layers.machine_code.Calls()
+        calls = None
+        if not settings.by_xla and candidates(unit.program, settings.off):
+            calls = lazy_layers.machine_code.Calls(unit.program, settings.off, settings.checked)
         program, ways = emitted(unit.program, calls, settings.off)
         if calls is not None:
             ways = tuple((kernel, calls.told(kernel, way)) for kernel, way in ways)
@@ -372,11 +373,6 @@ def emit(unit: Unit, settings: Settings, reports: Reports) -> tuple[Unit, Emitte
     routed = tuple((unit.ways[kernel].kernel if kernel in unit.ways else kernel, way) for kernel, way in ways)
     unit = replace(unit, program=program, ways={})
     return unit, Emitted(kernels, tuple(refused.values()), routed, names, tuple(passed), before)
-
-
-def _machine_code(program: Program) -> bool:
-    """Whether a kernel asks for machine code of this CPU."""
-    return any(params_of(kernel, CompilerParams).route == "machine_code" for kernel in kernels_of(program))
 
 
 def _check_devices(program: Program, place: Place | None) -> None:

@@ -32,7 +32,7 @@ from ..profiler import profile
 from ..xla_backend.analysis.hlo_report import XlaReport
 from ..xla_backend.devices.client import default_device
 from ..xla_backend.options.compile_options import Call, Settings, Unit
-from .html import page
+from .html import fragment, page
 from .loops import LoopSweep, loop_sweeps
 
 
@@ -94,6 +94,9 @@ class Explanation:
 
     __repr__ = __str__
 
+    def _repr_html_(self) -> str:
+        return fragment(self)
+
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write it to a file: one page that needs nothing else where the name ends in `.html`, or `.txt`.
 
@@ -148,7 +151,7 @@ def explain(
       out o: f32[4] block (2) vmem
       4 flops, 0 transcendentals, 32 bytes moved, 32 bytes per cell
       proved: 4 of 4 checks
-      derivative of x: class A, grid axes (0,) parallel
+      derivative of x: independent cells, grid axes (0,) parallel (class A)
     """
     asked = {"mesh": mesh} if mesh is not None else {}
     if communication is not None:

@@ -18,6 +18,7 @@ from ..core.ir.types import is_inexact
 from ..core.jit.jit import jit
 from ..core.support import pytree
 from ..core.support.errors import ArgumentError
+from ..core.support.html_table import html_text
 from ..core.tracing.trace import typeof
 from ..core.transforms.jvp import DualTracer
 from ..devices import clear_caches
@@ -63,6 +64,10 @@ class ProgramReport:
         total = f"{self.before * 1e3:.3f} ms before, {self.after * 1e3:.3f} ms after: {self.gain:.2f} times as fast"
         note = ["the choices combined made it slower: the earlier ones stay"] if self.reverted else []
         return "\n".join([total, *note, *(str(r) for r in self.reports)])
+
+    def _repr_html_(self) -> str:
+        lines = str(ProgramReport((), self.before, self.after, self.reverted))
+        return html_text(lines) + "".join(r._repr_html_() for r in self.reports)
 
 
 def sites(f: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]) -> list[Site]:
