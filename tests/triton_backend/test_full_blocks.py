@@ -7,14 +7,13 @@ from hypothesis import strategies as st
 
 import tilewright as tw
 from tests.support.traced import kernels_in
-from tests.triton_backend.test_loop_bounds import value
 from tilewright import lang as tl
 from tilewright import lax, nn
 from tilewright import numpy as tnp
 from tilewright.core.tracing.trace import as_type
 from tilewright.lang.gpu.normalize import GPU_LIMITS
 from tilewright.lang.kernel.kernel import Kernel
-from tilewright.lang.loopnest.bounds import bounds_of
+from tilewright.lang.loopnest.bounds import Line, bounds_of
 from tilewright.lang.loopnest.full_blocks import full_blocks
 from tilewright.lang.loopnest.plan import plan
 from tilewright.lang.targets.target import target_of
@@ -22,6 +21,13 @@ from tilewright.triton_backend.lower import triton_module
 
 SM_90 = target_of("cuda:sm_90")
 SIZES, CELLS = st.sampled_from([16, 32, 64, 128]), st.integers(2, 9)
+
+
+def value(place, x):
+    if not isinstance(place, Line):
+        return place
+    found = (place.slope * x + place.start) // place.divisor - place.shift
+    return min(max(found, 0), place.most) if place.clipped else found
 
 
 @given(rows=SIZES, columns=SIZES, grid=st.tuples(CELLS, CELLS), left=st.none() | st.integers(0, 300))

@@ -1,8 +1,8 @@
 """The machine code of GPU kernels: instructions of main loops by class, loads, registers, occupancy, predicted share.
 
     python -m benchmarks machine_code                   the table, for an H100 that need not be here
-    python -m benchmarks machine_code --write           it takes the place of the one in docs/gpu.md
-    python -m benchmarks machine_code --check           fails where a figure has drifted from the one in docs/gpu.md
+    python -m benchmarks machine_code --write           it takes the place of the one in docs/gpu_code.md
+    python -m benchmarks machine_code --check           fails where a figure has drifted from that of docs/gpu_code.md
 
 Kernels are compiled without a GPU and disassembled by the `cuobjdump` of Triton's wheel.
 
@@ -20,7 +20,6 @@ import argparse
 import importlib.util
 import re
 import subprocess
-import sys
 import tempfile
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -34,7 +33,7 @@ from tilewright.lang.gpu.boards import BOARDS
 from tilewright.lang.gpu.code import Compiled
 from tilewright.lang.targets.target import Resources, Target, target_of
 
-PAGE = Path(__file__).resolve().parents[1] / "docs" / "gpu.md"
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "gpu_code.md"
 MARK, END = "<!-- machine code: made by python -m benchmarks machine_code --write -->\n", "<!-- end of machine code -->"
 TARGET = "cuda:sm_90"
 LATENCY = 700e-9  # seconds from a load to its value, of HBM
@@ -276,7 +275,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Compile, count, and show, keep or check the table."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks machine_code", description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)  # fmt: skip
-    parser.add_argument("--write", action="store_true", help="put the table in docs/gpu.md")
+    parser.add_argument("--write", action="store_true", help="put the table in docs/gpu_code.md")
     parser.add_argument("--check", action="store_true", help="fail where a figure has drifted")
     parser.add_argument("--only", action="append", default=[], choices=list(CASES_OF))
     options = parser.parse_args(arguments)
@@ -289,7 +288,3 @@ def main(arguments: Sequence[str] | None = None) -> int:
     wrong = drifts(found, kept) if options.check else []
     print(*wrong, sep="\n", end="\n" if wrong else "")
     return int(bool(wrong))
-
-
-if __name__ == "__main__":
-    sys.exit(main())
