@@ -17,10 +17,12 @@ from ...core.support.memo import cached
 from ...lang.analysis.facts import analyse
 from ...lang.kernel.kernel import UNBOUNDED, Kernel
 from ...lang.kernel.traverse import block_bytes
+from ..lowering.streaming import streamed_outputs
 from .cells import in_cells
 from .passes import Graph, Region, Root, Value, reached, with_shared
 from .rates import Rates
 
+LEAST = 0.5  # of the bytes that are read and written beside is what a byte that is written costs at least
 FAR = 16  # times the second cache
 OVERLAP = 0.5  # of the shorter of memory and arithmetic is not hidden behind the longer
 XLA_PRODUCT, PRODUCT = 0.8, 0.84  # of the rate of multiply-adds that products of matrices reach
@@ -32,19 +34,24 @@ CELL = 4000  # and in the time that a cell of machine code takes for its loops, 
 
 @dataclass(frozen=True)
 class Machine:
-    """What estimates go by: the rates of a core, bytes of its first two caches, the cores, lanes of a vector."""
+    """What estimates go by: the rates of a core, bytes of its first two caches, the cores, lanes of a vector.
+
+    Outputs of `streams` bytes and more bypass the caches.
+    """
 
     rates: Rates
     first: int
     cache: int
     cores: int
     lanes: int
+    streams: int
 
-    def seconds(self, read: float, written: float, working: float) -> float:
-        """The time to read and write some bytes, of arrays that take `working` bytes."""
+    def seconds(self, read: float, written: float, working: float, how: str = "copy") -> float:
+        """The time to read and write some bytes, of arrays that take `working` bytes; `how` names writes."""
         rates = self.rates
+        pair = getattr(rates, how)
         far = min(max(math.log(max(working, 1) / self.cache) / math.log(FAR), 0), 1)  # 0 in the cache, 1 in memory
-        write = max(2 / rates.copy - 1 / rates.read, 1 / rates.copy)
+        write = max(2 / pair - 1 / rates.read, LEAST / pair)
         return sum(n * near ** (1 - far) * slow**far for n, near, slow in (
             (read, 1 / rates.near, 1 / rates.read), (written, 1 / rates.near, write)))  # fmt: skip
 
@@ -120,7 +127,7 @@ def _xla(graph: Graph, machine: Machine, in_order: int, merged: int, moved: bool
         roots = [r for r in with_shared(region) if merged == 1 or r.ref not in graph.states]
         stops = {id(r.value) for r in roots}
         times = _repeated(region) if moved else {}
-        seconds = sum(_loop(r, stops, machine, in_order, merged, times) for r in roots)
+        seconds = sum(_loop(graph, r, stops, machine, in_order, merged, times) for r in roots)
         if region.loop or in_order > 1:
             seconds += machine.multiply_adds(LOOPED) * len(roots) * in_order
         total += seconds * region.times
@@ -128,7 +135,7 @@ def _xla(graph: Graph, machine: Machine, in_order: int, merged: int, moved: bool
 
 
 def _loop(
-    root: Root, stops: set[int], machine: Machine, in_order: int, merged: int, times: Mapping[int, float]
+    graph: Graph, root: Root, stops: set[int], machine: Machine, in_order: int, merged: int, times: Mapping[int, float]
 ) -> float:  # fmt: skip
     """One of XLA's loops over whole arrays, with the reductions along rows that it needs, each reading memory again."""
     read = arithmetic = 0.0
@@ -144,7 +151,8 @@ def _loop(
         written //= merged
         depth = root.flops / 2 / max(root.value.size, 1) * merged
         arithmetic = root.flops / 2 / XLA_PRODUCT * (1 + SHALLOW / max(depth, 1)) * max(root.itemsize / 4, 1)
-    memory = machine.seconds(read, written, (read + written) / in_order)
+    how = "in_place" if root.ref in graph.aliased else "copy"
+    memory = machine.seconds(read, written, (read + written) / in_order, how)
     return _both(memory, machine.multiply_adds(arithmetic))
 
 
@@ -170,7 +178,12 @@ def _machine_code(graph: Graph, machine: Machine) -> float:
             (operand, *_), row = value.operands, value.operands[0].width * value.operands[0].itemsize
             faster = FIRST if row <= machine.first // 2 else 1
             again += region.times * operand.size * operand.itemsize / machine.rates.near / faster
-    memory = machine.seconds(read, written, read + written)
+    memory = machine.seconds(read, 0, read + written)
+    streamed = streamed_outputs(kernel, _carry(kernel), machine.streams)
+    for o, type_ in enumerate(kernel.out_types):
+        ref = kernel.body.inputs[kernel.splits[2] + o]
+        how = "in_place" if ref in graph.aliased else "streamed" if o in streamed else "copy"
+        memory += machine.seconds(0, type_.nbytes, read + written, how)
     again += machine.seconds(kept / 2, kept / 2, held / 2) + machine.multiply_adds(CELL) * graph.cells
     return _both(memory, machine.multiply_adds(arithmetic) + again)
 

@@ -21,12 +21,13 @@ from tilewright.cpu_backend.cost.cells import in_cells
 from tilewright.cpu_backend.cost.estimate import ALONE, Around, Machine, estimate
 from tilewright.cpu_backend.llvm.compile import module_text
 from tilewright.cpu_backend.runtime.library import loaded
+from tilewright.experimental.serialize_executable import deserialize_and_load, serialize
 from tilewright.lang.call.primitive import kernel_call_p
 from tilewright.lang.kernel.traverse import kernels_of
 from tilewright.xla_backend.host.disk_cache import CacheWarning, DiskCache
 
 RATES = rates_.parsed("read=2e10,copy=1.4e10,in_place=4e10,streamed=2.5e10,near=6e10,fma=8e10")
-MACHINE = Machine(RATES, 2**15, 2**21, 1, 16)
+MACHINE = Machine(RATES, 2**15, 2**21, 1, 16, 2**23)
 
 
 def rows(body, matrices=1, shape=(2048, 1024), block=8, route=None):
@@ -126,8 +127,23 @@ def test_machine_code_wins_where_reductions_make_xla_read_again():
 
 
 def test_elementwise_chains_are_a_draw():
-    found = estimated(rows(double))
+    found = estimated(rows(double, shape=(1024, 512)), (1024, 512))
     assert found is not None and found.machine_code >= found.xla
+
+
+def test_large_outputs_bypass_the_caches():
+    large = estimated(rows(double, shape=(8192, 1024)), (8192, 1024))
+    assert large is not None and large.machine_code < 0.9 * large.xla
+
+
+def test_results_in_place_of_operands_cost_less():
+    def call(aliases):
+        spec = tl.BlockSpec((8, 1024), lambda i: (i, 0))
+        return tl.kernel_call(double, out_shape=tw.ShapeDtypeStruct((8192, 1024), "float32"), grid=1024,
+                              in_specs=[spec], out_specs=spec, input_output_aliases=aliases)
+
+    one, other = (estimated(call(aliases), (8192, 1024)) for aliases in ({}, {0: 0}))
+    assert one is not None and other is not None and other.xla < one.xla and other.machine_code < one.machine_code
 
 
 def test_cells_in_order_cost_xla_a_loop():
@@ -152,7 +168,7 @@ def test_a_kernel_of_one_cell_has_one_core():
     def over_columns(x_ref, o_ref):
         o_ref[...] = x_ref[...] / tnp.sum(x_ref[...])
 
-    machine = Machine(RATES, 2**15, 2**21, 4, 16)
+    machine = Machine(RATES, 2**15, 2**21, 4, 16, 2**23)
     many, one = estimated(rows(softmax), machine=machine), estimated(rows(over_columns, block=2048), machine=machine)
     assert many is not None and one is not None and one.machine_code > 2 * many.machine_code
     assert many.machine_code < many.xla and one.machine_code > one.xla
@@ -254,7 +270,8 @@ def test_what_needs_all_rows_stays_one_cell():
 @needs_llvm
 def test_the_faster_route_is_taken_and_explained():
     with tw.config(cpu_rates=RATES.text()):
-        (chosen,), (left,) = routes(rows(softmax)), routes(rows(double))
+        (chosen,) = routes(rows(softmax))
+        (left,) = routes(rows(double, shape=(1024, 512)), (1024, 512))
         small = routes(rows(softmax, shape=(32, 1024)), (32, 1024))
     assert chosen.startswith("machine code of this CPU") and "as machine code, " in chosen and "by XLA" in chosen
     assert left.startswith("XLA, cells side by side; estimated ")
@@ -344,3 +361,17 @@ def test_both_routes_give_the_same():
         np.testing.assert_allclose(chosen, tw.jit(rows(softmax))(x), rtol=1e-5)
         wanted = tw.jit(tw.grad(lambda x: (rows(softmax)(x) * x).sum()))(x)
     np.testing.assert_allclose(gradient, wanted, rtol=1e-4, atol=1e-7)
+
+
+@needs_llvm
+def test_serialised_programs_have_no_machine_code():
+    x = np.random.default_rng(0).standard_normal((2048, 1024), np.float32)
+    with tw.config(cpu_rates=RATES.text()):
+        compiled = tw.jit(rows(softmax)).lower(x).compile()
+        assert "cpu-" in compiled.as_text()
+        loaded = deserialize_and_load(*serialize(compiled))
+    assert "custom-call" not in loaded.as_text()
+    np.testing.assert_allclose(loaded(x), compiled(x), rtol=1e-5)
+    asked = tw.jit(rows(softmax, route="machine_code")).lower(x).compile()
+    with pytest.raises(tw.errors.ExportError, match="machine code"):
+        serialize(asked)

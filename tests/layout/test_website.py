@@ -1,6 +1,11 @@
 """The generators of the documentation site: pages of the reference, flowcharts, the check of links, the navigation."""
 
+import contextlib
+import doctest
+import inspect
+import io
 import re
+import sys
 
 import numpy as np
 import pytest
@@ -9,6 +14,8 @@ import tilewright as tw
 from docs.website import flowchart, gallery, links, notebooks, public_names, reference
 from tests.support.paths import DOCS, ROOT
 
+REACHED = 46  # functions without an example, to become none
+
 
 @pytest.fixture(scope="module")
 def pages():
@@ -16,7 +23,9 @@ def pages():
 
 
 def test_every_page_is_in_the_navigation():
-    listed = set(re.findall(r"[\w/-]+\.md", (ROOT / "mkdocs.yml").read_text().partition("\nnav:\n")[2]))
+    entries = re.findall(r"[\w/-]+\.md", (ROOT / "mkdocs.yml").read_text().partition("\nnav:\n")[2])
+    listed = {*entries}
+    assert len(entries) == len(listed)
     written = {path.relative_to(DOCS).as_posix() for path in DOCS.rglob("*.md")}
     assert listed == written | {path for path, _ in notebooks.pages()} | {"CHANGELOG.md"}
 
@@ -136,3 +145,37 @@ def test_a_kernel_of_the_gallery_is_right_and_has_its_page(name):
 def test_the_table_of_the_gallery_is_complete():
     assert gallery.stored().keys() == {*gallery.KERNELS, "machine"} and len(gallery.KERNELS) >= 30
     assert gallery.INDEX.read_text() == gallery.index(), "python -m docs.website.gallery"
+
+
+# ---------------------------------------------------------------------------- examples of generated functions
+
+
+def generated():
+    """Public functions that are made in a loop or by a factory: pytest does not collect their examples."""
+    for space in public_names.NAMESPACES:
+        for entry in public_names.entries(space):
+            code = getattr(inspect.unwrap(entry.value), "__code__", None)
+            if entry.kind == "function" and entry.example and code and code.co_name != entry.value.__name__:
+                yield pytest.param(entry, id=f"{space}.{entry.name}")
+
+
+@pytest.mark.parametrize("entry", [*generated()])
+def test_examples_of_generated_functions_run(entry):
+    names = dict(vars(sys.modules[entry.value.__module__]))  # as doctest does
+    test = doctest.DocTestParser().get_doctest(entry.doc, names, entry.name, None, 0)
+    for example in test.examples:
+        printed = io.StringIO()
+        with contextlib.redirect_stdout(printed):
+            exec(compile(example.source, entry.name, "single"), test.globs)
+        found, wanted = printed.getvalue().split(), example.want.split()
+        if found != wanted:  # numbers of another processor
+            texts = printed.getvalue(), example.want
+            both = [np.array(re.findall(r"-?[\d.]+(?:e[-+]?\d+)?", text), float) for text in texts]
+            assert both[0].size, (printed.getvalue(), example.want)
+            np.testing.assert_allclose(*both, rtol=1e-5, atol=1e-6)
+
+
+def test_public_names_have_a_docstring_and_an_example():
+    lacking = public_names.lacking()
+    assert lacking["docstring"] == []
+    assert len(lacking["example"]) <= REACHED, "an example is missing; python -m docs.website.public_names lists all"

@@ -478,7 +478,7 @@ def wait_for(arrays: Sequence[Array]) -> None:
         if buffer.is_deleted():
             raise deleted(x.aval)
     try:
-        shim.batched_block_until_ready(buffers)
+        shim.wait_for_all(buffers)
     except shim.RuntimeFault as error:
         raise execution_error(error) from None
 

@@ -16,6 +16,7 @@ from ..core.ir.verifier import check_program
 from ..core.sharding.shard_map import shard_map_p
 from ..core.support.errors import ArgumentError, CompileError, MeshError, TilewrightError, VersionError
 from ..kernels.fuse import Fusion, plan
+from ..lang.call.custom_partition import partitioned_p
 from ..lang.call.primitive import kernel_call_p
 from ..lang.cost.occupancy import Divided, divided
 from ..lang.kernel.kernel import Kernel
@@ -41,6 +42,11 @@ from .pass_manager import Reports, show
 def has_kernels(program: Program) -> bool:
     """Whether a Program, or one within it, calls a kernel."""
     return kernel_call_p in primitives_of(program)
+
+
+def has_rules(program: Program) -> bool:
+    """Whether a Program, or one within it, has a kernel or a function with a rule of its author's."""
+    return not primitives_of(program).isdisjoint((kernel_call_p, partitioned_p))
 
 
 def made_on_mesh(program: Program, count: int, settings: Settings) -> Any:

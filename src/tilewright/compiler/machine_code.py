@@ -22,6 +22,7 @@ from ..cpu_backend.cost.rates import rates
 from ..cpu_backend.llvm.compile import missing
 from ..cpu_backend.lowering.kernel import Code, code_of
 from ..cpu_backend.lowering.refusal import refuse
+from ..cpu_backend.lowering.streaming import uncached
 from ..cpu_backend.machine.features import caches, cores, features
 from ..cpu_backend.objects.loader import reason
 from ..cpu_backend.runtime.library import capsule, loaded
@@ -47,7 +48,7 @@ def unavailable() -> str | None:
 def machine() -> Machine:
     """This machine as estimates see it; its rates are measured where no setting and no file has them."""
     first, second, _ = caches()
-    return Machine(rates(current().cpu_rates, disk_cache()), first, second, cores(), features().lanes)
+    return Machine(rates(current().cpu_rates, disk_cache()), first, second, cores(), features().lanes, uncached())
 
 
 def call_of(kernel: Kernel, most_seconds: float = math.inf) -> CustomCall:
@@ -68,7 +69,7 @@ def call_of(kernel: Kernel, most_seconds: float = math.inf) -> CustomCall:
     if not ffi_registry.is_registered(name, "cpu"):
         ffi_registry.register(name, capsule(found.symbols["handler"]), "cpu", 1)
     finish = parts.around(kernel, code.out_types, _results(kernel, code))
-    return CustomCall(name, "{}", code.in_types, code.out_types, TYPED, (), None, finish, kernel.name)
+    return CustomCall(name, "{}", code.in_types, code.out_types, TYPED, code.aliases, None, finish, kernel.name)
 
 
 def _results(kernel: Kernel, code: Code) -> Program | None:

@@ -24,6 +24,7 @@ from ..distributed.host_local import (
     identity,
     is_global,
 )
+from ..distributed.preemption import reached_preemption_sync_point
 from ..numpy import sum as tnp_sum
 from ..random.key import wrap_key_data
 from ..sharding import make_array_from_callback
@@ -34,7 +35,7 @@ P = PartitionSpec
 
 __all__ = [
     "assert_equal", "broadcast_one_to_all", "global_array_to_host_local_array", "host_local_array_to_global_array",
-    "process_allgather", "sync_global_devices",
+    "process_allgather", "reached_preemption_sync_point", "sync_global_devices",
 ]  # fmt: skip
 __dir__ = __all__.copy
 

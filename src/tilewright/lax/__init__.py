@@ -25,6 +25,7 @@ from ..core.primitives.special.cumulative import *
 from ..core.primitives.special.functions import *
 from ..core.primitives.spmd.collective import *
 from ..core.support.lazy_imports import later as _later
+from .examples import add_examples as _add_examples
 
 if TYPE_CHECKING:
     from ..core.primitives.contraction.dot_algorithms import (
@@ -121,6 +122,8 @@ __all__ = [
     "slice_in_dim", "slice_p", "sort", "sort_key_val", "sort_p", "split", "split_p", "sqrt", "sqrt_p", "square",
     "square_p", "squeeze", "squeeze_p", "stack", "stage", "stop_gradient", "stop_gradient_p", "sub", "sub_p", "switch",
     "tan", "tan_p", "tanh", "tanh_p", "tile", "top_k", "top_k_p", "transpose", "transpose_p", "unstack", "while_loop",
-    "while_p", "with_sharding_constraint", "xor_p", "zeta", "zeta_p",
+    "while_p", "while_vjp_p", "with_sharding_constraint", "xor_p", "zeta", "zeta_p",
 ]  # fmt: skip
 __dir__ = __all__.copy
+
+_add_examples(globals())

@@ -30,7 +30,15 @@ def device_memory_profile(backend: str | None = None) -> bytes:
 
 
 def save_device_memory_profile(filename: str | os.PathLike[str], backend: str | None = None) -> None:
-    """Write `device_memory_profile()` to a file; `pprof --web FILE` shows it."""
+    """Write `device_memory_profile()` to a file; `pprof --web FILE` shows it.
+
+    >>> import os, tempfile
+    >>> from tilewright import profiler
+    >>> path = os.path.join(tempfile.mkdtemp(), 'memory.prof')
+    >>> profiler.save_device_memory_profile(path)
+    >>> os.path.getsize(path) > 0
+    True
+    """
     Path(filename).write_bytes(device_memory_profile(backend))
 
 

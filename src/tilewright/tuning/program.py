@@ -212,6 +212,16 @@ def tune(
     Raises:
       ArgumentError: there is nothing to choose, or it is called within a transformation.
       TuningError: no configuration of some function works.
+
+    >>> import tempfile
+    >>> import numpy as np
+    >>> import tilewright as tw
+    >>> from tilewright.tuning import Store
+    >>> store = Store(tempfile.mkdtemp() + '/tuned.sqlite')
+    >>> f = tw.autotune(space={'n': [1, 2]}, store=store)(lambda x, n=1: x * n / n)
+    >>> report = tw.tune(f, np.ones(8, np.float32), progress=False, isolate=False)
+    >>> len(report.trials), report.best.configuration['n'] in (1, 2)
+    (2, True)
     """
     if isinstance(f, Autotuned):
         return f.tune(*args, budget=budget, progress=progress, isolate=isolate, **kwargs)

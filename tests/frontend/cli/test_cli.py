@@ -6,6 +6,7 @@ import sys
 
 import pytest
 
+from tests.support.paths import DOCS
 from tilewright.as_jax import clients
 from tilewright.cli import completion, main
 
@@ -145,3 +146,10 @@ def test_completion_in_bash():
     ask += 'COMP_WORDS=(tilewright explain --ta); COMP_CWORD=2; _tilewright; echo "${COMPREPLY[@]}"\n'
     done = subprocess.run(["bash", "-c", ask], capture_output=True, text=True, check=True)
     assert done.stdout.splitlines() == ["explain export", "--target"]
+
+
+def test_the_page_has_every_command():
+    page = (DOCS / "command_line.md").read_text()
+    (commands,) = [a.choices for a in main.parser_of()._actions if a.dest == "command"]
+    assert [name for name in commands if f"| `tilewright {name}` |" not in page] == []
+    assert {*commands} == {*main.COMMANDS, "completion"}
