@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from ..lang.gpu.code import Compiled, check
+from ..core.support.errors import CompileError
+from ..lang.gpu.code import Compiled, check, resources
 from ..lang.gpu.programs import emitter, linker, starter
 from ..lang.legalize import Legal, entry
 from ..lang.targets.target import Target
@@ -20,7 +21,18 @@ def compiled_kernel(kernel: Legal, machine: Target) -> tuple[MosaicGpuModule, Co
       CompileError, VersionError: of its compiler.
     """
     module = mosaic_gpu_module(kernel, machine)
-    compiled = compiler.machine_code(module, machine, kernel.source)
+    try:
+        compiled = compiler.machine_code(module, machine, kernel.source)
+    except CompileError:
+        if not module.divided:
+            raise
+        compiled = None
+    spills = 0 if compiled is None else resources(compiled, machine).spills or 0
+    if compiled is None or spills and module.divided:  # two loops may take more registers than one
+        whole = mosaic_gpu_module(kernel, machine, divided=False)
+        other = compiler.machine_code(whole, machine, kernel.source)
+        if compiled is None or (resources(other, machine).spills or 0) < spills:
+            module, compiled = whole, other
     check(compiled, machine, kernel.source)
     return module, compiled
 

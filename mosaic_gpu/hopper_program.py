@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -43,6 +44,7 @@ class Nest(Lowering):
         self.number: Int = 0  # of the tile of results at hand
         self.descriptors: dict[int, str] = {}  # by the number of the argument
         self.count: Int = 0  # turns taken
+        self.main = schedule.parts.main  # the body of the loop at hand
         self.in_turn = False  # whether what is printed is the body of the loops
         self.live: list[tuple[int, Register]] = []
         self.refs: dict[Var, Any] = {}
@@ -277,7 +279,7 @@ class Nest(Lowering):
         """Fill the next stage with the tiles of one iteration."""
         p, s = self.p, self.s
         stage, parity = self.stage(self.count)
-        ptx.wait(p, self.empty(stage), p.int("xori", parity, 1), "cta" if s.cluster == 1 else "cluster")
+        ptx.wait(p, self.empty(stage), p.int("xori", parity, 1))
         for n, number in enumerate(s.ring):
             self.copy(s.moved[number], self.ring_address(n, stage), self.full(n, stage))
 
@@ -331,6 +333,22 @@ class Nest(Lowering):
         if turns is None or level != len(carry) - 1:
             return 0, self.kernel.grid[carry[level]]
         return self.turn(turns[0]), self.turn(turns[1])
+
+    def ranges(self, level: int) -> list[tuple[Int, Int, Program]]:
+        """The loops that a loop is made of, each with its body: the innermost has full blocks apart from others."""
+        p, s, main = self.p, self.s, self.s.parts.main
+        first, end = self.bounds(level)
+        if s.full is None or level != len(self.plan.carry) - 1:
+            return [(first, end, main)]
+        low, high = s.turns or (0, self.kernel.grid[self.plan.carry[level]])
+        within = [p.int("minsi", p.int("maxsi", self.turn(x), first), end) for x in s.full.bounds]
+        start, stop = within[0], p.int("maxsi", within[1], within[0])
+        before, after = [(first, start, main)], [(stop, end, main)]
+        if s.full.bounds[0] == low:
+            start, before = first, []
+        if s.full.bounds[1] == high:
+            stop, after = end, []
+        return [*before, (start, stop, s.full.body), *after]
 
     def turn(self, place: int | Line) -> Int:
         if isinstance(place, int):
@@ -400,7 +418,7 @@ class Nest(Lowering):
         carry = self.plan.carry
         ending = self.begin(level)
         if level == len(carry):
-            self.cell(self.s.parts.main, level)
+            self.cell(self.main, level)
             ending()
         else:
             end_cell(self, self.s.parts.before, level, 0)
@@ -417,29 +435,31 @@ class Nest(Lowering):
         """The loop of a level; with products under way at the end of a turn, its stage is released in the next one."""
         p, axis, inner = self.p, self.plan.carry[level], level == len(self.plan.carry) - 1
         registers = [r for home, r in self.live if home <= level]
-        first, end = self.bounds(level)
+        ranges = self.ranges(level)
         ids, live = list(self.ids), list(self.live)
 
-        def turn(i: str) -> None:
+        def turn(i: str, main: Program) -> None:
             self.ids[axis] = i
-            self.live = list(live)
+            self.live, self.main = list(live), main
             self.run(level + 1)
 
-        def tried() -> None:
+        def tried(main: Program) -> None:
             count = self.count
             self.count = p.name(self.count)
-            turn(p.name(0))
-            if not self.overlaps or self.s.stages == 1:  # with one stage its release is what the next turn waits for
+            turn(p.name(0), main)
+            # With one stage its release is what the next turn waits for; the assembler follows no product that is under
+            # way from one loop into another.
+            if not self.overlaps or self.s.stages == 1 or len(ranges) > 1:
                 self.wait()
             self.count = count
 
-        def body(i: str, count: str, *names: str) -> list[str]:
+        def body(main: Program, i: str, count: str, *names: str) -> list[str]:
             self.count = count
             state.rename(names)
             left = self.pending(late)
             if left is not None:
                 left.done = self.release_last
-            turn(i)
+            turn(i, main)
             self.end_turn(inner, left)
             if inner:
                 self.count = p.add(self.count, 1)
@@ -448,13 +468,16 @@ class Nest(Lowering):
             return values
 
         self.wait()
-        state = Carried(self, registers, [tried])
+        state = Carried(self, registers, [partial(tried, main) for _, _, main in ranges])
         late = state.late if inner and self.s.ring else []
-        start = [p.name(self.count), *state.names()]
+        names = state.names()
         if late:
             self.take_turn()
-        self.count, *rest = p.loop(first, end, start, ["i32", *state.types], body)
-        state.restore(rest)
+        for first, end, main in ranges:
+            start = [p.name(self.count), *names]
+            self.count, *names = p.loop(first, end, start, ["i32", *state.types], partial(body, main))
+            state.rename(names)
+        state.restore(names)
         self.ids, self.live = ids, live
         if self.pending(late) is not None and level:
             self.wait()
@@ -480,7 +503,7 @@ class Nest(Lowering):
         with p.when(p.compare("eq", self.lane, 0)):
             ptx.arrive(p, self.empty(stage))
             for pair in range(len(self.s.pairs)):  # the other blocks copy to this one
-                ptx.arrive_far(p, ptx.mapped(p, self.empty(stage), p.int("xori", self.rank, 1 << pair)))
+                ptx.free_far(p, ptx.mapped(p, self.empty(stage), p.int("xori", self.rank, 1 << pair)))
 
     def release_last(self) -> None:
         """The stage of the turn before this, unless this is the first."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ..core.ir.printer import identifier
 from ..core.ir.types import MemorySpace
@@ -53,6 +53,7 @@ class MosaicGpuModule(Module):
     boxes: tuple[ptx.Box, ...] = ()
     stages: int = 0
     form: type[Nest] | None = None  # by which its loops are printed
+    divided: bool = False  # whether full blocks have a loop of their own
 
 
 def refusal(kernel: Legal, why: Unfit) -> UnsupportedError:
@@ -69,8 +70,8 @@ def refusal(kernel: Legal, why: Unfit) -> UnsupportedError:
 
 @entry(BACKEND)
 @cached(1024)
-def mosaic_gpu_module(kernel: Legal, target: Target) -> MosaicGpuModule:
-    """The module of a kernel on a target.
+def mosaic_gpu_module(kernel: Legal, target: Target, divided: bool = True) -> MosaicGpuModule:
+    """The module of a kernel on a target; `divided`: full blocks have a loop of their own, without masks.
 
     Raises:
       UnsupportedError: why the kernel is not for this backend, at the user's line.
@@ -78,7 +79,7 @@ def mosaic_gpu_module(kernel: Legal, target: Target) -> MosaicGpuModule:
     mesh = mesh_of(kernel.given)
     try:
         if mesh is None:
-            return _module(kernel.kernel, target)
+            return _module(kernel.kernel, target, divided)
         kernel.check()
         check_target_of(kernel.kernel, target)
         return _direct(kernel.kernel, mesh, target)
@@ -86,12 +87,13 @@ def mosaic_gpu_module(kernel: Legal, target: Target) -> MosaicGpuModule:
         raise refusal(kernel, error) from None
 
 
-def _module(kernel: Kernel, target: Target) -> MosaicGpuModule:
+def _module(kernel: Kernel, target: Target, divided: bool) -> MosaicGpuModule:
     planned = plan(kernel, GPU_LIMITS)
     if not planned.kernel.cells:
         raise Unfit("its grid is empty, so that nothing runs: leave the call out")
     launch, asked = launch_of(planned), params_of(kernel, CompilerParams)
     made = schedule(planned, target, asked.num_stages, asked.consumers)
+    made = made if divided else replace(made, full=None)
     name = identifier(kernel.name)
     architecture = "100a" if target.name.startswith(BLACKWELL) else "90a"
     ways = [(form, *way) for form in FORMS[architecture] for way in _ways(form, asked, target, made)]
@@ -117,6 +119,7 @@ def _module(kernel: Kernel, target: Target) -> MosaicGpuModule:
         name, text, grid, launch.in_types, launch.out_types, launch.aliases, launch.prepare, launch.finish,
         architecture=architecture, threads=final.threads, shared=final.shared, scratch=scratch, stages=final.stages,
         boxes=tuple(moved.box for moved in final.described), form=form,
+        divided=final.full is not None,
     )  # fmt: skip
 
 

@@ -87,15 +87,15 @@ def _turned(e: Any, tile: Tile) -> None:
 def _along(e: Any, tile: Tile, row: Int, step: int) -> str:
     """The descriptor of a matrix whose sum goes along the columns of memory, from a row on."""
     p, (chunk, within) = e.p, divmod(step * BYTES, ptx.ROW)
-    at = p.add(tile.address, p.mul(row, ptx.ROW), chunk * tile.rows * ptx.ROW + within)
-    return e.matrix(p, at, 16, ptx.ATOM)
+    at = p.add(tile.address, p.mul(row, ptx.ROW))
+    return e.matrix(p, at, chunk * tile.rows * ptx.ROW + within, 16, ptx.ATOM)
 
 
 def _across(e: Any, tile: Tile, chunk: Int, step: int) -> str:
     """The descriptor of a matrix whose sum goes along the rows of memory, from a chunk of 128 bytes on."""
     p = e.p
-    at = p.add(tile.address, p.mul(chunk, tile.rows * ptx.ROW), step * depth(tile.dtype) * ptx.ROW)
-    return e.matrix(p, at, tile.rows * ptx.ROW, ptx.ATOM)
+    at = p.add(tile.address, p.mul(chunk, tile.rows * ptx.ROW))
+    return e.matrix(p, at, step * depth(tile.dtype) * ptx.ROW, tile.rows * ptx.ROW, ptx.ATOM)
 
 
 def staged(e: Any, x: Any, contracting: int) -> Tile:

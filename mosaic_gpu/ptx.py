@@ -60,8 +60,17 @@ def again(p: Printer, x: Int) -> str:
 
 
 def arrive_far(p: Printer, address: str) -> None:
-    """Arrive at a barrier of a block of the cluster."""
+    """Arrive at a barrier of a block of the cluster, after all that this thread has written."""
     p.asm("mbarrier.arrive.release.cluster.shared::cluster.b64 _, [$0];", "r", [address], ["i32"])
+
+
+def free_far(p: Printer, address: str) -> None:
+    """Arrive at a barrier of a block of the cluster that tells that memory was read, which the copy engine then fills.
+
+    It orders no writes of this thread, so it needs no fence of the whole GPU. CUTLASS's barriers of pipelines have the
+    same form.
+    """
+    p.asm("mbarrier.arrive.shared::cluster.b64 _, [$0];", "r", [address], ["i32"])
 
 
 def cluster_sync(p: Printer) -> None:
@@ -187,11 +196,18 @@ def acquire(p: Printer, descriptor: str) -> None:
 # ---------------------------------------------------------------------------- products
 
 
-def matrix(p: Printer, address: Int, leading: int, stride: int) -> str:
-    """The descriptor of a matrix in swizzled shared memory: bytes to the next 64 elements, to the next 8 rows."""
+def matrix_start(p: Printer, address: Int, offset: int, leading: int) -> str:
+    """The low word of the descriptor of a matrix some bytes, a multiple of 16, from an address in shared memory.
+
+    That of the address is made once for all matrices of a tile: no sum of addresses leaves the 14 bits that it has.
+    """
     start = p.int("shrui", p.int("andi", address, 0x3FFFF), 4)
-    low = p.name(p.int("ori", start, (leading >> 4) << 16))
-    wide = p.pure(f"arith.extui {low} : i32 to i64")
+    return p.name(p.add(p.int("ori", start, (leading >> 4) << 16), offset >> 4))
+
+
+def matrix(p: Printer, address: Int, offset: int, leading: int, stride: int) -> str:
+    """The descriptor of a matrix in swizzled shared memory: bytes to the next 64 elements, to the next 8 rows."""
+    wide = p.pure(f"arith.extui {matrix_start(p, address, offset, leading)} : i32 to i64")
     high = (stride >> 4 | 1 << 30) << 32
     return p.pure(f"arith.ori {wide}, {p.constant(high, 'i64')} : i64")
 

@@ -22,6 +22,7 @@ from ..lang.analysis.index_maps import inside, map_of
 from ..lang.kernel.kernel import Block
 from ..lang.legalize import Unfit
 from ..lang.loopnest.bounds import Bounds, narrow
+from ..lang.loopnest.full_blocks import FullBlocks, full_blocks
 from ..lang.loopnest.peeling import Peeled, peeled
 from ..lang.loopnest.plan import Plan
 from ..lang.targets.target import Target
@@ -105,6 +106,7 @@ class Schedule:
     pairs: tuple[int, ...] = ()  # the axes of the grid in each of which two blocks of a cluster differ
     joint: bool = False  # whose products are made together
     ordered: bool = False  # two warpgroups take turns at starting products
+    full: FullBlocks | None = None  # the turns without masks
     blocks: int = 0  # that make all tiles of results, one after the other; 0: each makes one
 
     @property
@@ -229,7 +231,7 @@ def schedule(plan: Plan, target: Target, stages: int | None, consumers: int | No
     many = height // 128 if blackwell else consumers or min(MOST_CONSUMERS, height // 64)
     if height // 64 % many:
         raise Unfit(f"{height} rows are not divided by 64 among {many} warpgroups: ask for fewer `consumers`")
-    parts, turns = _parts(plan)
+    parts, turns, full = _parts(plan)
     read = {a for e in parts.main.eqns for a in e.inputs}
     first, proved = len(k.prefetch), {id(b): inside(k, b) for b in k.blocks}
     moved: dict[int, Moved] = {}
@@ -254,19 +256,19 @@ def schedule(plan: Plan, target: Target, stages: int | None, consumers: int | No
         ):
             stored[n] = replace(out, rows=min(height // many, MOST_BOX))
     return Schedule(plan, parts, turns, height, many, moved, fixed, tuple(n for n in moved if n not in fixed), stored,
-                    target.fast_bytes, stages)  # fmt: skip
+                    target.fast_bytes, stages, full=full)  # fmt: skip
 
 
-def _parts(plan: Plan) -> tuple[Peeled, Bounds | None]:
-    """The body without what only first and last cells do, and the turns in which it does something."""
+def _parts(plan: Plan) -> tuple[Peeled, Bounds | None, FullBlocks | None]:
+    """The body without what only first and last cells do, the turns in which it does something, those without masks."""
     k = plan.kernel
     homes = (*plan.output_homes, *plan.scratch_homes)
     registers = zip(k.body.inputs[k.splits[2] :], homes, strict=True)
     parts = peeled(k, plan.carry, {v: h for v, h in registers if h is not None})
     if not plan.carry:
-        return parts, None
+        return parts, None, None
     main, turns = narrow(k, plan.carry[-1], parts.main)
-    return replace(parts, main=main), turns
+    return replace(parts, main=main), turns, full_blocks(k, plan.carry[-1], main)
 
 
 def steady(plan: Plan, block: Block, axes: tuple[int, ...]) -> bool:

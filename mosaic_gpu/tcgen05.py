@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ..lang.legalize import Unfit
+from . import ptx
 from .mma_types import Kind
 from .text import Int, Printer
 from .values import Late
@@ -28,11 +29,9 @@ def release(p: Printer, address: Int, columns: int, blocks: int = 1) -> None:
     p.asm(f"tcgen05.dealloc.cta_group::{blocks}.sync.aligned.b32 $0, {columns};", "r", [p.name(address)], ["i32"])
 
 
-def matrix(p: Printer, address: Int, leading: int, stride: int) -> str:
-    """The descriptor of a matrix in shared memory with the 128-byte swizzle."""
-    start = p.int("shrui", p.int("andi", address, 0x3FFFF), 4)
-    low = p.name(p.int("ori", start, (leading >> 4) << 16))
-    wide = p.pure(f"arith.extui {low} : i32 to i64")
+def matrix(p: Printer, address: Int, offset: int, leading: int, stride: int) -> str:
+    """The descriptor of a matrix in shared memory with the 128-byte swizzle, some bytes from an address."""
+    wide = p.pure(f"arith.extui {ptx.matrix_start(p, address, offset, leading)} : i32 to i64")
     high = (stride >> 4 | 1 << 14 | 2 << 29) << 32
     return p.pure(f"arith.ori {wide}, {p.constant(high, 'i64')} : i64")
 

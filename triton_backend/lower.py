@@ -24,6 +24,7 @@ from ..lang.kernel.kernel import Block, Kernel
 from ..lang.legalize import Legal, entry
 from ..lang.loopnest.accesses import Access
 from ..lang.loopnest.bounds import Line, narrow
+from ..lang.loopnest.full_blocks import full_blocks
 from ..lang.loopnest.peeling import end_cell, peeled
 from ..lang.loopnest.plan import Plan, plan
 from ..lang.mlir.program_printer import ProgramPrinter
@@ -159,10 +160,12 @@ class Nest(Lowering):
         self.out_bases = [next(bases) for _ in k.outputs]
         self.scratch_bases = list(bases)
         self.traffic = self._traffic()
-        self.parts, self.turns = peeled(k, self.plan.carry, self._homes()), None
+        self.parts, self.turns, self.full = peeled(k, self.plan.carry, self._homes()), None, None
         if self.plan.carry:
             main, self.turns = narrow(k, self.plan.carry[-1], self.parts.main)
             self.parts = replace(self.parts, main=main)
+            self.full = None if specialised else full_blocks(k, self.plan.carry[-1], main)
+        self.main = self.parts.main  # the body of the loop at hand
 
     def _homes(self) -> dict[Var, int]:
         """The loops that registers live around."""
@@ -204,7 +207,7 @@ class Nest(Lowering):
         plan_, p = self.plan, self.p
         ending = self.begin(level)
         if level == len(plan_.carry):
-            self.cell(self.parts.main, level)
+            self.cell(self.main, level)
         else:
             axis = plan_.carry[level]
             registers = [r for home, r in self.live if home <= level]
@@ -219,16 +222,33 @@ class Nest(Lowering):
                 return [r.value for r in registers]
 
             end_cell(self, self.parts.before, level, 0)
-            first, end = (0, self.kernel.grid[axis])
-            if self.turns is not None and level == len(plan_.carry) - 1:
-                first, end = (self.turn(x) for x in self.turns)
             divided = self.specialised and level == len(plan_.carry) - 1
-            results = p.loop(end, [r.value for r in registers], body, first, specialised=divided)
-            for register, value in zip(registers, results, strict=True):
-                register.value = value
+            for first, end, main in self.ranges(level):
+                self.main = main
+                results = p.loop(end, [r.value for r in registers], body, first, specialised=divided)
+                for register, value in zip(registers, results, strict=True):
+                    register.value = value
             end_cell(self, self.parts.after, level, -1)
         ending()
         self.live = [(home, r) for home, r in self.live if home != level]
+
+    def ranges(self, level: int) -> list[tuple[Int, Int, Program]]:
+        """The loops that a loop is made of, each with its body: the innermost has full blocks apart from others."""
+        main, axis, inner = self.parts.main, self.plan.carry[level], level == len(self.plan.carry) - 1
+        low, high = self.turns if self.turns is not None and inner else (0, self.kernel.grid[axis])
+        first, end = self.turn(low), self.turn(high)
+        if self.full is None or not inner:
+            return [(first, end, main)]
+
+        def within(place: int | Line, least: Int) -> Int:
+            found = arith(self.p, "maxsi", self.turn(place), least)
+            return arith(self.p, "minsi", found, end)
+
+        start = first if self.full.bounds[0] == low else within(self.full.bounds[0], first)
+        stop = end if self.full.bounds[1] == high else within(self.full.bounds[1], start)
+        before = [] if self.full.bounds[0] == low else [(first, start, main)]
+        after = [] if self.full.bounds[1] == high else [(stop, end, main)]
+        return [*before, (start, stop, self.full.body), *after]
 
     def turn(self, place: int | Line) -> Int:
         """A loop's first turn, or its end."""

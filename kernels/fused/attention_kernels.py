@@ -6,9 +6,12 @@ a whole block, it is not visited.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
+
+import numpy as np
 
 from tilewright import lax
 from tilewright import numpy as jnp
@@ -18,10 +21,12 @@ from ...lang import cpu, triton
 from ...lang.call.kernel_call import kernel_call
 from ...lang.kernel.block_spec import VMEM, BlockSpec
 from ...lang.ops.basic import cdiv, ds, num_programs, program_id, when
+from ...lang.ops.scaled_exp2 import scaled_exp2_p
 from ...lang.targets.target import Target
 from .base import gpu_family, like, product, work_dtype, zeros_first
 
 SCORES_BYTES = 2**26  # of scores in float32 that cells run side by side make
+LOG2_E = math.log2(math.e)
 LOW = -0.7 * 3.4028235e38  # the score of a key that does not count: a row of nothing else must not become nan
 
 
@@ -187,6 +192,19 @@ Scores = Iterator[tuple[Any, Any]]  # of each run of queries
 Gained = Callable[[Any], Any]  # what scales scores where they are exponents
 
 
+def _late(form: Form, extra: dict[str, Any]) -> bool:
+    """Whether scores are scaled where they are exponents: nothing is added to them, and each row has one unmasked."""
+    return form.scale > 0 and not extra and form.window == (None, None)
+
+
+def _shares(form: Form, late: bool, scores: Any, sums: Any) -> Any:
+    """What shares of the rows scores are, given the logarithms of the rows' sums, spread to their shape."""
+    if not late:
+        return jnp.exp(scores - sums)
+    scale, unit = (np.asarray(x, scores.dtype)[()] for x in (form.scale * LOG2_E, -LOG2_E))
+    return scaled_exp2_p.bind(scores, scale, jnp.broadcast_to(sums * unit, shape_of(scores)))
+
+
 def _attend(out: Any, sums: Any, v: Any, scores: Scores, gained: Gained, work: Any) -> None:
     """The result of a cell that sees all keys."""
     for run, s in scores:
@@ -215,8 +233,7 @@ def forward(form: Form, q: Any, k: Any, v: Any, extra: dict[str, Any]) -> list[A
     group, work, names = n // heads, work_dtype(q, k, v), list(extra)
     blocks = cdiv(length, form.columns)
 
-    # Scores are scaled where they are exponents, unless something is added to them, or stands for a hidden one.
-    late = form.scale > 0 and not extra and form.window == (None, None)
+    late = _late(form, extra)
     scored = replace(form, scale=1.0) if late else form
 
     def gained(s: Any) -> Any:
@@ -323,6 +340,8 @@ def backward_of_queries(
     """dq and, with a bias, the cotangents of the scores: for each block of queries, the blocks of keys in order."""
     (batch, t, n, h), (_, length, heads, _) = shape_of(q), shape_of(k)
     group, work, names, biased = n // heads, work_dtype(q, k, v), list(extra), "bias" in extra
+    late = _late(form, extra)
+    scored = replace(form, scale=1.0) if late else form
 
     def body(q: Any, k: Any, v: Any, sums: Any, delta: Any, ct: Any, *rest: Any) -> None:
         dq, *scores, acc = rest[len(names) :]
@@ -334,7 +353,8 @@ def backward_of_queries(
             given = {name: ref[...] for name, ref in zip(names, rest, strict=False)}
             queries, total, shift, cts = own
             keys = k[...]
-            p = jnp.exp(_scores(form, queries, keys, given, first, column, length, work) - total[:, None])
+            s = _scores(scored, queries, keys, given, first, column, length, work)
+            p = _shares(form, late, s, total[:, None])
             ds = p * (product(cts, v[...], 1, 1, work) - shift[:, None])
             if biased:
                 scores[0][...] = ds
@@ -369,7 +389,8 @@ def backward_of_keys(
 ) -> list[Any]:
     """dk and dv: for each block of keys, the heads of its group and their blocks of queries in order."""
     (batch, t, n, h), (_, length, heads, _) = shape_of(q), shape_of(k)
-    group, work, names = n // heads, work_dtype(q, k, v), list(extra)
+    group, work, names, late = n // heads, work_dtype(q, k, v), list(extra), _late(form, extra)
+    scored = replace(form, scale=1.0) if late else form
 
     def body(q: Any, k: Any, v: Any, sums: Any, delta: Any, ct: Any, *rest: Any) -> None:
         dk, dv, k_acc, v_acc = rest[len(names) :]
@@ -385,7 +406,8 @@ def backward_of_keys(
         def _() -> None:
             given = {name: ref[...] for name, ref in zip(names, rest, strict=False)}
             queries, cts = q[...], ct[...]
-            p = jnp.exp(_scores(form, queries, keys, given, first, column, length, work, True) - sums[...][None, :])
+            s = _scores(scored, queries, keys, given, first, column, length, work, True)
+            p = _shares(form, late, s, sums[...][None, :])
             v_acc[...] += product(p.astype(v.dtype), cts, 1, 0, work)
             ds = p * (product(values, cts, 1, 1, work) - delta[...][None, :])
             k_acc[...] += product(ds.astype(q.dtype), queries, 1, 0, work)

@@ -24,6 +24,7 @@ from ...core.tracing.trace import trace_program
 from ..kernel.canonicalize import rename
 from ..kernel.kernel import Kernel
 from ..legalize import KernelPass, KernelPasses
+from ..legalize.exponents import fold_exponents
 from ..loopnest.plan import Limits
 from ..targets.target import Target
 from ..transforms.desugar import desugared
@@ -130,6 +131,7 @@ PASSES: KernelPasses = (
     KernelPass("static-grid", "static", lambda kernel, target: static(kernel, "a launch needs")),
     KernelPass("desugar", "desugared", lambda kernel, target: desugared(kernel, atomics=True, in_step=False)),
     KernelPass("split-copies", "split", lambda kernel, target: split_copies(kernel)),
+    KernelPass("fold-exponents", "folded", lambda kernel, target: fold_exponents(kernel)),
 )
 
 

@@ -55,6 +55,7 @@ from ..ops.machine_integers import bits_down_p, bits_up_p, quotient_p, remainder
 from ..ops.mesh_axes import device_index_p
 from ..ops.remote_dma import barrier_p, remote_signal_p, remote_start_p, remote_wait_p
 from ..ops.run_scoped import undefine_p
+from ..ops.scaled_exp2 import scaled_exp2_p
 from ..tpu import approx_reciprocal_p
 from ..warpgroups import barriers as bar
 from ..warpgroups import products as pro
@@ -89,6 +90,7 @@ FAMILIES: dict[str, dict[Primitive, str]] = {
         ew.cbrt_p: "the cube root",
         ew.exp_p: "e ** x",
         ew.exp2_p: "2 ** x",
+        scaled_exp2_p: "2 ** (x * scale + shift), the product not rounded where the target has such an instruction",
         ew.expm1_p: "e ** x - 1, exact near 0",
         ew.log_p: "the natural logarithm",
         ew.log1p_p: "log(1 + x), exact near 0",

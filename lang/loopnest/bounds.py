@@ -56,8 +56,11 @@ def narrow(kernel: Kernel, axis: int, body: Program) -> tuple[Program, Bounds | 
     return body.replace(eqns=eqns), bounds
 
 
-def bounds_of(kernel: Kernel, axis: int, table: np.ndarray) -> Bounds | None:
-    """The bounds of the run of iterations in which a table is true along an axis; None if they are not such runs."""
+def bounds_of(kernel: Kernel, axis: int, table: np.ndarray, empty_runs: bool = False) -> Bounds | None:
+    """The bounds of the run of iterations in which a table is true along an axis; None if they are not such runs.
+
+    `empty_runs`: where it is nowhere true, any two bounds will do of which the second is not after the first.
+    """
     others = [d for d in range(table.ndim) if d != axis and table.shape[d] > 1]
     if len(others) > 1:
         return None
@@ -70,18 +73,32 @@ def bounds_of(kernel: Kernel, axis: int, table: np.ndarray) -> Bounds | None:
         return None
     # Where nothing holds any two equal ends do; those of the line, if it passes there.
     empty = counts == 0
-    ends = [_end(others[0] if others else None, x, empty, kernel.grid[axis]) for x in (low, high)]
-    if ends[0] is None or ends[1] is None:
+    given = ~empty if empty_runs else np.ones(len(empty), bool)
+    if not given.any():
         return None
-    return ends[0], ends[1]
+    fixed = empty.any() and not empty_runs
+    first, end = (_end(others[0] if others else None, x, given, kernel.grid[axis], fixed) for x in (low, high))
+    if first is None or end is None:
+        return None
+    apart = empty_runs and (_values(end, len(empty)) > _values(first, len(empty)))[empty].any()
+    return None if apart else (first, end)
 
 
-def _end(axis: int | None, found: np.ndarray, empty: np.ndarray, most: int) -> int | Line | None:
+def _values(end: int | Line, count: int) -> np.ndarray:
+    """An end for each id of the other axis."""
+    if isinstance(end, int):
+        return np.full(count, end)
+    found = (end.slope * np.arange(count) + end.start) // end.divisor - end.shift
+    return np.clip(found, 0, end.most) if end.clipped else found
+
+
+def _end(axis: int | None, found: np.ndarray, given: np.ndarray, most: int, fixed: bool) -> int | Line | None:
+    """An end that is what was found of the given ids; a number if it is to be `fixed`."""
+    ids, found = np.flatnonzero(given), found[given]
     if (found == found[0]).all():
         return int(found[0])
-    if axis is None or empty.any():
+    if axis is None or fixed:
         return None
-    ids = np.arange(len(found))
     inner = (found > 0) & (found < most)
     for divisor in DIVISORS:
         for slope in _slopes(ids, found, inner, divisor):
@@ -90,14 +107,14 @@ def _end(axis: int | None, found: np.ndarray, empty: np.ndarray, most: int) -> i
             greatest = np.where(found < most, divisor * (found + 1) - 1 - slope * ids, 2**40)
             if least.max() <= greatest.min():
                 start = int(least.max() if least.max() > -(2**40) else greatest.min())
-                return _line(axis, ids, slope, start, divisor, most)
+                return _line(axis, np.arange(len(given)), slope, start, divisor, most)
     return None
 
 
 def _slopes(ids: np.ndarray, found: np.ndarray, inner: np.ndarray, divisor: int) -> list[int]:
     """Slopes worth trying: those of what is not clipped, give or take the rounding; else of everything."""
-    where = np.flatnonzero(inner) if inner.sum() > 1 else ids
-    run, rise = int(where[-1] - where[0]), int(found[where[-1]]) - int(found[where[0]])
+    where = np.flatnonzero(inner) if inner.sum() > 1 else np.arange(len(ids))
+    run, rise = int(ids[where[-1]] - ids[where[0]]), int(found[where[-1]]) - int(found[where[0]])
     nearest = round(divisor * rise / run)
     return sorted(range(divisor * (rise - 1) // run, divisor * (rise + 1) // run + 2), key=lambda s: abs(s - nearest))
 

@@ -22,6 +22,7 @@ from ...core.primitives.movement.shape import copy_p
 from ...core.primitives.special.functions import erf_p
 from ...lang.legalize import Unfit
 from ...lang.mlir.scalar_operations import BINARY, COMPARISONS, FUNCTIONS, Operation, comparison
+from ...lang.ops.scaled_exp2 import scaled_exp2_p
 from ...lang.tpu import approx_reciprocal_p
 from ..layout_conversion import agreed
 from ..text import Printer
@@ -93,6 +94,10 @@ def exp2(p: Printer, dtype: Any, x: str) -> str:
 
 def exp(p: Printer, dtype: Any, x: str) -> str:
     return exp2(p, dtype, p.pure(f"arith.mulf {x}, {p.constant(math.log2(math.e), 'f32')} : f32"))
+
+
+def _scaled_exp2(p: Printer, dtype: Any, x: str, scale: str, shift: str) -> str:
+    return exp2(p, dtype, p.pure(f"math.fma {x}, {scale}, {shift} : f32"))
 
 
 def _rsqrt(p: Printer, dtype: Any, x: str) -> str:
@@ -201,7 +206,8 @@ ew_op: dict[Primitive, Numbers] = {
     **{primitive: _op(operation) for primitive, operation in BINARY.items()},
     **{primitive: _op(Operation(FUNCTIONS[primitive])) for primitive in FUNCTION},
     ew.neg_p: _neg, ew.abs_p: _abs, ew.square_p: _square, ew.sign_p: _sign, ew.round_p: _round, ew.rsqrt_p: _rsqrt,
-    ew.exp_p: exp, ew.exp2_p: exp2, ew.logistic_p: _logistic, approx_reciprocal_p: _reciprocal,
+    ew.exp_p: exp, ew.exp2_p: exp2, scaled_exp2_p: _scaled_exp2, ew.logistic_p: _logistic,
+    approx_reciprocal_p: _reciprocal,
     cmp.is_finite_p: _finite, cmp.clamp_p: _clamp, cmp.not_p: _not,
 }  # fmt: skip
 

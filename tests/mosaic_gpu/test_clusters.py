@@ -61,7 +61,7 @@ def test_why_blocks_are_no_pairs(make, target, said):
         mosaic_gpu_module(make(), target_of(target))
 
 
-OTHERS = r".*arrive\.release\.cluster\.shared::cluster.*\n"
+OTHERS = r".*arrive\.shared::cluster.*\n"
 FAULTS = {
     "a copy to one block of two": (
         "cuda:sm_90", every(r"constant 3 : i16", "constant 1 : i16"), "all wait: .*bytes short"),

@@ -22,6 +22,7 @@ from ...core.primitives.elementwise.arithmetic import RoundingMethod
 from ...core.primitives.movement.shape import copy_p
 from ...core.primitives.special.functions import erf_inv_p, erf_p, erfc_p, lgamma_p
 from ...lang.mlir.scalar_operations import BINARY, COMPARISONS, FUNCTIONS, Operation
+from ...lang.ops.scaled_exp2 import scaled_exp2_p
 from ..text import Value
 from ..values import bitcast, common, compare, convert, lanes, plus, regroup, select, spread, wide
 
@@ -62,6 +63,17 @@ def extern(name: str) -> Callable[..., Value]:
 
 def instruction(name: str) -> Callable[..., Value]:
     return lambda e, *xs: e.p.same(name, *xs)
+
+
+def _scaled_exp2(e: Any, x: Value, scale: Value, shift: Value) -> Value:
+    """A multiply-add and a power of two; denormal results are zero, so that NVIDIA's instruction needs no scaling."""
+    p = e.p
+    exponent = p.same("math.fma", x, scale, shift)
+    if e.target.kind != "cuda" or exponent.dtype.itemsize != 4:
+        return p.same("math.exp2", exponent)
+    text = ('tt.elementwise_inline_asm "ex2.approx.ftz.f32 $0, $1;" {constraints = "=f,f", packed_element = 1 : i32, '
+            f"pure = true}} {exponent.name} : {exponent.type} -> {exponent.type}")  # fmt: skip
+    return p.op(text, exponent.shape, exponent.dtype)
 
 
 # ---------------------------------------------------------------------------- arithmetic
@@ -218,6 +230,7 @@ RULES: dict[Primitive, Rule] = {
     **{primitive: _arithmetic(operation) for primitive, operation in BINARY.items()},
     **{primitive: in_float32(extern(symbol)) for primitive, symbol in LIBRARY.items()},
     **{primitive: in_float32(instruction(FUNCTIONS[primitive])) for primitive in MATH},
+    scaled_exp2_p: in_float32(_scaled_exp2),
     **{primitive: _compare(how) for primitive, how in COMPARISONS.items()},
     ew.add_p: _add, ew.add_any_p: _add, ew.mulhi_p: _mulhi, ew.neg_p: _neg, ew.abs_p: _abs, ew.sign_p: _sign,
     ew.square_p: _square, ew.pow_p: _pow, ew.round_p: in_float32(_round), cmp.is_finite_p: _is_finite,

@@ -341,6 +341,19 @@ def _extern(op: Op) -> Run:
     return lambda *xs: arith.typed(f(*xs), op.result)
 
 
+def _asm(op: Op) -> Run:
+    """The instructions that kernels are printed with; authors' own are not known."""
+    text = op.text("asm_string")
+    if not text.startswith("ex2.approx.ftz.f32 $0, $1;"):
+        raise EmulationError(f"the instructions {text!r} are not known", "run the kernel with `interpret=True`")
+
+    def run(x: Any) -> Any:
+        found = np.exp2(x)
+        return np.where(np.abs(found) < np.finfo(np.float32).tiny, np.float32(0), found)
+
+    return run
+
+
 def _fp_to_fp(op: Op) -> Run:
     """Rounds to nearest even, or towards zero; float8 formats saturate, as the hardware's conversions do."""
     dtype = op.result.dtype
@@ -420,6 +433,7 @@ RULES: dict[str, Rule] = {
     "tt.scan": _scan,
     "tt.map_elementwise": _map_elementwise,
     "tt.extern_elementwise": _extern,
+    "tt.elementwise_inline_asm": _asm,
     "tt.fp_to_fp": _fp_to_fp,
     "tt.clampf": _clampf,
     "tt.precise_sqrt": arith.plain(np.sqrt),
