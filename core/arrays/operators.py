@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from ..ir.array import Array
 from ..ir.dimension import dimension
 from ..ir.extension_types import is_opaque
 from ..ir.promotion import promote_types, to_inexact
@@ -88,7 +89,7 @@ def _cast(values: tuple[Any, ...], dtype: Any, weak: bool) -> list[Any]:
     return [cast(x, dtype, weak) for x in values]
 
 
-def promote_args(*xs: Any) -> list[Any]:
+def promote_args(*xs: Any) -> list[Array]:
     """Values of one dtype and one shape, by JAX's promotion and NumPy's broadcasting.
 
     Scalars (Python's, and arrays of rank 0) stay of rank 0: every elementwise primitive takes them beside
@@ -99,7 +100,7 @@ def promote_args(*xs: Any) -> list[Any]:
     return _broadcast(_cast(xs, dtype, weak), types)
 
 
-def promote_args_inexact(*xs: Any) -> list[Any]:
+def promote_args_inexact(*xs: Any) -> list[Array]:
     """`promote_args`, integers and booleans becoming floats."""
     types: list[Any] = [typeof(x) for x in xs]
     dtype, weak = promote_types(types)

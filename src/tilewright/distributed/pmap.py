@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from ..core.jit.jit import jit
+from ..core.jit.stages import Wrapped
 from ..core.primitives.movement.shape import expand_dims, squeeze
 from ..core.sharding.mesh import Mesh, PartitionSpec
 from ..core.sharding.shard_map import shard_map
@@ -18,11 +19,11 @@ from ..devices import devices as all_devices
 UNNAMED = "pmap"
 
 
-def pmap(
-    fun: Callable[..., Any], axis_name: Any = None, *, in_axes: Any = 0, out_axes: Any = 0,
+def pmap[**P, R](
+    fun: Callable[P, R], axis_name: Any = None, *, in_axes: Any = 0, out_axes: Any = 0,
     static_broadcasted_argnums: int | Sequence[int] = (), devices: Sequence[Any] | None = None,
     backend: str | None = None, axis_size: int | None = None, donate_argnums: int | Sequence[int] = (),
-) -> Callable[..., Any]:  # fmt: skip
+) -> Wrapped[P, R]:  # fmt: skip
     """A compiled function that maps `fun` over an axis of its arguments, each element on a device of its own.
 
     The axis is as long as there are devices to use, of `devices` or of the platform `backend`; `in_axes` and `out_axes`
@@ -45,6 +46,8 @@ def pmap(
     if devices is not None and backend is not None:
         raise ArgumentError(f"pmap with devices and backend={backend!r}", "pass one of them")
 
+    function: Callable[..., Any] = fun
+
     def run(*args: Any, **kwargs: Any) -> Any:  # arguments by keyword are mapped along their first axis
         fixed = {i % len(args): args[i % len(args)] for i in static if -len(args) <= i < len(args)}
         moving = [a for i, a in enumerate(args) if i not in fixed]
@@ -62,7 +65,7 @@ def pmap(
             inner = [x if d is None else squeeze(x, (d,)) for x, d in zip(parts, dims, strict=True)]
             positional, named = in_tree.unflatten(inner)
             given = iter(positional)
-            out = fun(*[fixed[i] if i in fixed else next(given) for i in range(len(args))], **named)
+            out = function(*[fixed[i] if i in fixed else next(given) for i in range(len(args))], **named)
             flat, found["tree"] = tree.flatten(out)
             found["dims"] = _places(out_axes, out, "out_axes")
             return [x if d is None else expand_dims(x, (d % (len(shape_of(x)) + 1),))
@@ -73,7 +76,9 @@ def pmap(
         outs = mapped(*leaves)
         return found["tree"].unflatten(outs)
 
-    return functools.wraps(fun)(jit(run, static_argnums=static or None, donate_argnums=donate_argnums or None))
+    compiled = jit(run, static_argnums=static or None, donate_argnums=donate_argnums or None)
+    functools.update_wrapper(compiled, fun)
+    return compiled
 
 
 def _spec(d: int | None, name: Any) -> PartitionSpec:
