@@ -4,16 +4,20 @@
 
 VENV ?= .venv
 BENCH_VENV ?= .venv-bench
+DOCS_VENV ?= .venv-docs
 PYTEST_ARGS ?= -n auto
 LAW_SHARE ?= 0.1
 LAW_SEED ?= 0
 BENCH_ARGS ?=
+VERSIONS ?= oldest newest
+VERSION_TESTS ?= tests/core tests/xla_backend tests/lang tests/kernels tests/checkpoints tests/frontend/test_export.py \
+    tests/triton_backend tests/mosaic_gpu tests/mosaic_tpu
 
 # A process that may not keep compiled modules compiles all of them again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo gpt gpt-sharded test test-all test-rest test-compilers test-targets test-gpu lint types layers unit \
-    bench bench-gpu clean
+.PHONY: demo gpt gpt-sharded test test-all test-rest test-compilers test-targets test-versions test-gpu lint types layers \
+    unit bench bench-gpu docs dist sbom clean
 
 demo: $(VENV)/.installed-demo
 	$(VENV)/bin/python examples/digits.py
@@ -62,6 +66,14 @@ test-compilers: $(VENV)/.installed-test,cuda,tpu
 test-targets: $(VENV)/.installed-test,cuda,tpu
 	$(PYTEST) -m targets
 
+# A chosen set with the oldest and the newest supported jaxlib, Triton and libtpu, each in an environment of its own;
+# VERSIONS=newest runs one of them. PYTHON=python3.13 sets them up with another interpreter.
+.SECONDARY: $(VERSIONS:%=.venv-%/.installed-versions)
+test-versions: $(VERSIONS:%=test-versions-%)
+
+test-versions-%: .venv-%/.installed-versions
+	.venv-$*/bin/python -m pytest $(PYTEST_ARGS) $(DRAW) $(VERSION_TESTS)
+
 # On a machine with a GPU: numerics on the device. Without one every test skips itself.
 test-gpu: $(VENV)/.installed-test,cuda
 	$(PYTEST) -n 0 -m device
@@ -75,8 +87,23 @@ bench: $(BENCH_VENV)/.installed-bench
 bench-gpu: $(if $(GPU_PYTHON),,$(BENCH_VENV)/.installed-cuda)
 	PYTHONPATH=src:. $(or $(GPU_PYTHON),$(BENCH_VENV)/bin/python) -m benchmarks.gpu $(BENCH_ARGS)
 
+# The documentation as a site in build/site, which needs no server: open build/site/index.html.
+docs: $(DOCS_VENV)/.installed-docs
+	NO_MKDOCS_2_WARNING=1 PYTHONPATH=. $(DOCS_VENV)/bin/mkdocs build --strict
+
+# The wheel and the sdist, each tried in an empty environment.
+dist:
+	PYTHON="$(PYTHON)" sh .ci/dist
+
+# What is installed beside this package, with versions and licences, as CycloneDX.
+sbom: $(VENV)/.installed-test
+	$(VENV)/bin/python .ci/sbom.py dist/sbom.json
+
 clean:
-	rm -rf $(VENV) $(BENCH_VENV) build src/tilewright.egg-info .pytest_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) $(BENCH_VENV) $(DOCS_VENV) $(VERSIONS:%=.venv-%) .venv-dist .venv-try build dist \
+	    src/tilewright.egg-info .pytest_cache .ruff_cache .hypothesis .import_linter_cache
+
+comma := ,
 
 define install
 	@set -e; \
@@ -85,13 +112,19 @@ define install
 	    echo "setting up $(@D) with $$python"; \
 	    "$$python" -m venv $(@D); \
 	fi; \
-	echo "installing tilewright[$*] and what it needs into $(@D)"; \
-	$(@D)/bin/python -m pip install --quiet --disable-pip-version-check --no-compile --editable ".[$*]"; \
+	echo "installing tilewright[$(1)] and what it needs into $(@D)"; \
+	$(@D)/bin/python -m pip install --quiet --disable-pip-version-check --no-compile $(2) --editable ".[$(1)]"; \
 	touch $@
 endef
 
 $(VENV)/.installed-%: pyproject.toml
-	$(install)
+	$(call install,$*)
 
 $(BENCH_VENV)/.installed-%: pyproject.toml
-	$(install)
+	$(call install,$*)
+
+$(DOCS_VENV)/.installed-%: pyproject.toml
+	$(call install,$*)
+
+.venv-%/.installed-versions: .ci/versions/%.txt pyproject.toml
+	$(call install,test$(comma)cuda$(comma)tpu,--constraint $<)

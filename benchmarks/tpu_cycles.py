@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import argparse
+import importlib.metadata
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,7 +17,6 @@ from tilewright.core.primitives.contraction.dot_general import dot_general_p
 from tilewright.kernels import TEMPLATES
 from tilewright.kernels.fused import OPERATIONS
 from tilewright.lang.targets.target import TARGETS
-from tilewright.xla_backend.devices.tpu_plugin import LIBTPU
 
 RESULTS = Path(__file__).resolve().parent / "results" / "tpu_cycles.md"
 TPUS = tuple(name for name, t in TARGETS.items() if t.kind == "tpu")
@@ -109,9 +109,10 @@ def table(targets: tuple[str, ...]) -> str:
                 f"{found.spills:,} B |"
             )
             print(rows[-1], flush=True)
+    libtpu = importlib.metadata.version("libtpu")
     return f"""# Estimated cycles on TPUs
 
-`python -m benchmarks.tpu_cycles`: cycles that libtpu {LIBTPU} estimates for one call, from the instruction words and
+`python -m benchmarks.tpu_cycles`: cycles that libtpu {libtpu} estimates for one call, from the instruction words and
 copies of the compiled kernel at its default tiles; not measured on a device. The bound is the largest of three times,
 in cycles at the target's clock: of the products at the matrix units' peak, of the rest of the arithmetic at the vector
 units' peak, of the bytes moved at HBM bandwidth (`lang/targets/target.py`). A product smaller than the matrix unit

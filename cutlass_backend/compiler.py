@@ -21,9 +21,8 @@ from ..lang.toolchain.pool import Answer, Workers
 from .module import CutlassModule
 
 PACKAGES = Packages("CUTLASS's kernels", {
-    "nvidia-cutlass": ("cutlass_library", "4.2."), "nvidia-cuda-nvrtc": ("nvidia", "13.0."),
-    "nvidia-cuda-cccl": ("nvidia", "13.0."), "nvidia-cuda-runtime": ("nvidia", "13.0."),
-    "nvidia-cuda-crt": ("nvidia", "13.0."), "cuda-python": ("cuda", "13."),
+    "nvidia-cutlass": "cutlass_library", "nvidia-cuda-nvrtc": "nvidia", "nvidia-cuda-cccl": "nvidia",
+    "nvidia-cuda-runtime": "nvidia", "nvidia-cuda-crt": "nvidia", "cuda-python": "cuda",
 }, "cutlass")  # fmt: skip
 check_installed = PACKAGES.check
 WORKERS = runtime.part("NVRTC's workers", Workers(

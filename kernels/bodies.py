@@ -1,4 +1,4 @@
-"""What traced bodies share: masks of what lies outside, the kinds of cells at ragged ends, computations on elements."""
+"""Shared parts of traced bodies: out-of-bounds masks, cases of ragged cells, elementwise computations."""
 
 from __future__ import annotations
 

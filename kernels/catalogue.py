@@ -43,7 +43,7 @@ GLUE: dict[Primitive, str] = {
     **{p: _COLLECTIVE for p in collective.PRIMITIVES},
 }
 
-# Loops of their own, which relations cannot express.
+# Special loop nests, which relations cannot express.
 OWN: dict[Primitive, Template] = {
     **reduce.TEMPLATES,
     **conv.TEMPLATES,

@@ -18,7 +18,7 @@ from ..core.primitives.movement.shape import reshape_p
 from ..core.tracing.trace import shape_of
 from ..lang.ops.basic import cdiv, when
 from .bodies import cropped
-from .generate.accumulators import Kept, accumulator
+from .generate.accumulators import CarriedValues, accumulator
 from .generate.loops import Cut, Loops, windows
 from .template import Params, Parts, Types, filled, own
 from .window_spans import Reach, Span, inside, spread_out, tap_ends
@@ -64,7 +64,7 @@ class _Groups:
                 "batch_group_count": tile if self.batch > 1 else 1}  # fmt: skip
 
     def view(self, shape: Sequence[int], axis: int) -> tuple[int, ...]:
-        """A shape with the groups apart."""
+        """A shape with a separate axis of groups."""
         if self.count == 1:
             return tuple(shape)
         return (*shape[:axis], self.count, shape[axis] // self.count, *shape[axis + 1 :])
@@ -158,7 +158,7 @@ def _cut(types: Types, outs: Types, params: Params, cut: Cut) -> Parts:
             o[...] = product(x, y, taps, params["preferred_element_type"])
 
         return Parts(once, sources, [target], views=views, outs=results)
-    kept = Kept(cut, results, shape, [accumulator(out.dtype)])
+    kept = CarriedValues(cut, results, shape, [accumulator(out.dtype)])
 
     def body(x: Any, y: Any, o: Any, *scratch: Any) -> None:
         def step(states: Sequence[Any]) -> None:

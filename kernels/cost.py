@@ -11,7 +11,7 @@ from ..lang.analysis.affine import MAX_CELLS, Fact
 from ..lang.analysis.index_maps import map_of
 from ..lang.cost.estimate import reached_bytes
 from ..lang.kernel.kernel import UNBOUNDED, Block, Kernel
-from ..lang.kernel.traverse import stays
+from ..lang.kernel.traverse import stays_in_hbm
 
 
 @dataclass(frozen=True)
@@ -95,9 +95,9 @@ def _separable(kernel: Kernel, block: Block, fact: Fact, last: int) -> int | Non
 def bytes_moved(kernel: Kernel) -> int:
     """The bytes that a kernel's blocks move: operands in, outputs out, and outputs in too where they are aliased.
 
-    Of whole operands in far memory what the body reaches counts, at most all of each once.
+    Of unblocked operands in HBM the bytes that the body accesses count, at most each byte once.
     """
-    far = [b for b in kernel.blocks if stays(b)]
+    far = [b for b in kernel.blocks if stays_in_hbm(b)]
     aliased = {o for _, o in kernel.aliases}
     starts = {i for i, _ in kernel.aliases}
     total = sum(math.prod(p.shape) * p.dtype.itemsize for p in kernel.prefetch)

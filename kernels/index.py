@@ -1,4 +1,4 @@
-"""Reading and writing at computed positions: gather, scatter, dynamic slices.
+"""Gather, scatter and dynamic slices as kernels.
 
 Positions are prefetched scalars that index maps read, so that a cell's window is brought in like any other block:
 one cell for each position of a gather or scatter, tiles within the windows.
@@ -62,7 +62,7 @@ def _dynamic_slice(types: Types, outs: Types, params: Params, cut: Cut) -> Parts
 
 
 def _dynamic_update(types: Types, outs: Types, params: Params, cut: Cut) -> Parts:
-    """Each block of the result from that of the operand, and from the window of the update that lies on it."""
+    """Each block of the result from that of the operand, and from the overlapping window of the update."""
     x, update, *_ = types
     rank = x.ndim
 
@@ -103,7 +103,7 @@ def _gather_loops(types: Types, params: Params) -> Loops:
 
 
 class _Places:
-    """Where the window of a cell lies, from the prefetched positions; `loop_of`: the loops along the operand's axes."""
+    """The start of a cell's window, from prefetched indices; `loop_of`: the loops along the operand's axes."""
 
     def __init__(self, d: Any, shape: Sequence[int], sizes: Sequence[int]):
         self.d, self.shape, self.sizes = d, shape, sizes
@@ -176,7 +176,7 @@ def _gather(types: Types, outs: Types, params: Params, cut: Cut) -> Parts:
 
 
 def _scatter_loops(types: Types, params: Params) -> Loops:
-    """A cell, or the tiles of a window, for each position, in order, for they may fall together."""
+    """A cell, or the tiles of a window, per index, in order, because indices may repeat."""
     _, _, updates = types
     batch = tuple(_batch_axes(updates.ndim, params["dimension_numbers"].update_window_dims))
     return Loops(updates.shape, single=batch)

@@ -1,4 +1,4 @@
-"""Random bits and keys: the hash of a counter, each block counting from where it lies.
+"""Random bits and keys: the hash of a counter, which starts at each block's offset.
 
 Kernels hold keys as their words, uint32 along a last axis that is never cut.
 """

@@ -1,4 +1,4 @@
-"""Reductions whose cells need more than a monoid of the operand: positions of extrema, and any user's monoid.
+"""Reductions beyond a monoid of one operand: indices of extrema, and any user's monoid.
 
 The loops of the reduced axes carry: the best value so far beside its position, or the results themselves.
 """
@@ -29,7 +29,7 @@ def _over(key: str) -> Any:
     return lambda types, params: Loops(types[0].shape, carry=tuple(sorted(params[key])))
 
 
-def _kept(cut: Cut) -> list[int]:
+def _result_loops(cut: Cut) -> list[int]:
     """The loops that results have."""
     return [i for i in range(len(cut.tiles)) if i not in cut.loops.carry]
 
@@ -43,7 +43,7 @@ def position(primitive: Primitive) -> Template:
         (x,), (out,) = types, outs
         (axis,) = params["axes"]
         source = cut.spec(range(x.ndim), x.shape, fill=worst(x.dtype) if cut.ragged(axis) else None)
-        result = cut.spec(_kept(cut), out.shape)
+        result = cut.spec(_result_loops(cut), out.shape)
 
         def body(x: Any, o: Any, best: Any) -> None:
             block = x[...]
@@ -63,18 +63,18 @@ def position(primitive: Primitive) -> Template:
                 best[...] = select_n_p.bind(wins, old, value)
                 o[...] = select_n_p.bind(wins, o[...], place)
 
-        shape = tuple(cut.tiles[i] for i in _kept(cut))
+        shape = tuple(cut.tiles[i] for i in _result_loops(cut))
         return Parts(body, [source], [result], [RefType(ArrayType(shape, x.dtype), MemorySpace.VMEM)])
 
     return own("reduce", primitive, parts, _over("axes"), blockwise=True)
 
 
 def _general(types: Types, outs: Types, params: Params, cut: Cut) -> Parts:
-    """Any monoid: what lies past the end is cut off, and what there is none of is the starts, its identity."""
+    """Any monoid: the ragged tail is masked off, and an empty reduction is the initial value, its identity."""
     count, ndim = len(outs), types[0].ndim
     computation, axes = params["computation"], params["dimensions"]
     starts_spec = [cut.spec((), ()) for _ in range(count)]
-    results = [cut.spec(_kept(cut), out.shape) for out in outs]
+    results = [cut.spec(_result_loops(cut), out.shape) for out in outs]
     if any(types[0].shape[a] == 0 for a in axes):
         return filled(results, lambda *starts: starts, starts_spec, range(count, 2 * count))
 

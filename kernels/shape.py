@@ -1,6 +1,6 @@
-"""Operations that move elements to where no relation tells: reshape, reverse, slice, pad, concatenate, split.
+"""Data movement that no relation describes: reshape, reverse, slice, pad, concatenate, split.
 
-Blocks of the result say which elements are read: a block of the operand that lies as they do, or a window of elements
+Blocks of the result determine the elements read: the corresponding block of the operand, or a window of elements
 where the two do not line up.
 """
 

@@ -1,8 +1,8 @@
 """`Template`: the kernel that a primitive becomes, as a function of tile sizes and target.
 
-    Template ::= primitive, its nest for operands of some types: the group of one operation, or loops of its own
+    Template ::= primitive, its nest for operands of some types: the group of one operation, or a special loop nest
     Nest     ::= loops, what a cell holds at some tiles, the kernels at some tiles
-    Parts    ::= loops of its own at given tiles, as what `kernel_call` takes: specs, body, scratch
+    Parts    ::= a special loop nest at given tiles, as what `kernel_call` takes: specs, body, scratch
 
 A template tiles its primitive and never redefines it: the body applies the primitive itself to blocks, and at
 whole-array tiles it is that and nothing else.
@@ -47,7 +47,7 @@ class Nest(Protocol):
     @property
     def loops(self) -> Loops: ...
 
-    def held(self, tiles: Sequence[int], target: Target) -> int: ...
+    def fast_bytes(self, tiles: Sequence[int], target: Target) -> int: ...
 
     def refuse(self, tiles: Sequence[int], target: Target, room: int) -> str | None: ...
 
@@ -59,7 +59,7 @@ class Nest(Protocol):
 Make = Callable[[Types, Types, Params], Nest]
 
 
-# ---------------------------------------------------------------------------- loops of its own
+# ---------------------------------------------------------------------------- special loop nests
 
 
 @dataclass(frozen=True)
@@ -91,7 +91,7 @@ class Own:
     loops: Loops
     cut: Callable[[Cut], Parts]
 
-    def held(self, tiles: Sequence[int], target: Target) -> int:
+    def fast_bytes(self, tiles: Sequence[int], target: Target) -> int:
         parts = self._parts(self.loops.cut(tuple(tiles)))
         order = parts.args if parts.args is not None else range(len(self.types))
         arrays = [*(_viewed(self.types[i], parts.views.get(i)) for i in order[parts.prefetch :]),
@@ -106,7 +106,7 @@ class Own:
         return self.cut(cut)
 
     def refuse(self, tiles: Sequence[int], target: Target, room: int) -> str | None:
-        held = self.held(tiles, target)
+        held = self.fast_bytes(tiles, target)
         return f"a cell would hold {held:,} bytes of {room:,}" if held > room else None
 
     def candidates(self, target: Target) -> list[Tiles]:
@@ -280,7 +280,7 @@ class Template:
         """The loop nest that tiles cut."""
         return self.nest(types, params).loops
 
-    def whole(self, *types: ArrayType, **params: Any) -> Tiles:
+    def untiled(self, *types: ArrayType, **params: Any) -> Tiles:
         """The tiles at which the kernel is one cell: the primitive itself."""
         return self.loops(types, params).all
 

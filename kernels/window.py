@@ -21,7 +21,7 @@ from ..core.primitives.reduction.reduce import MAXIMUM, MINIMUM, SUM, highest, l
 from ..lang.kernel.block_spec import BlockSpec
 from ..lang.ops.basic import cdiv, when
 from .bodies import on_elements, store, within
-from .generate.accumulators import Kept, full, kept_in
+from .generate.accumulators import CarriedValues, accumulator_of, full
 from .generate.loops import Cut, Loops, Window, windows
 from .template import Params, Parts, Template, Types, filled, own
 from .window_spans import Reach, Span, inside, spread_out, tap_ends
@@ -76,8 +76,8 @@ class _Reduction:
         self.starts = range(len(self.arrays), len(types))  # the operands that are the values to start with
         monoid = MONOIDS.get(primitive)
         self.split = any(map(cut.split, cut.loops.carry))
-        self.wide = [kept_in(monoid, t.dtype) if self.split and monoid else t.dtype for t in outs]
-        self.kept = Kept(cut, outs, self.results[0].block_shape or (), self.wide)
+        self.wide = [accumulator_of(monoid, t.dtype) if self.split and monoid else t.dtype for t in outs]
+        self.kept = CarriedValues(cut, outs, self.results[0].block_shape or (), self.wide)
 
     def sources(self) -> list[BlockSpec]:
         """The spans of the arrays that a cell reads."""
@@ -149,7 +149,7 @@ def _scatter_loops(types: Types, params: Params) -> Loops:
 
 
 def _scatter(types: Types, outs: Types, params: Params, cut: Cut) -> Parts:
-    """Each tile of the result from all windows that reach it, wherever the rest of them lies."""
+    """Each tile of the result from all windows that overlap it."""
     source, operand = types
     rank = operand.ndim
     source_axes, operand_axes, crops = [], [], []

@@ -78,7 +78,7 @@ def tap_ends(cut: Cut, reaches: Sequence[Reach]) -> list[tuple[Any, tuple[int, .
 
 
 def inside(cut: Cut, block: Any, reaches: Sequence[Reach], filler: Any) -> Any:
-    """A block with what lies outside of the array filled."""
+    """A block with its out-of-bounds elements filled."""
     shape = tuple(block.shape)
     bounds = []
     for r in reaches:

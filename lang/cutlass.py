@@ -17,7 +17,7 @@ class CompilerParams(Params):
     `tile`: rows, columns and depth of the product that a block of threads makes at a time (on Blackwell two blocks of
     one cluster, where `cluster` has two along the rows); `cluster`: how many blocks along rows and columns share what
     they load; `stages`: how many tiles are loaded ahead. None: chosen from the sizes. `backward`: what the kernels of
-    its gradient are told instead; None: the same, and where one is no such product, Triton compiles it.
+    its gradient use instead; None: the same, and where one is no such product, Triton compiles it.
 
     >>> CompilerParams(tile=(128, 128, 64)).cluster is None
     True

@@ -88,15 +88,15 @@ if not TYPE_CHECKING:  # checkers report missing names themselves
 class CompilerParams(Params):
     """A kernel whose parameters are of this class is compiled by Mosaic GPU, where there is a choice.
 
-    `num_stages`: how many turns of a loop are copied ahead at most; None: as many as shared memory holds, 8 at most.
+    `num_stages`: at most so many iterations of a loop are prefetched; None: as many as shared memory holds, up to 8.
     `consumers`: how many warpgroups (128 threads) compute, each with its part of the rows of a block; None: 2 where the
     rows can be divided. `persistent`: whether there are as many blocks as multiprocessors, each of which makes tiles of
     results one after the other and copies ahead for the next one while it stores; None: where there are more tiles than
     multiprocessors and memory for it. `cluster`: 2 pairs blocks beside each other, which share what both read: on
-    Hopper each copies one half of it to both, on Blackwell they make products of 256 rows together; 4 (Hopper): two by
+    Hopper each copies one half of it to both, on Blackwell they compute joint products of 256 rows; 4 (Hopper): two by
     two, pairs along two axes of the grid; 1: they share nothing; None: 2 where it can be. `ping_pong`: whether two
-    warpgroups take turns at starting products, so that one computes while the products of the other are made (Hopper);
-    None: where that is estimated to be faster. `backward`: what the kernels of its gradient are told instead; None: the
+    warpgroups alternate at the tensor cores, so that one computes while the other's products run (Hopper);
+    None: where that is estimated to be faster. `backward`: the parameters of the kernels of its gradient; None: the
     same. What follows is of kernels written for warpgroups, names of Pallas's that change no value, and are not used.
 
     >>> CompilerParams(num_stages=4).num_stages

@@ -73,12 +73,12 @@ TensorCoreMesh = CoreMesh
 @public
 @dataclass(frozen=True)
 class CompilerParams(Params):
-    """What the TPU compiler is told. Only `dimension_semantics` says something about the kernel itself.
+    """Parameters of the TPU compiler. Only `dimension_semantics` states a property of the kernel itself.
 
-    `vmem_limit_bytes` and `collective_id` are handed on; the others are there for programs that state them, and change
+    `vmem_limit_bytes` and `collective_id` are forwarded; the others exist for programs that state them, and change
     nothing.
 
-    `backward`: what the kernels of its gradient are told instead; None: the same.
+    `backward`: the parameters of the kernels of its gradient; None: the same.
     """
 
     dimension_semantics: Sequence[Any] | None = None
@@ -170,7 +170,7 @@ def reciprocal(x: Any, *, approx: bool = False, full_range: bool = True) -> Any:
 
 
 def with_memory_space_constraint(x: Any, memory_space: Any) -> Any:
-    """The array itself: where operands of kernels lie is said by their BlockSpec, and XLA places the rest.
+    """The array itself: a BlockSpec gives the memory space of a kernel's operand, and XLA chooses the rest.
 
     Raises `ArgumentTypeError` for what is no memory space.
 

@@ -21,12 +21,12 @@ from .targets.compiler_params import Params
 @public
 @dataclass(frozen=True)
 class CompilerParams(Params):
-    """What the Triton compiler is told: warps for each program, and stages of software pipelining.
+    """Parameters of the Triton compiler: warps per program, and stages of software pipelining.
 
     `tensor_descriptors`: whether the copy engine (TMA) of sm_90 and later moves those blocks that it can, as tiles that
     tensor descriptors name, where else each element has a pointer. None: it reads matrices of 16-bit floats that go
     into a product of matrices as they are, and no others. Targets without the engine leave this unread.
-    `backward`: what the kernels of its gradient are told instead; None: the same. `suggested`: another compiler may
+    `backward`: the parameters of the kernels of its gradient; None: the same. `suggested`: another compiler may
     take the kernel where it is estimated to give faster code; these are then for Triton, should it be Triton.
     `warp_specialize`: on sm_90 and later, some warps copy what others compute with, in the innermost loop; where the
     compiler fails to divide them, the kernel is compiled as if it had not been asked for, and `explain` says why.

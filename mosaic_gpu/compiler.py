@@ -18,9 +18,8 @@ from ..lang.toolchain.pool import Answer, Workers
 from .module import MosaicGpuModule
 
 PACKAGES = Packages("Mosaic GPU's kernels", {
-    "jax-cuda13-pjrt": ("jax_plugins.xla_cuda13", JAXLIB), "jax-cuda13-plugin": ("jax_cuda13_plugin", JAXLIB),
-    "triton": ("triton", ""),
-}, "cuda")  # fmt: skip
+    "jax-cuda13-pjrt": "jax_plugins.xla_cuda13", "jax-cuda13-plugin": "jax_cuda13_plugin", "triton": "triton",
+}, "cuda", {"jax-cuda13-pjrt": JAXLIB, "jax-cuda13-plugin": JAXLIB})  # fmt: skip
 installed = PACKAGES.installed
 # The target that describes an architecture to XLA; the kernels depend on the architecture alone.
 TARGETS = {"90a": "cuda:sm_90", "100a": "cuda:sm_100"}

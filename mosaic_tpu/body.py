@@ -33,7 +33,7 @@ class Body(ProgramPrinter):
     def __init__(self, backend: Backend, kernel: str, target: Target, windows: bool = False):
         self.w = Writer()
         self.backend, self.name, self.target = backend, kernel, target
-        self.windows = windows  # whether rows of far memory are reached by the tiles around them
+        self.windows = windows  # whether rows in HBM are accessed through the tiles around them
         self.extra: list[Mem] = []  # scratch that rules ask for
 
     # ------------------------------------------------------------ forms of values

@@ -1,4 +1,4 @@
-"""A kernel as the custom call `tpu_custom_call`: the module serialised, and what libtpu is told beside it."""
+"""A kernel as the custom call `tpu_custom_call`: the serialised module, and its configuration for libtpu."""
 
 from __future__ import annotations
 

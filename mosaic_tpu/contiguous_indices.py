@@ -37,7 +37,7 @@ class Line:
 
 
 def with_spans(kernel: Kernel) -> Kernel:
-    """A kernel whose accesses at positions that follow each other are of spans."""
+    """A kernel whose accesses at contiguous indices are slices."""
     body = _program(kernel.body, {})
     return kernel if body is kernel.body else kernel.replace(body=body)
 
@@ -101,7 +101,7 @@ def _scalar(atom: Atom) -> Line | None:
 
 
 def _access(eqn: Eqn, known: Mapping[Any, Line]) -> list[Eqn]:
-    """An access, its positions as a span if they are all that it takes from an array."""
+    """An access with its index array as a slice, where nothing else of the array is used."""
     index: Index = eqn.params["index"]
     axes = [i for i, e in enumerate(index) if type(e) is Take]
     first = 1 if eqn.primitive is get_p else 2

@@ -39,7 +39,7 @@ from ..lang.transforms.fit_vmem import most_vmem, vmem_bytes
 from ..lang.transforms.rebuild import INHERITED
 from ..lang.verify.communication import communicates
 from .body import Body
-from .kernel_variants import COPIES, far_bytes, in_windows, reaches_far
+from .kernel_variants import COPIES, hbm_bytes, in_windows, needs_hbm
 from .module import MosaicModule
 from .refs import Past, Ref
 from .rules import BACKEND, RULES
@@ -47,7 +47,7 @@ from .rules import vector_memory as memory
 from .rules.dma import DMA_SEMAPHORE, REGULAR_SEMAPHORE, NotWholeTiles
 from .text import SEMAPHORE, SMEM, SSA, VMEM, Mem
 from .values import Value, physical, stored, wide
-from .windows import Window, cast, finished, held_dtype, indices, margins, prepared, ragged_axes, window_of
+from .windows import Window, cast, finished, indices, margins, prepared, ragged_axes, storage_dtype, window_of
 
 DYNAMIC = -(2**63)  # how MLIR writes a size that is not static
 
@@ -71,7 +71,7 @@ def mosaic_module(legal: Legal, target: Target) -> MosaicModule:
       ResourceError: far operands that it reaches in other ways than by whole tiles, and that VMEM does not hold.
     """
     kernel, (first, *others) = legal.given, legal.forms
-    if reaches_far(kernel, target):
+    if needs_hbm(kernel, target):
         try:
             return _Lowering(kernel, first, target, True).module()
         except NotWholeTiles as error:
@@ -89,10 +89,10 @@ def _refuse_parts(kernel: Kernel, target: Target, why: str) -> None:
             f"kernel {kernel.name}: a copy in it moves no whole tiles of memory, which a TPU's copies to other devices "
             f"have to: {why}", f"copy whole Refs, or parts that are multiples of {target.sublanes} rows and "
             f"{target.lanes} columns", kernel.source)  # fmt: skip
-    if far_bytes(kernel) > target.fast_bytes:
+    if hbm_bytes(kernel) > target.fast_bytes:
         raise ResourceError(
             f"kernel {kernel.name}: {why}, so that its operands in far memory are to be in VMEM: these are "
-            f"{far_bytes(kernel):,} bytes, and {target.name} has {target.fast_bytes:,}",
+            f"{hbm_bytes(kernel):,} bytes, and {target.name} has {target.fast_bytes:,}",
             "start copies at multiples of the tile and say so, `multiple_of(start, 8)`, or keep the rows that are "
             "picked on an axis before the last two", kernel.source)  # fmt: skip
 
@@ -162,7 +162,7 @@ class _Lowering:
             return asked
         wanted = 2 * sum(size for _, size in vmem_bytes(self.given, self.target))
         if not self.far:  # then VMEM holds those too, with room to move their rows
-            wanted = max(wanted, 3 * far_bytes(self.given))
+            wanted = max(wanted, 3 * hbm_bytes(self.given))
         most = most_vmem(self.target)
         if told.get(INHERITED):  # a derivative holds values of which its blocks say nothing
             wanted = max(4 * wanted, asked or 0)
@@ -173,7 +173,7 @@ class _Lowering:
         return [*(ID for _ in self.dynamic), *self.word_types(), *(w.array for w in self.inputs)]
 
     def word_types(self) -> list[ArrayType]:
-        words = [ArrayType(t.shape if t.shape and t.size else (1,), held_dtype(t.dtype, words=True))
+        words = [ArrayType(t.shape if t.shape and t.size else (1,), storage_dtype(t.dtype, words=True))
                  for t in self.kernel.prefetch]  # fmt: skip
         return words
 
@@ -431,7 +431,7 @@ def _word(dtype: Any) -> str:
 
 
 def _window_params(number: int, window: Window) -> str:
-    """What the grid's pipeline is told of one operand."""
+    """One operand's attributes for the grid's pipeline."""
     if window.kind == "far":
         return "{}"
     bounds = ", ".join(map(str, window.bounds))

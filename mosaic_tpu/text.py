@@ -64,7 +64,7 @@ def literal(value: Any, element: str) -> str:
 
 
 class Writer:
-    """The lines of one function. A region's lines are printed apart and put into their operation."""
+    """The lines of one function. A region's lines are printed separately and inserted into their operation."""
 
     def __init__(self) -> None:
         self.lines: list[str] = []

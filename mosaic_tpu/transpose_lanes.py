@@ -23,28 +23,29 @@ from ..core.support.memo import cached
 from ..core.tracing.trace import bind_eqn, trace_program
 from ..lang.analysis.dead_stores import ACCESSES
 from ..lang.kernel.kernel import Kernel
-from ..lang.transforms.axis_split import together
+from ..lang.transforms.axis_split import linked_axes
 
 SUBLANES, LANES = 8, 128
 SHUFFLES = 8  # operations on a register whose elements all move, at the least
 
 
 @cached(512)
-def turned(kernel: Kernel) -> Kernel:
-    """A kernel in plain accesses whose body is turned, if it cuts lanes and has less to do so; else as it is."""
+def transpose_lanes(kernel: Kernel) -> Kernel:
+    """A kernel with direct accesses and a transposed body, if it reshapes lanes and this takes fewer operations."""
     eqns = kernel.body.eqns
     moved = [e.outputs[0].type.shape for e in eqns if e.primitive is reshape_p and _cuts_lanes(e)]
     if not moved:
         return kernel
     values = [v for e in eqns for v in e.outputs if v.type.shape]
     taken = sum(_registers(v.type.shape) for v in values) + SHUFFLES * sum(map(_registers, moved))
-    for axes in together(kernel):
+    for axes in linked_axes(kernel):
         found = [(v, d) for v, d in axes if isinstance(v, Var)]
-        turn, sizes = _Turn(dict(found)), {v.type.shape[d] for v, d in found}  # several where rows are part of an axis
-        alone = len(sizes) == 1 and len(turn.rows) == len(found) and turn.rows.keys() >= set(values)
-        if alone and all(map(turn.may, eqns)):
-            if sum(_registers(turn.shape(v)) for v in values) < taken:
-                return kernel.replace(body=turn.program(kernel.body))
+        transposer = _Transposer(dict(found))
+        sizes = {v.type.shape[d] for v, d in found}  # several where rows are part of an axis
+        alone = len(sizes) == 1 and len(transposer.rows) == len(found) and transposer.rows.keys() >= set(values)
+        if alone and all(map(transposer.may, eqns)):
+            if sum(_registers(transposer.shape(v)) for v in values) < taken:
+                return kernel.replace(body=transposer.program(kernel.body))
     return kernel
 
 
@@ -60,8 +61,8 @@ def _registers(shape: Sequence[int]) -> int:
     return math.prod(ahead) * -(-rows // SUBLANES) * -(-columns // LANES)
 
 
-class _Turn:
-    """The body with one axis of each value along the lanes; `rows` tells which it is."""
+class _Transposer:
+    """The body with one axis of each value along the lanes, the one in `rows`."""
 
     def __init__(self, rows: dict[Any, int]):
         self.rows = rows
@@ -131,31 +132,31 @@ class _Turn:
         return eqn.params | changed
 
 
-def _broadcast(turn: _Turn, eqn: Eqn) -> dict[str, Any]:
+def _broadcast(transposer: _Transposer, eqn: Eqn) -> dict[str, Any]:
     (x,), (out,), dims = eqn.inputs, eqn.outputs, eqn.params["broadcast_dimensions"]
-    shape, d = turn.shape(out), turn.rows[out]
-    if x in turn.rows:
+    shape, d = transposer.shape(out), transposer.rows[out]
+    if x in transposer.rows:
         rank = len(shape)
-        kept = [a for i, a in enumerate(dims) if i != turn.rows[x]]
+        kept = [a for i, a in enumerate(dims) if i != transposer.rows[x]]
         dims = (*(a - (a > d) for a in kept), rank - 2, rank - 1)
     return {"shape": shape, "broadcast_dimensions": dims}
 
 
-def _iota(turn: _Turn, eqn: Eqn) -> dict[str, Any]:
+def _iota(transposer: _Transposer, eqn: Eqn) -> dict[str, Any]:
     (out,), at = eqn.outputs, eqn.params["dimension"]
-    shape, d = turn.shape(out), turn.rows[out]
+    shape, d = transposer.shape(out), transposer.rows[out]
     return {"shape": shape, "dimension": len(shape) - 1 if at == d else at - (at > d)}
 
 
-def _pad(turn: _Turn, eqn: Eqn) -> dict[str, Any]:
-    d, config = turn.rows[eqn.inputs[0]], eqn.params["padding_config"]
+def _pad(transposer: _Transposer, eqn: Eqn) -> dict[str, Any]:
+    d, config = transposer.rows[eqn.inputs[0]], eqn.params["padding_config"]
     return {"padding_config": (*config[:d], *config[d + 1 :], (0, 0, 0), (0, 0, 0))}
 
 
-def _reshape(turn: _Turn, eqn: Eqn) -> dict[str, Any]:
-    return {"new_sizes": turn.shape(eqn.outputs[0]), "dimensions": None}
+def _reshape(transposer: _Transposer, eqn: Eqn) -> dict[str, Any]:
+    return {"new_sizes": transposer.shape(eqn.outputs[0]), "dimensions": None}
 
 
-PARAMS: dict[Any, Callable[[_Turn, Eqn], dict[str, Any]]] = {
+PARAMS: dict[Any, Callable[[_Transposer, Eqn], dict[str, Any]]] = {
     broadcast_in_dim_p: _broadcast, iota_p: _iota, pad_p: _pad, reshape_p: _reshape,
 }  # fmt: skip

@@ -1,7 +1,7 @@
 """Vectors moved about: slices, concatenations, rotations, reshapes, broadcasts, transposes.
 
 All take and give 32-bit vectors of rank two or more; masks travel as integers. What libtpu lowers directly is one
-operation; the rest is put together of those.
+operation; the rest is composed of these.
 """
 
 from __future__ import annotations
@@ -158,7 +158,7 @@ def _rows(w: Writer, x: SSA, out: tuple[int, int]) -> SSA:
 
 
 def _pieced(w: Writer, x: SSA, out: tuple[int, int]) -> SSA:
-    """Rows put together of pieces of other rows."""
+    """Rows concatenated from pieces of other rows."""
     assert x.shape is not None
     n, q = x.shape[1], out[1]
     rows = []
@@ -226,7 +226,7 @@ def strided(w: Writer, x: SSA, axis: int, stride: int) -> SSA:
 
 
 def spread_out(w: Writer, x: SSA, axis: int, stride: int, value: Any) -> SSA:
-    """Elements `stride` apart along an axis, with a value between them (and after the last)."""
+    """Elements spread by `stride` along an axis, with a fill value between them (and after the last)."""
     assert x.shape is not None
     rank, n = len(x.shape), x.shape[axis]
     if axis == rank - 1:

@@ -1,4 +1,4 @@
-"""Accesses at positions that arrays give, as reads and writes of all that a Ref holds.
+"""Gathers and scatters on Refs, as reads and writes of the entire Ref.
 
 A TPU has no addressing of single elements: what is picked is picked from a value, and what is put goes into a value
 that is stored as a whole. Far memory, which only copies reach, keeps its accesses where a kernel copies by itself.
@@ -22,8 +22,8 @@ from ..lang.transforms.discharge import Cell, run_cells
 ACCESSES = frozenset({get_p, swap_p, addupdate_p, atomic_rmw_p, atomic_cas_p})
 
 
-def with_wholes(kernel: Kernel, kept: Collection[MemorySpace] = ()) -> Kernel:
-    """A kernel whose accesses at positions from arrays are of wholes, but in the memory spaces that are kept."""
+def on_entire_refs(kernel: Kernel, kept: Collection[MemorySpace] = ()) -> Kernel:
+    """A kernel whose accesses at index arrays cover the entire Ref, but in the memory spaces `kept`."""
     body = _program(kernel.body, kept)
     return kernel if body is kernel.body else kernel.replace(body=eliminate_dead(body)[0])
 
@@ -32,14 +32,14 @@ def _program(program: Program, kept: Collection[MemorySpace]) -> Program:
     eqns = [within(e, lambda inner: _program(inner, kept)) for e in program.eqns]
     if any(new is not old for new, old in zip(eqns, program.eqns, strict=True)):
         program = program.replace(eqns=eqns)
-    return replaced(program, lambda e: _whole(e) if _taken(e) and e.inputs[0].type.space not in kept else None)
+    return replaced(program, lambda e: _on_entire_ref(e) if _taken(e) and e.inputs[0].type.space not in kept else None)
 
 
 def _taken(eqn: Eqn) -> bool:
     return eqn.primitive in ACCESSES and eqn.params["index"].takes
 
 
-def _whole(eqn: Eqn) -> Program:
+def _on_entire_ref(eqn: Eqn) -> Program:
     """The access as a read of the whole, what it does to that value, and a write where it changes it."""
     made = trace_program(_on_value(eqn), [a.type for a in eqn.inputs], eqn.primitive.name)
     return made.replace(eqns=[e.replace(source=eqn.source) for e in made.eqns])

@@ -30,7 +30,7 @@ from .values import physical, stored, wide
 _ARRAYS = {"f32": np.float32, "i32": np.int32}
 
 
-def held_dtype(dtype: Any, words: bool = False) -> Any:
+def storage_dtype(dtype: Any, words: bool = False) -> Any:
     """The dtype in which an array of the call holds values of a dtype; in scalar memory, words of 32 bits."""
     element = ("i32" if is_bool(dtype) else wide(dtype)) if words else stored(dtype)
     if element not in _ARRAYS:
@@ -96,9 +96,9 @@ def window_of(kernel: Kernel, block: Block, output: bool, target: Target, far: b
     `again`: cells may come back to a block of the output, so all of it stays.
     """
     if block.space is MemorySpace.SMEM and block.index_map is None and not output:
-        held = ArrayType(block.array.shape or (1,), held_dtype(block.array.dtype, words=True))
+        held = ArrayType(block.array.shape or (1,), storage_dtype(block.array.dtype, words=True))
         return Window(block, "whole", held, held.shape, 0, SMEM)
-    dtype = held_dtype(block.array.dtype)
+    dtype = storage_dtype(block.array.dtype)
     shape = block.array.shape
     if far and block.space in FAR and block.array.size and (lead := _picked(block)) is not None:
         held = (*shape[:lead], *physical(shape[lead:]))

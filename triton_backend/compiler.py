@@ -18,9 +18,10 @@ from ..lang.gpu.code import Compiled
 from ..lang.targets.target import Target
 from ..lang.toolchain.packages import Packages
 from ..lang.toolchain.pool import Answer, Workers
+from .dialect import adapted
 from .module import TritonModule
 
-PACKAGES = Packages("kernels for GPUs", {"triton": ("triton", "3.6.0")}, "cuda")
+PACKAGES = Packages("kernels for GPUs", {"triton": "triton"}, "cuda")
 installed = PACKAGES.installed
 WORKERS = runtime.part("Triton's workers", Workers(
     "Triton's compiler", Path(__file__).with_name("worker.py"), PACKAGES,
@@ -81,4 +82,5 @@ def _refusal(kernel: str, text: str, source: Source | None) -> CompileError | Re
 def start(module: TritonModule, machine: Target, workers: Workers = WORKERS) -> Future[Answer]:
     """Begin to compile a program, unless that is done or under way; the answer of the worker."""
     options = {"num_warps": module.num_warps, "num_stages": module.num_stages}
-    return workers.start({"text": module.text, **architecture(machine), "options": options})
+    text = adapted(module.text, PACKAGES.versions()["triton"] or "")
+    return workers.start({"text": text, **architecture(machine), "options": options})

@@ -1,4 +1,4 @@
-"""`map` and `associative_scan`: functions made of `scan`, `vmap` and slices."""
+"""`map` and `associative_scan`: functions composed of `scan`, `vmap` and slices."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def map(f: Callable[[Any], Any], xs: Any, *, batch_size: int | None = None) -> A
 
 
 def _interleave(even: Any, odd: Any, axis: int) -> Any:
-    """Elements of two arrays by turns; `even` has as many as `odd`, or one more."""
+    """Interleave two arrays; `even` has as many elements as `odd`, or one more."""
     n = shape_of(odd)[axis]
     pairs = concatenate(
         [expand_dims(slice_in_dim(even, 0, n, axis=axis), (axis + 1,)), expand_dims(odd, (axis + 1,))], axis + 1

@@ -40,12 +40,13 @@ from .vjp_functions import VJP, Pushforward, check_linear, materialize, nested_f
 
 @dataclass(frozen=True)
 class ShapeDtypeStruct:
-    """A shape and dtype standing for an array.
+    """A shape and dtype in place of an array; a bare `PartitionSpec` as `sharding` is over the mesh in force.
 
     The set `manual_axis_type.varying` is of the axes of a mesh along which its values differ, within `shard_map`.
 
     Raises:
       UnsupportedError: `is_ref`, or axes along which it is reduced or not reduced yet.
+      ArgumentError: a bare `PartitionSpec` without a mesh in force.
 
     >>> ShapeDtypeStruct((2, 3), "float32").size
     6
@@ -66,6 +67,8 @@ class ShapeDtypeStruct:
                                    "only `varying` has a meaning here")  # fmt: skip
         object.__setattr__(self, "shape", tuple(self.shape))
         object.__setattr__(self, "dtype", as_dtype(self.dtype))
+        if hasattr(self.sharding, "partitions"):  # a bare PartitionSpec
+            object.__setattr__(self, "sharding", self.sharding.placed("a ShapeDtypeStruct of the sharding"))
 
     def __repr__(self) -> str:
         more = [", weak_type=True"] * self.weak_type + [f", sharding={self.sharding}"] * (self.sharding is not None)

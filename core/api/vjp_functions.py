@@ -279,7 +279,7 @@ class VJP(LinearFunction):
             self._divide(saveable)
 
     def _divide(self, saveable: Sequence[bool] | None = None) -> None:
-        """Take the map apart, once."""
+        """The map's parts, computed once."""
         if self._parts is not None:
             return
         hollow, values = _hollow(self._linear)

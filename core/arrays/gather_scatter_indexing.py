@@ -105,7 +105,7 @@ def _first(span: Span, size: int, wrap: bool) -> Any:
 
 
 def _in_bounds(entries: Sequence[Entry], shape: Shape, wrap: bool) -> bool:
-    """Whether integers are known and lie within their axes."""
+    """Whether integers are static and in bounds."""
     axes: list[Any] = [e for e in entries if takes_axis(e)]
     for entry, size in zip(axes, shape, strict=True):
         if type(entry) is Span:
@@ -119,7 +119,7 @@ def _in_bounds(entries: Sequence[Entry], shape: Shape, wrap: bool) -> bool:
 
 
 class _Box(NamedTuple):
-    """A basic index: the box of elements it touches, and how the result is made of it."""
+    """A basic index: the box of elements it selects, and the steps from the box to the result."""
 
     starts: list[Any]
     sizes: Dims
@@ -177,7 +177,7 @@ def _small(shape: Shape) -> bool:
 
 
 def _outside(box: _Box, shape: Shape) -> bool:
-    """Whether an integer is known to lie out of bounds: `dynamic_slice` moves the box back, and checks see it."""
+    """Whether an integer is known to be out of bounds: `dynamic_slice` clamps it, and checks report it."""
     return any(
         type(start) is int and type(size) is int and not 0 <= start <= size - n
         for start, n, size in zip(box.starts, box.sizes, shape, strict=True)
@@ -206,7 +206,7 @@ def _read_box(x: Any, box: _Box, shape: Shape) -> Any:
 
 
 class _Plan(NamedTuple):
-    """A gather or scatter: positions, dimension numbers, and how the result is made of the window array."""
+    """A gather or scatter: indices, dimension numbers, and the steps from the window array to the result."""
 
     indices: Any
     numbers: GatherDimensionNumbers
@@ -239,7 +239,7 @@ def _with_flags(x: Any, entries: Entries) -> tuple[Any, Entries, Dims]:
 
 
 def _block_first(entries: Entries) -> int | None:
-    """Where NumPy puts the axes of broadcast index arrays: at the first of them, or in front if they are apart."""
+    """Where NumPy puts the axes of broadcast index arrays: at the first of them, or in front if not adjacent."""
     places = [n for n, e in enumerate(entries) if isinstance(e, int) or is_array(e)]
     if places[-1] - places[0] + 1 == len(places) and not entries.apart:
         return places[0]
@@ -256,7 +256,7 @@ class _Planner:
         self.block_at = 0  # where the batch axes of the broadcast index arrays start
         self.batch: list[int] = []  # sizes of the axes of the index array, in the order of the result
         self.windows: dict[int, int] = {}  # the size of each window axis, by its axis of the result
-        self.parts: list[tuple[Any, int]] = []  # for each indexed operand axis: positions, and their first batch axis
+        self.parts: list[tuple[Any, int]] = []  # for each indexed operand axis: indices, and their first batch axis
         self.indexed: list[int] = []
         self.sizes: list[int] = []
         self.reverse: list[int] = []
@@ -506,7 +506,7 @@ def _update(x: Any, index: Any, values: Any, operation: _Operation, flags: Any, 
 
 
 def _update_as_box(entries: Sequence[Entry], shape: Shape, mode: GatherScatterMode, wrap: bool) -> _Box | None:
-    """The box to write, where the update is one box of adjacent elements that is sure to lie within the array."""
+    """The box to write, where the update is one box of adjacent elements that is known to be in bounds."""
     if not is_basic(entries) or not _small(shape):
         return None
     if not _in_bounds(entries, shape, wrap) and (mode is not CLIP or 0 in shape):

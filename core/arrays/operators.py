@@ -1,7 +1,7 @@
 """The operators of arrays, tracers and Refs: NumPy's meaning, JAX's promotion.
 
 Importing this module gives `Value` its operators. `promote_args` is the one place where operands of
-different dtypes and shapes are brought together; the functions of `tilewright.numpy` use it too.
+different dtypes and shapes are promoted and broadcast; the functions of `tilewright.numpy` use it too.
 """
 
 from __future__ import annotations

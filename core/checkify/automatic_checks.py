@@ -50,7 +50,7 @@ class GaveInfinity(CheckError):
 
 
 def check_nans(walk: Any, eqn: Eqn, outs: Sequence[Any]) -> None:
-    """An equation fails that gives NaN, or what else is asked for of results."""
+    """A check that an equation's results contain no NaN, or satisfy another predicate."""
     floats = [x for x in outs if isinstance(typeof(x), ArrayType) and is_inexact(dtype_of(x))]
     if not floats or walk.errors.isdisjoint(_RESULTS):
         return

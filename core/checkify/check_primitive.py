@@ -1,6 +1,6 @@
 """Checks of values as equations, and what they found as a value; `checkify` turns the first into the second.
 
-    check(code, *payload; sites, debug)       fails where `code` is k + 1: that is what `sites[k]` tells of
+    check(code, *payload; sites, debug)       fails where `code` is k + 1, at `sites[k]`
     Error ::= code, payload                   as above, with arrays; 0 is no failure
 
 A site says what its failure is (`kind`), with which text, and where; the values that the text names are the site's part
@@ -74,7 +74,7 @@ class Site:
 
 def site(kind: type[CheckError], text: str, source: Source | None, args: Any = (), kwargs: Any = None) \
         -> tuple[Site, list[Any]]:  # fmt: skip
-    """A site and the values that it tells of."""
+    """A site and the values in its message."""
     leaves, structure = tree.flatten((tuple(args), kwargs or {}))
     leaves = [random_unwrap_p.bind(x) if is_key(typeof(x).dtype) else x for x in leaves]
     return Site(kind, text, structure, tuple(typeof(x).strong() for x in leaves), str(source), source), leaves

@@ -1,4 +1,4 @@
-"""`checkify` of what holds Programs: calls, branches, loops and functions with derivatives of their own.
+"""`checkify` of primitives with subprograms: calls, branches, loops and functions with custom derivatives.
 
 A rule takes the walk, the equation and its operands, binds the equation again with the checked Programs, adds what
 these found to the walk and gives the outputs; None where nothing within can fail. A loop carries its failure, each

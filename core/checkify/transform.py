@@ -124,7 +124,7 @@ class Walk:
         self.sites += sites
 
     def discharge(self, code: Any, payload: Sequence[Any], sites: Sequence[Site]) -> None:
-        """A check of which the first failing element counts, if its kind is asked for."""
+        """A check reported at its first failing element, if its kind is enabled."""
         if not any(s.kind in self.errors for s in sites):
             return
         shape = shape_of(code)
@@ -142,7 +142,7 @@ def _shifted(code: Any, by: int) -> Any:
 
 @dataclass(frozen=True, eq=False)
 class Checked:
-    """A Program that gives code and payload of some sites before its outputs; without sites, as it was."""
+    """A Program that returns code and payload of some sites before its outputs; unchanged without sites."""
 
     sites: tuple[Site, ...]
     program: Any = None
@@ -173,7 +173,7 @@ def checkify(f: Callable[..., Any], errors: Iterable[type[CheckError]] = user_ch
 
     `errors` says what counts: `user_checks` (calls of `check`), `nan_checks`, `div_checks`, `index_checks`, unions of
     these such as `float_checks`, `automatic_checks` and `all_checks`. The function may be compiled, differentiated and
-    batched; the checks within may lie in loops, branches, kernels and functions with derivatives of their own.
+    batched; the checks within may be in loops, branches, kernels and functions with custom derivatives.
 
     Raises:
       ArgumentTypeError: `f` is no function.

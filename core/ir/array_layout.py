@@ -1,4 +1,4 @@
-"""How arrays lie in memory: values that tell of it, for the compiler chooses."""
+"""Memory layouts of arrays, as the compiler chose them."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Layout:
 
     @staticmethod
     def from_pjrt_layout(pjrt_layout: Any) -> Layout:
-        """The layout that one of jaxlib's objects tells of."""
+        """The layout of one of jaxlib's objects."""
         found = pjrt_layout._xla_layout()
         tiles = tuple(map(tuple, found.tiling()))
         return Layout(tuple(found.minor_to_major()[::-1]), tiles, found.element_size_in_bits())

@@ -57,9 +57,9 @@ class Whole:
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """Point i of the factor (a result's position) needs operand positions `i*stride - low` to `i*stride + high`.
+    """Point i of the factor (a result's index) needs operand indices `i*stride - low` to `i*stride + high`.
 
-    Only every `dilation`-th of them is read. What lies outside of the operand is the operation's own padding.
+    Only every `dilation`-th of them is read. Out-of-bounds elements are the operation's own padding.
     """
 
     low: int
@@ -87,7 +87,7 @@ class Relation:
 
     @property
     def points(self) -> int:
-        """How many points the results' and the reduced factors have together."""
+        """The number of points of the results' and the reduced factors, combined."""
         followed = {f for axes in self.results for axis in axes for f in axis} | self.of_kind(Reduced)
         return math.prod(self.sizes[f] for f in followed)
 
@@ -221,7 +221,7 @@ class Loops:
         return _with_ones(old, olds), _with_ones(new, news), kinds
 
     def whole(self, *sizes: int) -> tuple[Axes, dict[int, Kind]]:
-        """A whole factor of its own for each axis, and the kinds of all."""
+        """A separate unsplittable factor per axis, and the kinds of all."""
         found = self.axes(sizes)
         return found, {f: Whole() for axis in found for f in axis}
 
@@ -265,7 +265,7 @@ def _groups(old: Sequence[int], new: Sequence[int]) -> list[tuple[list[int], lis
 
 
 def _ends(sizes: Sequence[int]) -> list[int]:
-    """How many elements of the run lie below each of its axes, and all of them."""
+    """The number of elements of the run below each of its axes, and in all."""
     return list(itertools.accumulate(reversed(sizes), initial=1, func=lambda a, b: a * b))
 
 
@@ -289,12 +289,12 @@ def pointwise(ins: Sequence[Any], outs: Sequence[Any], **params: Any) -> Relatio
 
 
 def same_places(types: Sequence[Any], outs: Sequence[Any], **_: Any) -> list[list[Any]]:
-    """For `Primitive.places`: results lie as the first split operand of their rank does, where its axes divide them."""
+    """For `Primitive.places`: results are sharded like the first split operand of their rank, where divisible."""
     t = next(t for t in types if t.placed is not None and t.ndim == outs[0].ndim)
     mesh, dims = t.placed.mesh, t.placed.spec.padded(t.ndim)
     return [[d if n % mesh.parts(d) == 0 else () for d, n in zip(dims, o.shape, strict=True)] for o in outs]
 
 
 def other_places(types: Sequence[Any], outs: Sequence[Any], *, axes: Sequence[int], **_: Any) -> list[list[Any]]:
-    """For `Primitive.places`: the result lies as the operand does, without the axes that it loses."""
+    """For `Primitive.places`: the result is sharded like the operand, without the axes that it loses."""
     return [[d for i, d in enumerate(types[0].placed.spec.padded(types[0].ndim)) if i not in axes]]

@@ -72,7 +72,7 @@ class Backend(Protocol):
         ...
 
     def held(self, values: Sequence[Any]) -> tuple[Sequence[Any], Sequence[Any]] | None:
-        """Kinds and buffers of values that are all arrays of its own; None where one is not."""
+        """Kinds and buffers of values that are all arrays of this backend; None where one is not."""
         ...
 
     def located(self, program: Program, values: Sequence[Any], error: NonFiniteError) -> NonFiniteError:

@@ -1,4 +1,4 @@
-"""Passes from Program to Program that need no rule of their own."""
+"""Passes from Program to Program that need no rules per primitive."""
 
 from __future__ import annotations
 

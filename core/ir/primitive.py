@@ -113,7 +113,7 @@ class Linear:
 class AxisInfo:
     """The axis a batching rule works over: its size, its name if it has one, and the mesh axes that split it.
 
-    `lies` is the sharding of the axis alone, where types tell of one.
+    `lies` is the sharding of the axis alone, where types have one.
     """
 
     size: int

@@ -132,7 +132,7 @@ class Program:
         self.inputs, self.eqns, self.outputs = tuple(inputs), tuple(eqns), tuple(outputs)
         self.constants, self.values, self.name = tuple(constants), tuple(values), name
         self.effects = program_effects(self.inputs, self.eqns)
-        self.vocabulary: Any = None  # what it is made of, once `rewrite.vocabulary` has looked
+        self.vocabulary: Any = None  # its set of primitives, once `rewrite.vocabulary` has collected it
 
     @property
     def in_types(self) -> list[Type]:

@@ -1,4 +1,4 @@
-"""What behaves as an array, and the type of anything that can stand for one."""
+"""Array-likes, and the type of anything that can be used as an array."""
 
 from __future__ import annotations
 

@@ -273,12 +273,17 @@ class ArrayType:
         """The type without what it says of a mesh."""
         return self
 
+    @property
+    def unvarying(self) -> ArrayType:
+        """The type without the axes along which values vary."""
+        return self.plain
+
     def without_axis(self, axis: int, size: Any = None) -> ArrayType:
-        """The type of an element along an axis (of this size, which the type tells)."""
+        """The type of an element along an axis (of this size, which the type has)."""
         return self.with_shape((*self.shape[:axis], *self.shape[axis + 1 :]))
 
     def along(self, axis: int) -> Any:
-        """The sharding of an axis alone, where the type tells of one."""
+        """The sharding of a single axis, where the type has one."""
         return None
 
     def with_axis(self, axis: int, size: Any, lies: Any = None) -> ArrayType:
@@ -293,20 +298,24 @@ class ArrayType:
         """
         sizes = zip(self.shape, spec.padded(self.ndim), strict=True)
         shape = tuple([n // mesh.parts(names) for n, names in sizes])
-        return VaryingType(self.plain.with_shape(shape), self.vary | spec.marked.union(spec.axes))
+        part = VaryingType(self.plain.with_shape(shape), self.vary | spec.marked.union(spec.axes))
+        return self.within(part, manual_axes) if isinstance(self, ShardedType) else part
 
     def unshard(self, mesh: Any, check_vma: bool, spec: Any, manual: Any = None) -> ArrayType:
         """The type of the whole that such parts make, where the function within saw the axes `manual` (None: all)."""
         sizes = zip(self.shape, spec.padded(self.ndim), strict=True)
-        whole = self.with_shape(tuple([n * mesh.parts(names) for n, names in sizes]))
+        whole = self.plain.with_shape(tuple([n * mesh.parts(names) for n, names in sizes]))
         left = self.vary.difference(mesh.axis_names if manual is None else manual)
+        if self.placed is not None:
+            spec = spec.with_dims(*[names + rest for names, rest in zip(
+                spec.padded(self.ndim), self.placed.spec.padded(self.ndim), strict=True)])  # fmt: skip
         return with_sharding(VaryingType(whole, left), mesh.sharding(spec))
 
-    placed: Any = None  # how its arrays lie along axes of the type `Explicit`: see ShardedType
+    placed: Any = None  # its sharding along axes of the type `Explicit`: see ShardedType
 
     @property
     def sharding(self) -> Any:
-        """How its arrays lie along those axes of the mesh in force that types tell of (`AxisType.Explicit`)."""
+        """Its sharding along the axes of the current mesh that types carry (`AxisType.Explicit`)."""
         if self.placed is None:
             return runtime.interceptors.sharded_types.whole(self.ndim)
         return self.placed.of_type(self.ndim)
@@ -322,7 +331,7 @@ class ArrayType:
 
     @property
     def manual_axis_type(self) -> ManualAxisType:
-        """What the type tells of the axes that `shard_map` maps over."""
+        """The type's varying axes, over which `shard_map` maps."""
         return ManualAxisType(self.vary)
 
     def show(self, short: bool = True) -> str:
@@ -358,8 +367,10 @@ class VaryingType(ArrayType):
 
     def __new__(cls, type: Any, vary: frozenset[Any]) -> ArrayType:
         if not vary:
-            return type.plain if type.vary else type
+            return type.unvarying if type.vary else type
         plain = type.plain
+        if type.placed is not None:
+            return ShardedType(VaryingType(plain, vary), type.placed)
         self = object.__new__(cls)
         self.shape, self.dtype, self.weak_type = plain.shape, plain.dtype, plain.weak_type
         self.vary, self._plain = vary, plain
@@ -387,51 +398,67 @@ class ShardedType(ArrayType):
 
     It splits a dimension at least, or the array is unreduced or reduced along an axis
     (`core/sharding/unreduced_axes.py`); the type of any other array is plain. `core/sharding/mesh.py` makes these.
+    Within a `shard_map` over some of the axes its values may vary along these, too.
     """
 
-    __slots__ = ("placed", "_plain")
+    __slots__ = ("placed", "vary", "_plain")
+    vary: frozenset[Any]
 
     def __new__(cls, type: ArrayType, placed: Any) -> ArrayType:
         self = object.__new__(cls)
         self.shape, self.dtype, self.weak_type = type.shape, type.dtype, type.weak_type
-        self.placed, self._plain = placed, type.plain
-        return cls._interned.intern((type.plain, placed), self)
+        self.placed, self.vary, self._plain = placed, type.vary, type.plain
+        return cls._interned.intern((type.plain, placed, type.vary), self)
 
     @property
     def plain(self) -> ArrayType:
         return self._plain
 
-    def _like(self, plain: ArrayType, dims: Any) -> ArrayType:
-        return with_sharding(plain, self.placed.with_spec(self.placed.spec.with_dims(*dims)))
+    @property
+    def unvarying(self) -> ArrayType:
+        return ShardedType(self._plain, self.placed) if self.vary else self
+
+    def within(self, part: ArrayType, mapped: Any) -> ArrayType:
+        """The type of a part within a `shard_map` over some axes: sharded along the others as before."""
+        rest = [tuple(n for n in names if n not in mapped) for names in self.placed.spec.padded(self.ndim)]
+        return with_sharding(part, self.placed.with_spec(rest).update(mesh=self.placed.mesh.mapped(mapped)))
+
+    @property
+    def unplaced(self) -> ArrayType:
+        """The type without the sharding."""
+        return VaryingType(self._plain, self.vary)
+
+    def _like(self, unplaced: ArrayType, dims: Any) -> ArrayType:
+        return with_sharding(unplaced, self.placed.with_spec(self.placed.spec.with_dims(*dims)))
 
     def with_shape(self, shape: Any) -> ArrayType:
-        return self if shape == self.shape else self._plain.with_shape(shape)
+        return self if shape == self.shape else self.unplaced.with_shape(shape)
 
     def without_axis(self, axis: int, size: Any = None) -> ArrayType:
         dims = self.placed.spec.padded(self.ndim)
-        return self._like(self._plain.without_axis(axis), (*dims[:axis], *dims[axis + 1 :]))
+        return self._like(self.unplaced.without_axis(axis), (*dims[:axis], *dims[axis + 1 :]))
 
     def with_axis(self, axis: int, size: Any, lies: Any = None) -> ArrayType:
         dims, names = self.placed.spec.padded(self.ndim), None if lies is None else lies.spec.dims[0]
-        return self._like(self._plain.with_axis(axis, size), (*dims[:axis], names, *dims[axis:]))
+        return self._like(self.unplaced.with_axis(axis, size), (*dims[:axis], names, *dims[axis:]))
 
     def along(self, axis: int) -> Any:
         names = self.placed.spec.padded(self.ndim)[axis]
         return self.placed.with_spec((names,)) if names else None
 
     def strong(self) -> ArrayType:
-        return ShardedType(self._plain.strong(), self.placed)
+        return ShardedType(self.unplaced.strong(), self.placed)
 
     def tangent(self) -> ArrayType:
-        found = self._plain.tangent()
+        found = self.unplaced.tangent()
         return found if found.dtype == FLOAT0 else ShardedType(found, self.placed)
 
     def cotangent(self) -> ArrayType:
-        found = self._plain.tangent()
+        found = self.unplaced.tangent()
         return found if found.dtype == FLOAT0 else ShardedType(found, self.placed.with_spec(self.placed.spec.dual))
 
     def _marks(self) -> str:
-        return _marks(U=self.placed.spec.unreduced, R=self.placed.spec.reduced)
+        return _marks(V=self.vary, U=self.placed.spec.unreduced, R=self.placed.spec.reduced)
 
     def _sizes(self) -> str:
         dims = self.placed.spec.padded(self.ndim)
@@ -439,7 +466,7 @@ class ShardedType(ArrayType):
         return ",".join(f"{size}{name}" for size, name in zip(self.shape, names, strict=True))
 
     def __reduce__(self) -> Any:
-        return (ShardedType, (self._plain, self.placed))
+        return (ShardedType, (self.unplaced, self.placed))
 
 
 class MemorySpace(StrEnum):

@@ -121,7 +121,7 @@ def _solved(
 def _composed(
     function: Callable[..., Any], trace: Any, primals: Sequence[Any], series: Sequence[Series], **params: Any
 ) -> Any:
-    """What is made of other operations."""
+    """Operations decomposed into others."""
     outs, terms = trace.flat(lambda *a: [function(*a, **params)], trace.order, primals, series)
     return outs[0], terms[0]
 
@@ -216,7 +216,7 @@ def _scan(
 
 def _while(
     trace: Any, primals: Sequence[Any], series: Sequence[Series], *, cond_program: Program, body_program: Program,
-    cond_nconsts: int, body_nconsts: int,
+    cond_nconsts: int, body_nconsts: int, **_: Any,
 ) -> Any:  # fmt: skip
     order = trace.order
     cond_consts, consts, carry = cut(primals, cond_nconsts, body_nconsts)

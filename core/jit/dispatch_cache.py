@@ -8,7 +8,7 @@ The *kind* of an array is its type; where it lies on a mesh, its type and how it
 the operands' buffers. Configurations, types and kinds are interned, so a look-up compares identities, and
 no two configurations share an entry: threads may each have their own. A function that is dispatched is a plain Python
 function, because calling one costs a fifth of what calling an object with `__call__` does. Its code is replaced, after
-the first call that can be told by its key, by code that the backend generates for that number of operands; everything
+the first call with a usable key, by code that the backend generates for that number of operands; everything
 else takes the general path, `slow(args, kwargs)`.
 """
 
@@ -97,7 +97,7 @@ def specialize(function: Any, arity: int, plain: bool = False) -> None:
 class Known:
     """What is known of one function: its traces and its runners, and which traces are being made.
 
-    `ours`: the package's own functions have their entries in tables that they share, so that all of them together
+    `ours`: the package's own functions share tables of entries, so that all of them combined
     keep no more than `KEPT`.
     """
 

@@ -84,7 +84,7 @@ class Entry:
 
     @property
     def form(self) -> str:
-        """How results are put together, named for the forms that need no pytree."""
+        """How results are assembled, named for the forms that need no pytree."""
         zeros = (0,) * self.out_tree.num_leaves
         forms = {"one": 0, "tuple": zeros, "list": [*zeros]} if zeros else {}
         return next((name for name, form in forms.items() if self.out_tree == tree.structure(form)), "tree")
@@ -206,7 +206,7 @@ class Jit:
     # ------------------------------------------------------------ on a mesh
 
     def _ins(self, treedef: Any, lying: Any = None) -> tuple[Any, ...]:
-        """How the arguments are to lie: as `in_shardings` says, else as they do."""
+        """The required shardings of the arguments: `in_shardings`, else their own."""
         lying = lying or (None,) * treedef.num_leaves
         if self._options.in_shardings is None:
             return lying
@@ -215,7 +215,7 @@ class Jit:
         return tuple(s or now for s, now in zip(asked + (None,) * treedef.num_leaves, lying))
 
     def _outs(self, entry: Entry) -> tuple[Any, ...]:
-        """How the results are to lie; None for those that the compiler is to decide about."""
+        """The required shardings of the results; None leaves the choice to the compiler."""
         count = entry.out_tree.num_leaves
         if self._options.out_shardings is None:
             return (None,) * count

@@ -101,7 +101,7 @@ class JitDecorator(Protocol):
 
 
 class _Known:
-    """What every stage tells of its arguments."""
+    """The description of arguments that all stages share."""
 
     _traced: Traced
 
@@ -202,12 +202,12 @@ class Traced:
 
     @property
     def device(self) -> Any:
-        """The device that `jit` was told, None if none."""
+        """The `device` argument of `jit`, None if not given."""
         return self._function._options.device
 
     @property
     def flags(self) -> tuple[tuple[str, Any], ...]:
-        """The compiler's flags that `jit` was told."""
+        """The compiler options passed to `jit`."""
         return self._function._options.compiler_options
 
     def compiled(self, executable: Any) -> Compiled:
@@ -288,22 +288,22 @@ class Compiled(_Known):
 
     @property
     def input_shardings(self) -> Any:
-        """How the arguments are to lie, in the structure of `(args, kwargs)`."""
+        """The shardings of the arguments, in the structure of `(args, kwargs)`."""
         return self.in_tree.unflatten(self._executable.shardings()[0])
 
     @property
     def output_shardings(self) -> Any:
-        """How the results lie, in their structure."""
+        """The shardings of the results, in their structure."""
         return self.out_tree.unflatten(self._executable.shardings()[1])
 
     @property
     def input_formats(self) -> Any:
-        """How the arguments are to lie and their layouts in memory, in the structure of `(args, kwargs)`."""
+        """The shardings and memory layouts of the arguments, in the structure of `(args, kwargs)`."""
         return self.in_tree.unflatten(map(Format, self._executable.layouts()[0], self._executable.shardings()[0]))
 
     @property
     def output_formats(self) -> Any:
-        """How the results lie and their layouts in memory, in their structure."""
+        """The shardings and memory layouts of the results, in their structure."""
         return self.out_tree.unflatten(map(Format, self._executable.layouts()[1], self._executable.shardings()[1]))
 
     def cost_analysis(self) -> dict[str, float]:

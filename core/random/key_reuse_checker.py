@@ -126,7 +126,7 @@ def consumed(program: Program) -> frozenset[int]:
 
 
 class _Origin:
-    """An array of keys that was not made of another one: which of its parts were used up, and by what."""
+    """An array of keys with its own storage: which of its parts were consumed, and by what."""
 
     __slots__ = ("used",)
 

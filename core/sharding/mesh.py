@@ -99,6 +99,15 @@ class _Axes:
         """How an array lies on it that a spec splits."""
         return NamedSharding(self, spec)  # type: ignore[arg-type]  (both kinds of meshes are)
 
+    def mapped(self, axes: Any) -> Any:
+        """The mesh within a `shard_map` over some axes: they have the type `Manual`."""
+        return self.update_axis_types(dict.fromkeys(axes, AxisType.Manual))
+
+    @property
+    def decided_by_types(self) -> bool:
+        """Whether types decide the sharding of all values: no axis is left to the compiler."""
+        return AxisType.Auto not in self.axis_types
+
     def _typed(self, types: tuple[AxisType, ...]) -> None:
         """Take the types of the axes, once these are known."""
         self.axis_types = types
@@ -393,6 +402,18 @@ class PartitionSpec:
         """The first dimension that has an entry."""
         return self.entries.index(entry)
 
+    def count(self, entry: Any) -> int:
+        """The number of dimensions that have an entry."""
+        return self.entries.count(entry)
+
+    def update(self, **changes: Any) -> PartitionSpec:
+        """The spec with other `partitions`, `unreduced` or `reduced`."""
+        fields = {name: changes.pop(name, getattr(self, name)) for name in ("partitions", "unreduced", "reduced")}
+        if changes:
+            remedy = "partitions, unreduced or reduced"
+            raise ArgumentTypeError(f"PartitionSpec.update takes no {sorted(changes)}", remedy)
+        return PartitionSpec(*fields.pop("partitions"), **fields)
+
     def __iter__(self) -> Iterator[Any]:
         if self.marked:  # entries that are taken out of it would make another spec
             raise ArgumentError(f"iteration over {self}, whose dimensions are not all of it", "use `spec.partitions`")
@@ -507,7 +528,10 @@ class NamedSharding:
     def placed(self, what: str = "") -> NamedSharding:
         """The sharding itself; of a spec, or over the axes of the mesh in force, that over the mesh in force."""
         mesh = current().mesh
-        if isinstance(self.mesh, AbstractMesh) and mesh is not None and mesh.abstract_mesh is self.mesh:
+        if mesh is None or mesh is self.mesh:
+            return self
+        within = bool(mesh.manual_axes) and mesh.shape_tuple == self.mesh.shape_tuple  # within a `shard_map` over it
+        if within or isinstance(self.mesh, AbstractMesh) and mesh.abstract_mesh is self.mesh:
             return NamedSharding(mesh, self.spec, self.kind)
         return self
 
@@ -515,6 +539,8 @@ class NamedSharding:
         """A value that lies so, within a program or outside of one; over a mesh without axes nothing is said."""
         if self.mesh.empty:
             return x
+        if self.placed() is not self:
+            return self.placed().constrain(x)
         self.check_rank(typeof(x).shape)
         seen = [axis[0] for axis in axis_environment() if len(axis) == 3 and axis[0] in self.spec.axes]
         if seen:
@@ -646,7 +672,7 @@ EMPTY = AbstractMesh((), ())
 
 
 def get_abstract_mesh() -> AbstractMesh:
-    """The axes of the mesh in force, none outside of `use_mesh`.
+    """The axes of the mesh in force, none outside of `use_mesh`; within `shard_map` its axes have the type `Manual`.
 
     >>> get_abstract_mesh().empty
     True
@@ -662,7 +688,7 @@ def get_mesh() -> AnyMesh:
 def everywhere() -> NamedSharding | None:
     """The sharding of what nobody splits: whole on each device of the mesh in force; None where it has no devices."""
     mesh = current().mesh
-    return NamedSharding(mesh, PartitionSpec()) if isinstance(mesh, Mesh) else None
+    return NamedSharding(mesh, PartitionSpec()) if isinstance(mesh, Mesh) and not mesh.manual_axes else None
 
 
 def use_mesh(mesh: AnyMesh) -> contextlib.AbstractContextManager[Any]:
@@ -723,7 +749,7 @@ def _batch(axis: AxisInfo, args: Sequence[Any], dims: Sequence[int | None], *, s
         spec = PartitionSpec(*inner[:d], () if t.placed is None else t.placed.spec.padded(t.ndim)[d], *inner[d:])
     else:
         spec = batched_spec(inner, d, axis)
-    return constraint_p.bind(x, sharding=sharding.with_spec(spec)), d
+    return constraint_p.bind(x, sharding=sharding.with_spec(sharding.spec.with_dims(*spec.dims))), d
 
 
 # A value that is to lie on a mesh as a sharding says.

@@ -26,7 +26,7 @@ from ..primitives.control_flow.subprograms import with_output_types
 from ..primitives.movement.shape import expand_dims, squeeze
 from ..primitives.spmd.varying_axes import assume_equal_p, ordered, psum_invariant_p
 from ..support import pytree as tree
-from ..support.config import current
+from ..support.config import config, current
 from ..support.errors import ArgumentError, ArgumentTypeError, MeshAxisError, ShapeError, TreeError, UnsupportedError
 from ..tracing.numpy_interpreter import evaluate
 from ..tracing.trace import axis_environment, eval_program, on_each_device, trace_program, typeof
@@ -143,7 +143,7 @@ def _with_leading(parts: Any, n: int) -> tuple[Program, Program]:
         return eval_program(parts.linear, *given, *args[len(wide) :])
 
     types = [v.type for v in parts.linear.inputs]
-    types[: len(wide)] = [t.with_shape((1, *t.shape)) if w else t for t, w in zip(types, wide)]
+    types[: len(wide)] = [t.with_axis(0, 1) if w else t for t, w in zip(types, wide)]
     return trace_program(primal, parts.primal.in_types, parts.primal.name), trace_program(linear, types, "linear")
 
 
@@ -387,9 +387,14 @@ def shard_map(
     return Jit(run, Options()).function
 
 
+def _mapped() -> set[Any]:
+    """The axes that each `shard_map` around the current trace maps over."""
+    return {a[0] for a in axis_environment() if len(a) == 3}
+
+
 def _manual(mesh: Any, names: Any) -> tuple[Any, ...]:
     """The axes that the function sees, in the mesh's order: those named, by default all that none outside sees."""
-    outside = {a[0] for a in axis_environment() if len(a) == 3}
+    outside = _mapped()
     names = set(names) or set(mesh.axis_names) - outside
     for name in names:
         if name not in mesh.shape:
@@ -415,7 +420,7 @@ def _call(f: Callable[..., Any], args: Any, mesh: Any, in_specs: Any, out_specs:
         out["specs"] = _flat_specs(wanted, results, "out_specs")
         return [_leaving(x, s, mesh, manual, check) for x, s in zip(flat, out["specs"], strict=True)]
 
-    with _on_device(mesh, manual):
+    with _on_device(mesh, manual), config(mesh=mesh.mapped(_mapped().intersection(mesh.axis_names))):
         program = trace_program(body, [part_type(t, s, mesh, manual, check) for t, s in zip(types, specs, strict=True)],
                                 getattr(f, "__name__", "shard_map"))  # fmt: skip
     program, constants = hoist(program)

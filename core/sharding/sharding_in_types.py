@@ -345,7 +345,7 @@ def plain_program(program: Program) -> Program:
         made = [Var(_plain(v.type)) for v in eqn.outputs]
         eqns.append(within(_as_xla_leaves_open(eqn).replace(inputs=inputs, outputs=tuple(made)), plain_program))
         env.update(zip(eqn.outputs, made, strict=True))
-        if mesh is None or not mesh.are_all_axes_explicit or eqn.primitive is constraint_p:
+        if mesh is None or not mesh.decided_by_types or eqn.primitive is constraint_p:
             continue
         for old, new in zip(eqn.outputs, made, strict=True):
             if isinstance(old.type, ArrayType):
@@ -437,6 +437,8 @@ def told(program: Program) -> tuple[Any, ...]:
             return placed.with_spec(atom.type.sharding.spec)
         made = known.get(atom) if type(atom) is Var else None
         settles = made is not None and made.kind is None and UNCONSTRAINED not in made.spec.dims
-        return made if settles else everywhere
+        if settles or everywhere is None:
+            return made if settles else None
+        return everywhere.with_spec((None,) * len(atom.type.shape))
 
     return tuple(map(of, program.outputs))

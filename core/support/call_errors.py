@@ -28,7 +28,7 @@ _KINDS: tuple[tuple[type[Exception], type[TilewrightError]], ...] = (
     (TypeError, ArgumentTypeError), (OverflowError, IntegerOverflowError), (ValueError, ArgumentError),
     (LookupError, ArgumentError), (AttributeError, ArgumentTypeError), (ArithmeticError, ArgumentError),
 )  # fmt: skip
-_PYTHON = os.path.dirname(os.__file__) + os.sep  # where Python's own modules lie
+_PYTHON = os.path.dirname(os.__file__) + os.sep  # the folder of Python's own modules
 _WITHOUT_REMEDY = (ShapeError, DtypeError, ArgumentError, ArgumentTypeError, AxisError)
 
 

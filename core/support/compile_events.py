@@ -1,4 +1,4 @@
-"""What was traced and compiled: counted and timed, told to listeners, and logged where that is asked for.
+"""Events of tracing and compilation: counted, timed, sent to listeners, and logged on request.
 
     Event ::= kind (TRACE, LOWER, COMPILE, ...), the name of the function, seconds
 
@@ -52,7 +52,7 @@ _DONE = {
 
 
 def record(kind: str, name: str, seconds: float = 0.0) -> None:
-    """Count an event, log it where that is asked for, and tell the listeners."""
+    """Count an event, log it if enabled, and notify the listeners."""
     times, before = _events.counts[kind]
     _events.counts[kind] = Count(times + 1, before + seconds)
     if watched.log_compiles:

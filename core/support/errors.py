@@ -219,7 +219,7 @@ class MeshAxisError(TilewrightError, ValueError):
 
 
 class ShardingTypeError(TilewrightError, TypeError, ValueError):
-    """An operation on arrays whose types tell how they lie, from which no sharding of its result follows."""
+    """An operation on arrays with sharded types whose output sharding is ambiguous."""
 
 
 class MeshError(TilewrightError, ValueError):
@@ -235,7 +235,7 @@ class AddressableError(TilewrightError, RuntimeError):
 
 
 class ProcessError(TilewrightError, RuntimeError):
-    """Base of the errors about processes that compute together: begun twice, begun too late, not begun."""
+    """Base of the errors about groups of processes: initialised twice, too late, or not at all."""
 
 
 class CoordinatorError(ProcessError, ConnectionError):
@@ -243,7 +243,7 @@ class CoordinatorError(ProcessError, ConnectionError):
 
 
 class ProcessMismatchError(ProcessError, AssertionError):
-    """Processes that compute together do not do the same: other programs, another order, other values or versions."""
+    """Processes of a group diverge: different programs, order, values or versions."""
 
 
 class ImmutableArrayError(TilewrightError, TypeError):
@@ -295,7 +295,7 @@ class BlockRankError(KernelError):
 
 
 class OutOfBoundsError(KernelError, IndexError):
-    """A block or an access that lies outside its array."""
+    """A block or an access out of bounds of its array."""
 
 
 class RaceError(KernelError):
@@ -371,7 +371,7 @@ class DeviceMismatchError(ForeignArrayError):
 
 
 class StridesError(ForeignArrayError):
-    """An array whose elements do not lie one after the other in row-major order."""
+    """An array whose elements are not contiguous in row-major order."""
 
 
 class AlignmentError(ForeignArrayError):
@@ -454,6 +454,10 @@ class ForeignFunctionError(TilewrightError, ValueError):
 
 class VersionError(TilewrightError, ImportError):
     """A package that is missing or of another version than this one works with."""
+
+
+class UntestedVersionWarning(UserWarning):
+    """A package of a version that should work but that the tests have not run with."""
 
 
 class RealJaxError(TilewrightError, ImportError):

@@ -1,4 +1,4 @@
-"""JAX's options that are no settings of ours (`settings.py` has those): what they say when they are asked.
+"""JAX's options that are no settings of ours (`settings.py` has those), and their values.
 
     FIXED     options whose value here cannot be another, with the reason
     UNUSED    options that any value may be given to, for they would change nothing here; read, they give their default

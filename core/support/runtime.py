@@ -111,10 +111,10 @@ class Runtime:
         "config", "backend", "interceptors", "process_index", "process_count", "parts", "facts", "_caches",
     )  # fmt: skip
     # Read at each operation, hence attributes rather than entries of a dictionary:
-    config: Config  # of threads that have set none of their own
+    config: Config  # of threads that have not set one
     backend: Backend  # what compiles and runs Programs, and holds arrays
     interceptors: Interceptors  # what acts on binds before a trace does
-    process_index: int  # the number of this process among those that compute together
+    process_index: int  # the index of this process in its group
     process_count: int
 
     def __init__(self) -> None:
@@ -167,7 +167,7 @@ class Runtime:
             (cache.cache_clear if hasattr(cache, "cache_clear") else cache.clear)()
 
     def cache_sizes(self) -> dict[str, CacheSize]:
-        """The entries and the bound of every cache; caches of one name are counted together."""
+        """The entries and the bound of every cache; caches of one name are summed."""
         sizes: dict[str, CacheSize] = {}
         for name, cache in self.caches():
             size, before = _size(cache), sizes.get(name)

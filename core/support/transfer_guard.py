@@ -1,9 +1,9 @@
 """Guards of copies that nobody wrote: between host and device, and from device to device.
 
     level ::= allow | log | disallow                        of what happens by itself: NumPy arrays as arguments, floats
-            | log_explicit | disallow_explicit              of what is asked for too: `device_put`, `device_get`
+            | log_explicit | disallow_explicit              of explicit transfers too: `device_put`, `device_get`
 
-The settings are `transfer_guard_host_to_device` and the like; one that is not set is as `transfer_guard`. They hold on
+The settings are `transfer_guard_host_to_device` and similar; `transfer_guard` is the default of each. They hold on
 every platform, so that a program for an accelerator can be tried on a CPU, where nothing is copied.
 """
 

@@ -18,7 +18,7 @@ from .trace import Tracer, Value, dtype_of, shape_of, typeof
 
 @dataclass(frozen=True)
 class Slice:
-    """`size` positions from `start` (which may be traced), `stride` apart; made by `ds`."""
+    """`size` indices from `start` (which may be traced), with a stride; made by `ds`."""
 
     start: Any
     size: int
@@ -26,7 +26,7 @@ class Slice:
 
 
 class Span(NamedTuple):
-    """A slice of an axis: `size` elements from `start`, which may be traced, `step` apart (negative: backwards)."""
+    """A slice of an axis: `size` elements from `start`, which may be traced, with a step (negative: backwards)."""
 
     start: Any
     step: int
@@ -56,7 +56,7 @@ Entry = Any  # int | Span | Flag | array | None
 
 
 class Entries(list[Entry]):
-    """The entries of an index; `apart` where an ellipsis of no axis stands between its integers and arrays."""
+    """The entries of an index; `apart` where an ellipsis of no axis separates its integers and arrays."""
 
     apart = False
 
@@ -202,7 +202,7 @@ def is_array(entry: Entry) -> bool:
 
 
 def _places(item: Any) -> bool:
-    """Whether an item of an index is one of those that NumPy broadcasts together."""
+    """Whether NumPy broadcasts an item of an index with the others."""
     return item is not None and not isinstance(item, (slice, Span))
 
 

@@ -364,8 +364,8 @@ class ProgramTrace(Trace):
             type_ = typeof(x)
             if type(x) in opaque_types:
                 _check_parts(flat_parts(type_, x), type_)
-            if self.meshed and type(type_) is ShardedType:  # the types of one device's part tell of no sharding
-                type_ = type_.plain
+            if self.meshed and type(type_) is ShardedType:  # the value within a `shard_map`, along the axes left to it
+                type_ = type_.within(type_.unplaced, frozenset(a[0] for a in _axes.get() if len(a) == 3))
             found = self.constants[id(x)] = (Var(type_), x)
         return found[0]
 

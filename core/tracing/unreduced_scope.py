@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from contextvars import ContextVar
 from typing import Any
 
-# The axes of the mesh over which contractions that are called here are asked to leave their sums open.
+# The mesh axes over which contractions in this scope return unreduced sums.
 asked_open: ContextVar[frozenset[Any]] = ContextVar("tilewright_asked_open", default=frozenset())
 
 
@@ -17,3 +17,11 @@ def split_alike(lhs: Any, rhs: Any, contracted: tuple[Sequence[int], Sequence[in
     left, right = (t.placed.spec.padded(t.ndim) for t in (lhs, rhs))
     pairs = [(left[a], right[b]) for a, b in zip(*contracted, strict=True)]
     return frozenset(name for a, b in pairs if a == b for name in a)
+
+
+def split_within(operand: Any, axes: Sequence[int]) -> frozenset[Any]:
+    """The mesh axes that split what a sum over `axes` adds up, as the type of the operand tells."""
+    if operand.placed is None:
+        return frozenset()
+    dims = operand.placed.spec.padded(operand.ndim)
+    return frozenset(name for a in axes for name in dims[a])

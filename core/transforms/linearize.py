@@ -113,7 +113,7 @@ _purpose: ContextVar[Purpose] = ContextVar("tilewright_purpose", default=Purpose
 
 
 def purpose() -> Purpose:
-    """What the rule `linearize` that runs here is asked for."""
+    """The request to the rule `linearize` that is running."""
     return _purpose.get()
 
 
@@ -208,7 +208,7 @@ class SplitTrace(Trace):
     """Records in `linear` what depends on its tracers, of a function that is linear in them.
 
     Everything else evaluates under the parent, also within an equation that holds Programs and has operands of both
-    kinds: its rule `linearize` is asked, for which the linear operands are zero.
+    kinds: its rule `linearize` is applied with zero linear operands.
     """
 
     __slots__ = ("linear",)

@@ -1,8 +1,8 @@
-"""The linear operations that the rules of all others are made of, and what they do for these rules.
+"""The linear operations that the rules of all others use, and their helper functions.
 
-Sums, negation, the movers `broadcast_in_dim`, `reshape` and `transpose`, and the sum over axes stand together below the
-rules: the transpose of each is made of the others. Elementwise primitives take rank-0 operands beside operands of one
-common shape, so a rule may write `mul_p.bind(t, like(t, 2.0))` without a broadcast; `spread` and `unbroadcast` are the
+Sums, negation, the movers `broadcast_in_dim`, `reshape` and `transpose`, and the sum over axes share the layer below
+the rules: the transpose of each is one of the others. Elementwise primitives take rank-0 operands beside operands of
+one shape, so a rule may write `mul_p.bind(t, like(t, 2.0))` without a broadcast; `spread` and `unbroadcast` are the
 two places where that implied broadcast has to be made real.
 """
 
@@ -90,7 +90,7 @@ def moved(axis: AxisInfo, x: Any, src: int | None, dst: int) -> Any:
 
 
 def align(axis: AxisInfo, args: Sequence[Any], dims: Sequence[int | None]) -> tuple[list[Any], int]:
-    """Operands of one shape, scalars apart, brought to one batch axis; unbatched scalars stay scalars."""
+    """Operands of one shape (or scalars) moved to one batch axis; unbatched scalars stay scalars."""
     shapes = [shape_of(a) for a in args]
     ranks = [len(s) - (d is not None) for s, d in zip(shapes, dims, strict=True)]
     rank = max(ranks)
@@ -307,7 +307,7 @@ def without_axes(shape: Sequence[Any], axes: Axes) -> tuple[Any, ...]:
 
 
 def reduction_typing(name: str, kinds: Sequence[str]) -> Callable[..., ArrayType]:
-    def typing(x: ArrayType, *, axes: Axes) -> ArrayType:
+    def typing(x: ArrayType, *, axes: Axes, open_axes: Any = None) -> ArrayType:
         check_axes(name, x, axes)
         check_kind(name, x, kinds)
         return x.with_shape(without_axes(x.shape, axes))
@@ -338,15 +338,16 @@ SUM = Monoid("sum", filled(0), add_p.bind)
 def reducer(
     name: str, kinds: Sequence[str], ufunc: Any, monoid: Monoid, jvp: Any, transpose: Any = None, initial: Any = None
 ) -> Primitive:
+    """A reduction over `axes`; a sum is deferred along the mesh axes `open_axes` (`core/tracing/unreduced_scope`)."""
     kind = Reduced(monoid)
 
-    def relation(ins: Any, outs: Any, *, axes: Axes) -> Relation:
+    def relation(ins: Any, outs: Any, *, axes: Axes, open_axes: Any = None) -> Relation:
         return reducing(ins, axes, kind)
 
     def numpy(x: Any, *, axes: Axes) -> Any:
         return ufunc.reduce(x, axis=axes, **({} if initial is None else {"initial": initial(x.dtype)}))
 
-    def wide(x: Any, *, axes: Axes) -> Any:
+    def wide(x: Any, *, axes: Axes, open_axes: Any = None) -> Any:
         return widened(numpy)(x, axes=axes).astype(x.dtype)
 
     return Primitive(
@@ -362,5 +363,5 @@ def reducer(
 
 reduce_sum_p = reducer(
     "reduce_sum", NUMBER, np.add, SUM, alone_jvp(lambda: reduce_sum_p),
-    transpose=lambda ct, x, *, axes: [spread_axes(ct, x.shape, axes)],
+    transpose=lambda ct, x, *, axes, open_axes=None: [spread_axes(ct, x.shape, axes)],
 )  # fmt: skip

@@ -26,7 +26,7 @@ def _type(atom: Any) -> type:
 
 
 def transpose_map(linear: LinearMap, cotangents: Sequence[Any], wanted: Sequence[bool] | None = None) -> list[Any]:
-    """Cotangents of the map's inputs (Zero where none), given those of its outputs; of the `wanted` ones, if told."""
+    """Cotangents of the map's inputs (Zero where none), from those of its outputs; only the `wanted` ones, if given."""
     env: dict[Var, Any] = {}
 
     def accumulate(var: Var, ct: Any) -> None:

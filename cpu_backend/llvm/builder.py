@@ -153,6 +153,11 @@ class Builder:
         inside = ", ".join(f"{scalar} {i * step}" for i in range(lanes))
         return Value(f"<{inside}>", vector(scalar, lanes), self)
 
+    def lanes_below(self, count: int, lanes: int) -> Value:
+        """The mask of the first lanes."""
+        bits = ", ".join(f"i1 {'true' if i < count else 'false'}" for i in range(lanes))
+        return Value(f"<{bits}>", vector("i1", lanes), self)
+
     def splat(self, x: Any, lanes: int) -> Value:
         if not lanes or x.lanes:
             return x
@@ -231,6 +236,25 @@ class Builder:
 
     def fma(self, x: Any, y: Any, z: Any) -> Value:
         return self.intrinsic("fma", x, y, z)
+
+    def shuffle(self, x: Value, y: Value, lanes: Sequence[int]) -> Value:
+        """Lanes of two vectors, those of the second numbered after those of the first."""
+        picked = ", ".join(f"i32 {i}" for i in lanes)
+        return self.value(vector(x.scalar, len(lanes)), f"shufflevector {x.type} {x.text}, {y.type} {y.text}, "
+                                                        f"<{len(lanes)} x i32> <{picked}>")  # fmt: skip
+
+    def transposed(self, rows: Sequence[Value]) -> list[Value]:
+        """The columns of a square of as many vectors as each has lanes, a power of two."""
+        found, n, apart = list(rows), len(rows), 1
+        while apart < n:
+            low = [i if not i & apart else n + i - apart for i in range(n)]
+            high = [i + apart if not i & apart else n + i for i in range(n)]
+            for i in range(n):
+                if not i & apart:
+                    x, y = found[i], found[i + apart]
+                    found[i], found[i + apart] = self.shuffle(x, y, low), self.shuffle(x, y, high)
+            apart *= 2
+        return found
 
     def extract(self, x: Value, lane: int) -> Value:
         return self.value(x.scalar, f"extractelement {x.type} {x.text}, i32 {lane}")

@@ -22,6 +22,7 @@ from .refusal import refuse
 from .schedule import HERE, aligned, reached
 from .values import (
     STORED,
+    Apart,
     Fold,
     Iota,
     Keep,
@@ -30,7 +31,6 @@ from .values import (
     Memory,
     Node,
     Number,
-    Product,
     Root,
     Store,
     View,
@@ -138,8 +138,6 @@ class Body:
     ) -> None:
         if memory.fixed:
             raise refuse(f"the operand {memory.name} is written to by the body")
-        if add and index.takes:
-            raise refuse("places that an array names are added to, and one may be named twice")
         if any(isinstance(r, Store) and r.target is memory for r in self.pending):
             self.flush()
         self.pending.append(Store(value, memory, index, tuple(positions), mask, add))
@@ -148,7 +146,7 @@ class Body:
         """Memory that has a node's elements once what is pending has run."""
         if node.place is None:
             node.place = self.allocate(node.dtype, node.shape)
-            root = next((r for r in self.pending if r.value is node and isinstance(r, (Fold, Product))), None)
+            root = next((r for r in self.pending if r.value is node and isinstance(r, (Fold, Apart))), None)
             if root is not None:
                 root.target = node.place
             else:
@@ -236,7 +234,7 @@ class Body:
                 if not isinstance(root, Store):
                     produced[root.value] = root
                 for node, places in reached(root, produced):
-                    if not isinstance(node, Load) or node.source is not store.target or node.memory is not None:
+                    if not isinstance(node, Load) or not node.source.same(store.target) or node.memory is not None:
                         continue
                     same = aligned(node, store) and all(p == (d, *HERE) for d, p in enumerate(places))
                     if not number and same:

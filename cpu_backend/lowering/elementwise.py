@@ -19,8 +19,8 @@ from ...core.transforms.structural_primitives import add_any_p
 from ...lang.ops.machine_integers import bits_down_p, bits_up_p, quotient_p, remainder_p, sign_down_p
 from ..functions import FUNCTIONS
 from ..functions.parts import bits_of, from_bits
-from ..llvm.builder import Builder, Value, with_scalar
-from .values import HELD, STORED
+from ..llvm.builder import Builder, Value, vector, with_scalar
+from .values import HELD, STORED, Monoid
 
 Rule = Callable[..., Value]
 
@@ -109,6 +109,31 @@ def extremum(b: Builder, x: Value, y: Value, dtype: np.dtype, greatest: bool) ->
         return b.intrinsic(("s" if is_signed(dtype) else "u") + ("max" if greatest else "min"), x, y)
     chosen = b.select(b.compare("ogt" if greatest else "olt", x, y), x, y)  # y where either is NaN
     return b.select(b.compare("uno", x, x), x, chosen)
+
+
+def combined(b: Builder, monoid: Monoid, x: Value, y: Value, dtype: np.dtype) -> Value:
+    """Two elements of a reduction as one."""
+    if monoid.name in ("max", "min"):
+        return extremum(b, x, y, dtype, monoid.name == "max")
+    if dtype.kind == "b":
+        return b.binary({"add": "or", "mul": "and"}.get(monoid.name, monoid.name), x, y)
+    return b.binary(monoid.name, x, y)
+
+
+def across(b: Builder, monoid: Monoid, x: Value, dtype: np.dtype) -> Value:
+    """The lanes of a vector combined, half with half."""
+    lanes = x.lanes
+    while lanes > 1:
+        half = lanes // 2
+        type_ = vector(x.scalar, half)
+        parts = []
+        for start in (0, half):
+            picked = ", ".join(f"i32 {start + i}" for i in range(half))
+            parts.append(
+                b.value(type_, f"shufflevector {x.type} {x.text}, {x.type} poison, <{half} x i32> <{picked}>")
+            )
+        x, lanes = combined(b, monoid, parts[0], parts[1], dtype), half
+    return b.extract(x, 0) if x.lanes else x
 
 
 def _extremum(greatest: bool) -> Rule:

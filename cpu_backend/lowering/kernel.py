@@ -12,12 +12,13 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from ...core.ir.types import ArrayType, MemorySpace
+from ...core.primitives.refs.state_primitives import whole
 from ...core.support.errors import UnsupportedError
 from ...lang.analysis.facts import analyse
 from ...lang.analysis.index_maps import map_of
@@ -29,11 +30,14 @@ from ..llvm.compile import module_text
 from ..machine.features import Features, cores, features
 from ..runtime.handler import Launch, handler
 from .body import Body
+from .cumulative import cumulate
 from .emit import Emitter
+from .in_place import in_place
 from .products import Multiplier
 from .refusal import refuse
 from .rules import BACKEND, RULES
-from .values import STORED, Memory, Number, row_major
+from .streaming import streamed_outputs, uncached, with_streams
+from .values import STORED, Cumulative, Memory, Number, Product, row_major
 
 ALIGN = 64
 STACK_BYTES = 32 * 2**10  # of a cell's own memory that is on the thread's stack
@@ -44,24 +48,30 @@ SMALL_BYTES = 512 * 2**10  # that a kernel moves: less is not worth another thre
 
 @dataclass(frozen=True)
 class Code:
-    """A kernel's module as text, and how it is called: with the kernel's operands and results, and a workspace."""
+    """A kernel's module as text, and how it is called: with the kernel's operands and results, and a workspace.
+
+    `aliases` are the (operand, result) pairs whose buffers may be one.
+    """
 
     text: str
     launch: Launch
     in_types: tuple[ArrayType, ...]
     out_types: tuple[ArrayType, ...]
+    aliases: tuple[tuple[int, int], ...] = ()
 
 
 class Lowering:
     """One kernel being turned into code."""
 
-    def __init__(self, kernel: Kernel, machine: Features):
+    def __init__(self, kernel: Kernel, machine: Features, stream_from: int):
         self.kernel, self.machine = kernel, machine
         self.carry = tuple(a for a in analyse(kernel).carry if kernel.grid[a] > 1)
         self.parallel = tuple(a for a in kernel.long_axes if a not in self.carry)
+        self.in_place = in_place(kernel)
+        self.streamed = streamed_outputs(kernel, self.carry, stream_from)
         self.b = Builder("cell", [("ptr", "buffers"), ("ptr", "workspace"), ("i64", "number")], machine.names)
         self.used = 0
-        self.emitter = Emitter(self.b, machine.lanes, Multiplier(machine.bits))
+        self.emitter = Emitter(self.b, machine.lanes, {Product: Multiplier(machine.bits), Cumulative: cumulate})
         self.body = Body(self.emitter, RULES, self.allocate)
 
     def allocate(self, size: int) -> Value:
@@ -85,6 +95,7 @@ class Lowering:
         ]
         self.inputs, self.outputs = pointers[n:first], pointers[first:]
         self.scratch = [self._scratch(t) for t in kernel.scratch]
+        self.kept = {o: self._kept(kernel.outputs[o]) for o in read_past_end(kernel)}
         ids: list[Int] = [0] * len(kernel.grid)
         for axis in reversed(self.parallel):
             size = kernel.grid[axis]
@@ -104,6 +115,10 @@ class Lowering:
             raise refuse("it counts semaphores")
         return self.body.allocate(self.body.dtype(type_.dtype), type_.shape)
 
+    def _kept(self, block: Block) -> Memory:
+        """Memory of a block that is read where it reaches past the array's end: what is written there stays."""
+        return self.body.allocate(self.body.dtype(block.array.dtype), block.shape)
+
     # ------------------------------------------------------------ one cell
 
     def _cell(self, ids: Sequence[Int]) -> None:
@@ -118,7 +133,9 @@ class Lowering:
                 for d, start in enumerate(starts):
                     if block.axes[d].ragged(block.array.shape[d]):
                         most = block.array.shape[d] - block.sizes[d]
-                        inside = self.emitter.both(inside, self._at_most(start, most))
+                        inside = self.emitter.both(inside, self._compared("sle", start, most))
+                        if block.padding[d][0]:
+                            inside = self.emitter.both(inside, self._compared("sge", start, 0))
             if inside is None:
                 self._run(nodes, placed, False)
             else:
@@ -126,10 +143,8 @@ class Lowering:
         if len(b.lines) > MOST_LINES:
             raise refuse(f"its code would be more than {MOST_LINES} instructions")
 
-    def _at_most(self, x: Int, most: int) -> Value:
-        if isinstance(x, int):
-            return self.b.constant(x <= most, "i1")
-        return self.b.compare("sle", x, most)
+    def _compared(self, how: str, x: Int, y: int) -> Value:
+        return self.b.compare(how, x if isinstance(x, Value) else self.b.constant(x, "i64"), y)
 
     def _id(self, i: Int) -> Any:
         if isinstance(i, int):
@@ -139,8 +154,6 @@ class Lowering:
     def _starts(self, block: Block, ids: Sequence[Int], nodes: Sequence[Any]) -> list[Int]:
         """The first element of a cell's block along the array's axes."""
         e, fact = self.emitter, map_of(self.kernel, block)
-        if any(low or high for low, high in block.padding):
-            raise refuse(f"blocks of {block.name} reach before the array's start, or past its end by a padding")
         found: list[Int] = []
         if fact is not None and fact.affine is not None:
             for d, (const, terms) in enumerate(zip(fact.affine.const, fact.affine.coefficients, strict=True)):
@@ -159,20 +172,25 @@ class Lowering:
             self.body.flush()
             for node, axis, n in zip(outputs, block.axes, block.array.shape, strict=True):
                 found.append(e.within(e.index(node, ()), max(axis.count(n) - 1, 0)))
-        return [e.mul(i, step) for i, step in zip(found, block.steps, strict=True)]
+        return [
+            e.add(e.mul(i, step), -low) for i, step, (low, _) in zip(found, block.steps, block.padding, strict=True)
+        ]
 
-    def _memory(self, block: Block, pointer: Value, starts: Sequence[Int], masked: bool, written: bool) -> Memory:
+    def _memory(
+        self, block: Block, pointer: Value, starts: Sequence[Int], masked: bool, written: bool, streamed: bool,
+        buffer: int | None,
+    ) -> Memory:  # fmt: skip
         e, scalar = self.emitter, STORED[str(self.body.dtype(block.array.dtype))]
         strides = row_major(block.array.shape)
         base: Int = 0
-        limits: list[Value | None] = []
+        limits: list[tuple[Value | None, Value] | None] = []
         for d, (start, stride) in enumerate(zip(starts, strides, strict=True)):
             base = e.add(base, e.mul(start, stride))
             if d in block.seen:
                 n, limit = block.array.shape[d], None
                 if masked and block.axes[d].ragged(n):
-                    left = start if isinstance(start, Value) else self.b.constant(start, "i64")
-                    limit = n - left
+                    first = start if isinstance(start, Value) else self.b.constant(start, "i64")
+                    limit = (0 - first if block.padding[d][0] else None), n - first
                 limits.append(limit)
         return Memory(
             block.name,
@@ -182,18 +200,45 @@ class Lowering:
             self.b.offset(pointer, base, scalar),
             tuple(limits) if masked else (),
             block.fill,
-            not written,
+            not written and buffer is None,
+            streamed and not masked,
+            buffer,
         )
 
     def _run(self, nodes: Sequence[Any], placed: Sequence[Any], masked: bool) -> None:
         n = len(self.kernel.inputs)
         with self.body.region():
+            buffers = {i: i for i, _ in self.in_place} | {n + o: i for i, o in self.in_place}
             memories = [
-                self._memory(block, pointer, starts, masked, i >= n)
+                self._memory(block, pointer, starts, masked, i >= n, i - n in self.streamed, buffers.get(i))
                 for i, (block, pointer, starts) in enumerate(placed)
             ]  # fmt: skip
+            arrays = {o: memories[n + o] for o in self.kept} if masked else {}
+            for o, array in arrays.items():
+                memories[n + o] = self.kept[o]
+                self._copied(array, self._within(self.kept[o], array))
             self.body.run(self.kernel.body, [*nodes, *self.prefetched, *memories, *self.scratch])
             self.body.flush()
+            for o, array in arrays.items():
+                self._copied(self.kept[o], array)
+
+    def _within(self, kept: Memory, array: Memory) -> Memory:
+        """A block's own memory, where the array has elements."""
+        return replace(kept, limits=array.limits)
+
+    def _copied(self, source: Memory, target: Memory) -> None:
+        self.body.store(target, whole(target.shape), self.body.load(source), (), None, False)
+        self.body.flush()
+
+
+def read_past_end(kernel: Kernel) -> list[int]:
+    """The outputs that the body reads, and whose blocks may reach past the end of the array."""
+    first = kernel.splits[2]
+    used = {e.operand - first for e in kernel.body.effects if isinstance(e.operand, int) and e.kind != "write"}
+    return [
+        o for o, block in enumerate(kernel.outputs)
+        if o in used and any(a.ragged(n) for a, n in zip(block.axes, block.array.shape, strict=True))
+    ]  # fmt: skip
 
 
 def _check(kernel: Kernel) -> None:
@@ -202,21 +247,19 @@ def _check(kernel: Kernel) -> None:
         raise refuse("its grid's sizes are computed")
     if kernel.symbolic:
         raise refuse("its sizes are not known")
-    first = kernel.splits[2]
-    reads = {e.operand for e in kernel.body.effects if e.kind == "read"}
-    for number, block in enumerate(kernel.outputs):
-        ragged = any(a.ragged(n) for a, n in zip(block.axes, block.array.shape, strict=True))
-        if ragged and first + number in reads:
-            raise refuse(f"the body reads {block.name}, whose blocks may reach past its end")
+    aliased = {o for _, o in kernel.aliases}
+    for o in read_past_end(kernel):
+        if o in aliased and kernel.outputs[o].fill is not None:
+            raise refuse(f"the body reads {kernel.outputs[o].name} past its end, where its operand has a fill")
     for block in kernel.blocks:
         if not block.array.size:
             raise refuse(f"{block.name} has no elements")
 
 
-def lower(kernel: Kernel, machine: Features, threads: int) -> Code:
+def lower(kernel: Kernel, machine: Features, threads: int, stream_from: int) -> Code:
     """The module of a kernel that is in the form of `BACKEND`; raises an `UnsupportedError` for what it is not for."""
     _check(kernel)
-    lowering = Lowering(kernel, machine)
+    lowering = Lowering(kernel, machine, stream_from)
     b = lowering.run()
     cells = math.prod(kernel.grid[a] for a in lowering.parallel)
     if not math.prod(kernel.grid):
@@ -233,18 +276,26 @@ def lower(kernel: Kernel, machine: Features, threads: int) -> Code:
     )  # fmt: skip
     launch = Launch(operands, len(kernel.outputs), cells, max(cells // (workers * 8), 1), workers, workspace, copies)
     extra = (ArrayType((workspace * workers,), np.dtype(np.uint8)),) if workspace else ()
-    return Code(module_text([b, *handler(launch, machine.architecture)]), launch, tuple(kernel.in_types),
-                (*kernel.out_types, *extra))  # fmt: skip
+    cell = with_streams(b, [operands + o for o in sorted(lowering.streamed)], machine.architecture)
+    aliases = tuple((len(kernel.prefetch) + i, o) for i, o in lowering.in_place)
+    return Code(module_text([*cell, *handler(launch, machine.architecture)]), launch, tuple(kernel.in_types),
+                (*kernel.out_types, *extra), aliases)  # fmt: skip
 
 
 @entry(BACKEND)
-def code_of(legal: Legal, target: Target, machine: Features | None = None, threads: int | None = None) -> Code:
+def code_of(
+    legal: Legal, target: Target, machine: Features | None = None, threads: int | None = None,
+    stream_from: int | None = None,
+) -> Code:  # fmt: skip
     """A kernel's machine code as text, for this machine or one with given features, and at most some threads.
+
+    Outputs of at least `stream_from` bytes bypass the caches, by default those that these would not hold.
 
     Raises an `UnsupportedError` for a kernel that XLA's route computes, with the reason.
     """
     legal.check()
-    return lower(legal.kernel, machine or features(), cores() if threads is None else threads)
+    threads = cores() if threads is None else threads
+    return lower(legal.kernel, machine or features(), threads, uncached() if stream_from is None else stream_from)
 
 
 def reason(kernel: Kernel) -> str | None:

@@ -238,18 +238,31 @@ class _Tiles:
         found: list[Value | None] = []
         for start in range(0, count, self.lanes):
             left = min(count - start, self.lanes)
-            text = ", ".join(f"i1 {'true' if i < left else 'false'}" for i in range(self.lanes))
-            found.append(None if left == self.lanes else Value(f"<{text}>", vector("i1", self.lanes), self.e.b))
+            found.append(None if left == self.lanes else self.e.b.lanes_below(left, self.lanes))
         return found
 
     def pack(self, first: Int, count: int) -> None:
         """A panel of B, zeros past its end, in the dtype of the sums."""
         e, b = self.e, self.e.b
-        assert self.panel is not None
+        masks = self.masks(count)
+        squares = self.k // self.lanes * self.lanes if self.bk == 1 and self.bn != 1 and None in masks else 0
+        if squares:
+            turned = [v for v, mask in enumerate(masks) if mask is None]
+            with e.scope(), b.loop(0, squares, self.lanes, empty=False) as loop:
+                for v in turned:
+                    self.square(loop.index, first, v)
+            self.pack_rows(0, squares, first, [(v, m) for v, m in enumerate(masks) if m is not None])
+        self.pack_rows(squares, self.k, first, list(enumerate(masks)))
+
+    def pack_rows(self, start: int, end: int, first: Int, masks: Sequence[tuple[int, Value | None]]) -> None:
+        """Rows of some vectors of a panel, one by one."""
+        if start == end or not masks:
+            return
+        e, b = self.e, self.e.b
         source = STORED[str(self.b.dtype)]
-        with e.scope(), b.loop(0, self.k, empty=False) as loop:
+        with e.scope(), b.loop(start, end, empty=False) as loop:
             row = e.add(e.mul(loop.index, self.bk), e.mul(first, self.bn))
-            for v, mask in enumerate(self.masks(count)):
+            for v, mask in masks:
                 at = e.add(row, v * self.lanes * self.bn)
                 zero = b.constant(0, vector(source, self.lanes))
                 pointer = b.offset(self.pb, at, source)
@@ -258,8 +271,24 @@ class _Tiles:
                 else:
                     every = b.constant(True, vector("i1", self.lanes)) if mask is None else mask
                     x = b.gather(pointer, b.lane_numbers(self.lanes, "i64", self.bn), every, zero)
-                x = convert(b, from_stored(b, x, self.b.dtype), self.b.dtype, self.sums)
-                b.store(x, b.offset(self.panel.base, e.add(e.mul(loop.index, self.wide), v * self.lanes), self.scalar))
+                self.packed(loop.index, v, x)
+
+    def square(self, row: Value, first: Int, v: int) -> None:
+        """As many rows of one vector of a panel as it has lanes, where a column of B is contiguous."""
+        e, b, lanes = self.e, self.e.b, self.lanes
+        source = STORED[str(self.b.dtype)]
+        start = e.add(row, e.mul(e.add(first, v * lanes), self.bn))
+        pointer = b.offset(self.pb, start, source)
+        columns = [b.load(b.offset(pointer, j * self.bn, source), vector(source, lanes)) for j in range(lanes)]
+        for r, x in enumerate(b.transposed(columns)):
+            self.packed(e.add(row, r), v, x)
+
+    def packed(self, row: Int, v: int, x: Value) -> None:
+        """Store one vector of a panel."""
+        e, b = self.e, self.e.b
+        assert self.panel is not None
+        x = convert(b, from_stored(b, x, self.b.dtype), self.b.dtype, self.sums)
+        b.store(x, b.offset(self.panel.base, e.add(e.mul(row, self.wide), v * self.lanes), self.scalar))
 
     def tile(self, row: Int, rows: int, first: Int, count: int) -> None:
         """Some rows of some columns: their sums in registers over the whole contracted axis."""

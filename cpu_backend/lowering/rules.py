@@ -42,13 +42,30 @@ from ...lang.ops.inline_asm import staged_p
 from ...lang.ops.mesh_axes import device_index_p
 from ...lang.targets.target import Target
 from ...lang.tpu import approx_reciprocal_p
-from ...lang.transforms.desugar import plain
+from ...lang.transforms.desugar import desugared
 from ...lang.transforms.dynamic_grid import static
 from . import elementwise
+from .access import At
 from .body import Body, Rule
-from .emit import At
+from .indexed import gather, scatter, scatter_add
 from .refusal import refuse
-from .values import STORED, Dot, Fold, Iota, Map, Memory, Monoid, Node, Number, Product, Reduce, View
+from .values import (
+    STORED,
+    Accumulate,
+    Cumulative,
+    Dot,
+    Fold,
+    Iota,
+    Load,
+    Map,
+    Memory,
+    Monoid,
+    Node,
+    Number,
+    Product,
+    Reduce,
+    View,
+)
 
 # ---------------------------------------------------------------------------- elements
 
@@ -208,6 +225,18 @@ def _reduction(name: str) -> Rule:
             ]
         node = Reduce(out.shape, out.dtype, (x,), axes=axes, monoid=Monoid(name))
         e.pending.append(Fold(node))
+        return [node]
+
+    return made
+
+
+def _cumulative(name: str) -> Rule:
+    def made(e: Body, operands: Sequence[Node], outs: Sequence[Any], axis: int, reverse: bool) -> list[Node]:
+        (x,), (out,) = operands, outs
+        if axis == len(x.shape) - 1 and not isinstance(x, (Load, Number, Iota)) and x.size:
+            e.keep(x)  # the elements of a row are wanted one by one
+        node = Accumulate(out.shape, out.dtype, (x,), axis=axis, monoid=Monoid(name), reverse=reverse)
+        e.pending.append(Cumulative(node))
         return [node]
 
     return made
@@ -381,6 +410,9 @@ RULES: dict[Primitive, Rule] = {
     red.reduce_sum_p: _reduction("add"), red.reduce_prod_p: _reduction("mul"), red.reduce_max_p: _reduction("max"),
     red.reduce_min_p: _reduction("min"), red.reduce_and_p: _reduction("and"), red.reduce_or_p: _reduction("or"),
     red.reduce_xor_p: _reduction("xor"),
+    cumulative.cumsum_p: _cumulative("add"), cumulative.cumprod_p: _cumulative("mul"),
+    cumulative.cummax_p: _cumulative("max"), cumulative.cummin_p: _cumulative("min"),
+    gather_scatter.gather_p: gather, gather_scatter.scatter_p: scatter, gather_scatter.scatter_add_p: scatter_add,
     dot_general_p: _dot, get_p: _get, swap_p: _swap, addupdate_p: _addupdate,
     jit_p: _call, custom_jvp_call_p: _call, custom_vjp_call_p: _call, linear_call_p: _call, checkpoint_p: _call,
     cond_p: _cond, scan_p: _scan, while_p: _while,
@@ -393,17 +425,14 @@ REFUSED: dict[Primitive, str] = {
     **dict.fromkeys((*collective.PRIMITIVES, device_index_p, *remote_dma.PRIMITIVES), _DEVICES),
     **dict.fromkeys(sorted(FACTORED, key=repr), "XLA's solvers do it, around the kernel"),
     **dict.fromkeys(WARPGROUPS, "a CPU has no warpgroups"),
-    **dict.fromkeys((sort_p, top_k_p, fft_p, cumulative.cumsum_p, cumulative.cumprod_p, cumulative.cummax_p,
-                     cumulative.cummin_p, cumulative.cumlogsumexp_p), _STEPS),
-    **dict.fromkeys((gather_scatter.gather_p, gather_scatter.scatter_p, gather_scatter.scatter_add_p),
-                    "it moves elements to computed places"),
+    **dict.fromkeys((sort_p, top_k_p, fft_p), _STEPS),
     atomic_cas_p: "cells of a parallel axis are not compared and exchanged here",
 }  # fmt: skip
 
 
 def _plain(kernel: Kernel, target: Target) -> Kernel:
     """The kernel over a static grid, in plain accesses."""
-    return plain(static(kernel, "machine code of a CPU needs"))
+    return desugared(static(kernel, "machine code of a CPU needs"))
 
 
 _PASSES = (KernelPass("desugar", "desugared", _plain),)

@@ -12,7 +12,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from .values import Fold, Load, Map, Node, Product, Root, Shape, Store, View
+from ...core.primitives.refs.state_primitives import Take
+from .values import Apart, Fold, Load, Map, Node, Root, Shape, Store, View
 
 # Where along a root's axes an element of a node is wanted, for each axis of the node: (axis, start, step); axis None:
 # at `start` always; start None: at a place that is computed.
@@ -27,7 +28,11 @@ def reached(root: Root, produced: Mapping[Node, Root]) -> list[tuple[Node, Place
     own = root.value
     waiting: list[tuple[Node, Places]] = [(root.value.operands[0] if isinstance(root, Fold) else root.value, top)]
     if isinstance(root, Store):
-        waiting += [(node, top if node.shape == root.domain else ()) for node in root.extra]
+        axes = root.index.axes()
+        for node, axis in zip(root.positions, root.index.dynamic, strict=True):
+            waiting.append((node, tuple(top[a] for a in axes[axis]) if node.shape else ()))
+        if root.mask is not None:
+            waiting.append((root.mask, top if root.mask.shape else ()))
     found: dict[tuple[Node, Places], None] = {}
     while waiting:
         node, places = waiting.pop()
@@ -113,7 +118,7 @@ class Group:
     def fit(self, root: Root, found: list[tuple[Node, Places]]) -> Member | None:
         """The root as a member of this group; None where it must wait for the group's end."""
         domain = root.domain
-        alone = any(isinstance(r, Product) for r in (root, self.members[0].root))
+        alone = any(isinstance(r, Apart) or repeated(r) for r in (root, self.members[0].root))
         if alone or len(domain) not in (len(self.sizes), len(self.sizes) + 1):
             return None
         loops: list[int | None] = [None] * len(domain)
@@ -143,7 +148,21 @@ class Group:
         if any(loop is not None and self.sizes[loop] != domain[a] for a, loop in enumerate(loops)):
             return None
         member = Member(root, tuple(loops), found)
-        return member if self._in_order(member) else None
+        return member if self._in_order(member) and self._computed_alike(member) else None
+
+    def _computed_alike(self, member: Member) -> bool:
+        """Whether members before it that compute a node for themselves want the element that it puts into memory."""
+        if isinstance(member.root, Store):
+            return True
+        uses = [(m, places) for m in self.members for node, places in m.reached if node is member.root.value]
+        return all(self._loops(m, places) == member.loops for m, places in uses)
+
+    @staticmethod
+    def _loops(member: Member, places: Places) -> tuple[int | None, ...] | None:
+        """The loops of a node's axes, where a member wants its element of the very place; else None."""
+        if any(p[0] is None or p[1:] != HERE for p in places):
+            return None
+        return tuple(member.loops[p[0]] for p in places if p[0] is not None)
 
     def _in_order(self, member: Member) -> bool:
         """Whether a store changes only elements that members before it have read in the same turn."""
@@ -152,11 +171,10 @@ class Group:
             return True
         for other in self.members:
             for node, places in other.reached:
-                if isinstance(node, Load) and node.source is root.target and node.memory is None:
+                if isinstance(node, Load) and node.source.same(root.target) and node.memory is None:
                     if not aligned(node, root):
                         return False
-                    here = tuple(None if p[0] is None or p[1:] != HERE else other.loops[p[0]] for p in places)
-                    if here != member.loops or any(p[0] is None or p[1:] != HERE for p in places):
+                    if self._loops(other, places) != member.loops:
                         return False
         return True
 
@@ -168,10 +186,22 @@ class Group:
                 level = max(level, producer.level + 1)
         if isinstance(member.root, Store):
             for other in self.members:
-                if any(isinstance(n, Load) and n.source is member.root.target for n, _ in other.reached):
+                if any(isinstance(n, Load) and n.source.same(member.root.target) for n, _ in other.reached):
                     level = max(level, other.level + (other.width != member.width))
         member.level = level
         self.members.append(member)
+
+
+def repeated(root: Root) -> bool:
+    return isinstance(root, Store) and root.repeated
+
+
+def _in_turn(root: Root) -> bool:
+    """Whether the elements of the last axis may be one in memory, so that they are added one after the other."""
+    if not isinstance(root, Store) or not root.repeated:
+        return False
+    last, axes = len(root.domain) - 1, root.index.axes()
+    return any(last in axis for entry, axis in zip(root.index, axes, strict=True) if type(entry) is Take)
 
 
 def aligned(load: Load, store: Store) -> bool:
@@ -187,7 +217,7 @@ def groups_of(roots: Sequence[Root]) -> list[Group]:
         found = reached(root, produced)
         member = groups[-1].fit(root, found) if groups else None
         if member is None:
-            count = max(len(root.domain) - 1, 0)
+            count = max(len(root.domain) - (not _in_turn(root)), 0)
             groups.append(Group(tuple(root.domain[:count])))
             member = Member(root, (*range(count), *[None] * (len(root.domain) - count)), found)
         groups[-1].add(member)

@@ -24,6 +24,7 @@ STORED = {
     "bool": "i8", "int8": "i8", "uint8": "i8", "int16": "i16", "uint16": "i16", "int32": "i32", "uint32": "i32",
     "int64": "i64", "uint64": "i64", "float16": "half", "bfloat16": "i16", "float32": "float", "float64": "double",
 }  # fmt: skip
+LINE = 64  # bytes of a cache line
 HELD = STORED | {"bool": "i1", "float16": "float", "bfloat16": "float"}
 
 
@@ -36,8 +37,11 @@ def row_major(shape: Sequence[int]) -> Shape:
 class Memory:
     """Elements at `base`, `strides` apart along each axis.
 
-    `limits` are, for axes along which a block may reach past its array's end, how many elements there are;
-    what is read beyond is `fill`. `fixed` says that nothing writes to it.
+    `limits` are, for axes along which a block may reach out of its array, the first element that is inside, if that
+    may not be the block's own, and the number of those up to the array's end; what is read beyond is `fill`.
+    `fixed` says that nothing writes to it. `streamed` says that stores of whole aligned vectors bypass the caches:
+    `base` and all strides but the last are multiples of `LINE` bytes. Memories of one `buffer` are the same elements:
+    an operand and the result that is written in its place.
     """
 
     name: str
@@ -45,9 +49,15 @@ class Memory:
     shape: Shape
     strides: Shape
     base: Value
-    limits: tuple[Value | None, ...] = ()
+    limits: tuple[tuple[Value | None, Value] | None, ...] = ()
     fill: Any = None
     fixed: bool = False
+    streamed: bool = False
+    buffer: int | None = None
+
+    def same(self, other: Memory) -> bool:
+        """Whether the other memory has the same elements."""
+        return self is other or self.buffer is not None and self.buffer == other.buffer
 
     @property
     def ragged(self) -> bool:
@@ -175,6 +185,15 @@ class Dot(Node):
     batch: tuple[tuple[int, ...], tuple[int, ...]] = ((), ())
 
 
+@dataclass(eq=False)
+class Accumulate(Node):
+    """For each element of the operand all up to it along an axis combined; from the end on with `reverse`."""
+
+    axis: int = 0
+    monoid: Monoid = Monoid("add")
+    reverse: bool = False
+
+
 # ---------------------------------------------------------------------------- roots
 
 
@@ -188,11 +207,6 @@ class Root:
     def domain(self) -> Shape:
         return self.value.shape
 
-    @property
-    def extra(self) -> tuple[Node, ...]:
-        """Nodes of the same shape as the value that are wanted too, and scalars."""
-        return ()
-
 
 @dataclass(eq=False)
 class Store(Root):
@@ -205,8 +219,9 @@ class Store(Root):
     add: bool = False
 
     @property
-    def extra(self) -> tuple[Node, ...]:
-        return self.positions + (() if self.mask is None else (self.mask,))
+    def repeated(self) -> bool:
+        """Whether something may be added to one element several times."""
+        return self.add and bool(self.index.takes)
 
 
 @dataclass(eq=False)
@@ -233,7 +248,15 @@ class Fold(Root):
 
 
 @dataclass(eq=False)
-class Product(Root):
-    """A product of matrices into memory."""
+class Apart(Root):
+    """What has code of its own, into memory."""
 
     target: Memory | None = None
+
+
+class Product(Apart):
+    """A product of matrices."""
+
+
+class Cumulative(Apart):
+    """A cumulative operation along an axis."""

@@ -29,7 +29,7 @@ from ...lang.tpu import CompilerParams
 from ..fused.base import dtype_of, work_dtype
 from .ring import FAR, Ring, alike, all_pass, chosen, copied, passed_on, size_of, tile
 
-LANES = 128  # a number of each row fills a TPU's lanes in far memory
+LANES = 128  # a per-row value fills a TPU's lanes in HBM
 LEAST = np.float32(-1e30)  # stands for minus infinity, so that what is masked wholly gives no NaN
 
 

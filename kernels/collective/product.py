@@ -64,7 +64,7 @@ def _tiles(m: int, k: int, n: int) -> tuple[int, int, int]:
 
 
 def _multiply(x: Any, w: Any, out: Any, total: Any, dims: tuple[int, int, int], start: Any = None) -> None:
-    """`out = x @ w`, of Refs in far memory, block by block; plus `start`, a Ref like `out`."""
+    """`out = x @ w`, of Refs in HBM, block by block; plus `start`, a Ref like `out`."""
     m, k, n = dims
     bm, bk, bn = _tiles(m, k, n)
 

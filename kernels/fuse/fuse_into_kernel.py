@@ -111,7 +111,7 @@ def _resized(body: Body, value: Atom, shape: tuple[int, ...]) -> Atom:
     return body.add(reshape_p, [value], new_sizes=shape, dimensions=None)
 
 
-def _plain(kernel: Kernel, block: Block) -> str | None:
+def _not_fusible(kernel: Kernel, block: Block) -> str | None:
     if kernel.interpret or kernel.extents:
         return "its grid is known only when it runs, or it is interpreted"
     if block.space is not MemorySpace.VMEM:
@@ -135,7 +135,7 @@ def prologue(call: Eqn, group: Group, eqns: Sequence[Eqn], value: Var) -> Attach
         return "the kernel writes its result over it"
     if block.fill is not None and (ragged or any(block.element)):
         return "the kernel fills out-of-bounds elements"
-    why = _plain(kernel, block) or why_no_map(group, eqns, value)
+    why = _not_fusible(kernel, block) or why_no_map(group, eqns, value)
     if why is not None:
         return why
     work = _Attacher(call, group, eqns, value, block)
@@ -175,7 +175,7 @@ def _why_not_beside(work: _Attacher, value: Var, again: Sequence[int]) -> str | 
         return "it reads two results of the kernel, which have different blocks"
     if analyse(kernel).ignored(number) != again:
         return "it reads two results of the kernel, which are complete in different cells"
-    return _plain(kernel, block)
+    return _not_fusible(kernel, block)
 
 
 def epilogue(call: Eqn, group: Group, eqns: Sequence[Eqn], value: Var, outputs: Sequence[Var],
@@ -186,7 +186,7 @@ def epilogue(call: Eqn, group: Group, eqns: Sequence[Eqn], value: Var, outputs: 
     block = kernel.outputs[number]
     if any(o == number for _, o in kernel.aliases):
         return "the kernel writes its result over an operand"
-    why = _plain(kernel, block) or why_no_map(group, eqns, value)
+    why = _not_fusible(kernel, block) or why_no_map(group, eqns, value)
     if why is not None:
         return why
     loops = {x for x in group.axes[value] if x is not None}

@@ -1,4 +1,4 @@
-"""Operations with loops of their own (running sums, windows, gathers) with elementwise neighbours in them.
+"""Fusion of elementwise neighbours into operations with special loop nests (running sums, windows, gathers).
 
 Such an operation is XLA's, unless neighbours can go into the kernel that its template makes and fewer bytes move so.
 Some always are, with a reason (`APART`).
@@ -20,7 +20,7 @@ from ...lang.analysis.facts import analyse
 from ...lang.call.primitive import kernel_call_p
 from ...lang.kernel.kernel import Kernel
 from ...lang.targets.target import Target
-from ...lang.transforms.desugar import plain
+from ...lang.transforms.desugar import desugared
 from ...lang.verify.target_limits import check_target
 from .. import cumulative, window
 from ..catalogue import TEMPLATES
@@ -55,8 +55,8 @@ class Step:
 
 
 @dataclass
-class Standing:
-    """An operation as a kernel of its own at some tiles, and the neighbours that went into it since."""
+class Seed:
+    """An operation as a separate kernel with given tiles, and the neighbours fused into it so far."""
 
     eqn: Eqn
     target: Target
@@ -97,7 +97,7 @@ def called(kernel: Kernel, reads: Sequence[Any], writes: Sequence[Var], like: Eq
     return Eqn(kernel_call_p, reads, writes, {"kernel": kernel}, like.effects, like.source)
 
 
-def standing(eqn: Eqn, target: Target, choose: Choose | None) -> Standing | str:
+def seed_of(eqn: Eqn, target: Target, choose: Choose | None) -> Seed | str:
     """An operation that is a kernel by itself, at the target's tiles or at those that are chosen; or why it is none."""
     if target.kind == "tpu":
         return "XLA has code of its own for it on a TPU, and as a part of a kernel it takes long to compile"
@@ -109,7 +109,7 @@ def standing(eqn: Eqn, target: Target, choose: Choose | None) -> Standing | str:
         tiles = template.default(*types, target=target, **eqn.params) if chosen is None else tuple(chosen)
     except TilewrightError as error:
         return error.what
-    found = Standing(eqn, target, loops, tiles)
+    found = Seed(eqn, target, loops, tiles)
     made = found.call(tiles)
     why = made if isinstance(made, str) else chosen is None and _why_poor(made.params["kernel"], target)
     return why or found
@@ -120,7 +120,7 @@ def _why_poor(kernel: Kernel, target: Target) -> str | None:
     moved = bytes_moved(kernel) // max(kernel.cells, 1)
     if moved < CELL and kernel.cells > 1:
         return f"a cell of a kernel would move {moved} bytes"
-    carry = analyse(plain(kernel)).carry
+    carry = analyse(desugared(kernel)).carry
     cells = math.prod(n for a, n in enumerate(kernel.grid) if a not in carry)
     if target.gpu and 2 * cells < target.units:
         return f"{cells} cells of a kernel would run at once, on {target.units} processors"

@@ -46,7 +46,7 @@ class FusedKernel:
 
 @dataclass(frozen=True)
 class Boundary:
-    """A value that goes through memory between two units, and why they are not one kernel."""
+    """A value stored to memory between two units, and why they are not one kernel."""
 
     producer: str
     consumer: str
@@ -129,7 +129,7 @@ def plan(
 
 
 def _check_names(fusion: Fusion, tiles: Mapping[Any, Tiles]) -> None:
-    """Tiles that are asked for by name are those of a kernel."""
+    """Requested tiles, by name, exist in the kernel."""
     names = sorted({one.kernel.name for one in fusion.every_kernel})
     pairs = {(one.kernel.name, one.loops.sizes) for one in fusion.every_kernel}
     for name in tiles:
@@ -182,7 +182,7 @@ class _Fuser:
     def run(self, program: Program) -> Fusion:
         given = eliminate_dead(flat(program))[0]
         program = pick_by_comparison(given)
-        if self.choose is None:  # tiles that are asked for are those of whole contractions
+        if self.choose is None:  # requested tiles are those of entire contractions
             program = split_long(program, self.target)
         inner: list[Fusion] = []
 
@@ -204,7 +204,7 @@ class _Fuser:
         kernels: dict[int, FusedKernel] = {
             id(unit): self._kernel(planner, unit) for unit in planner.units if planner.is_kernel(unit)
         }
-        own = {id(u): self._standing(planner, u) for u in planner.units if u.first in planner.standing and not u.group}
+        own = {id(u): self._seeded(planner, u) for u in planner.units if u.first in planner.seeds and not u.group}
         kernels |= {number: one for number, (one, _) in own.items()}
         eqns: list[Eqn] = []
         glue: list[Unit] = []
@@ -247,9 +247,9 @@ class _Fuser:
         plain = Program(unit.reads, eqns, unit.writes, name=name)
         return FusedKernel(made, operations, tiling.loops, tiling.tiles, tiling.bytes, plain)
 
-    def _standing(self, planner: Planner, unit: Unit) -> tuple[FusedKernel, Eqn]:
-        """An operation with loops of its own and the neighbours in it: the kernel, and its call."""
-        own, call = planner.standing[unit.first], planner.eqns[unit.first]
+    def _seeded(self, planner: Planner, unit: Unit) -> tuple[FusedKernel, Eqn]:
+        """An operation with a special loop nest and its fused neighbours: the kernel, and its call."""
+        own, call = planner.seeds[unit.first], planner.eqns[unit.first]
         name, tiles = call.params["kernel"].name, own.tiles
         asked = self.named.get(name, self.named.get((name, own.loops.sizes)))
         if asked is not None:

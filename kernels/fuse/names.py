@@ -10,7 +10,7 @@ from ...core.primitives.contraction.dot_general import dot_general_p
 from ..generate.group import Group
 from ..generate.tiles import Tiling
 
-LENGTH = 5  # operations that a name tells
+LENGTH = 5  # operations shown in a name
 _SHORT = {"dot_general": "dot", "integer_pow": "pow", "convert_element_type": "cast", "select_n": "select"}
 
 

@@ -5,7 +5,7 @@
 Values that are cheaper to make again than to read (a broadcast row, a mask, a constant) are copied into every group
 that uses them. Then, consumers in order, each takes in its producers, the largest shared value first, where one loop
 nest holds both, its blocks fit, no other unit lies between the two, and the bytes moved become fewer. Groups that read
-the same value join then, and at last groups go into operations with loops of their own. Ties go by the order of the
+the same value join then, and finally groups are fused into operations with special loop nests. The order of the
 equations, so that a Program always gives the same kernels.
 """
 
@@ -27,7 +27,7 @@ from ..generate.group import ELEMENTWISE, Factors, Group, join, nbytes, single, 
 from ..generate.nest import Nest, nest_of
 from ..generate.tiles import Choose, Tiling, rough_tiling, tile_nest
 from .fuse_into_kernel import Attached
-from .fuse_reductions import APART, STANDING, Standing, Step, called, standing
+from .fuse_reductions import APART, STANDING, Seed, Step, called, seed_of
 
 Declined = Callable[[Kernel, Target], str | None]
 
@@ -40,7 +40,7 @@ COPIED_KINDS = (*ELEMENTWISE, MOVER)  # but transpositions, whose copies read th
 
 @dataclass(eq=False, slots=True)
 class Unit:
-    """A group with its tiles (once they are asked for), or the number of an equation that is none."""
+    """A group with its tiles (computed lazily), or the number of an equation outside of groups."""
 
     numbers: tuple[int, ...]  # the equations that it stands for
     group: Group | None
@@ -84,7 +84,7 @@ class Planner:
     tried: set[tuple[Unit, Unit]] = field(default_factory=set)  # pairs that are no kernel
     beside: dict[tuple[int, Var], str] = field(default_factory=dict)  # why a neighbour is not in a user's kernel
     replaced: dict[int, Eqn] = field(default_factory=dict)  # calls of kernels that neighbours have gone into
-    standing: dict[int, Standing] = field(default_factory=dict)  # by number, operations with loops of their own
+    seeds: dict[int, Seed] = field(default_factory=dict)  # by number, operations with special loop nests
 
     def run(self) -> Planner:
         self.eqns = [self._unaliased(e) for e in self.program.eqns]
@@ -261,25 +261,25 @@ class Planner:
             return None
         assert isinstance(found, Attached)
         self.eqns[unit.first] = self.replaced[unit.first] = called(found.kernel, found.reads, found.writes, call)
-        if unit.first in self.standing:
-            self.standing[unit.first].steps.append(step)
+        if unit.first in self.seeds:
+            self.seeds[unit.first].steps.append(step)
         for one in (unit, other):
             self._remove(one)
         made = Unit(unit.numbers, None, None, tuple(dict.fromkeys(found.reads)), found.writes, moved, unit.reason)
         self._add(made)
         return made
 
-    # ------------------------------------------------------------------------ loops of their own
+    # ------------------------------------------------------------------------ special loop nests
 
     def _stand(self) -> None:
-        """Operations with loops of their own become kernels where neighbours go into them."""
+        """Operations with special loop nests become kernels where neighbours fuse into them."""
         for unit in sorted(self.units, key=lambda u: u.first):
             number = unit.first
             eqn = self.eqns[number]
             unit.reason = APART.get(eqn.primitive, unit.reason) if unit.group is None else unit.reason
             if eqn.primitive not in STANDING or unit.numbers != (number,) or not self._left(unit):
                 continue
-            found = standing(eqn, self.target, self.choose)
+            found = seed_of(eqn, self.target, self.choose)
             trial = found if isinstance(found, str) else self._trial(unit, found)
             if isinstance(trial, str):
                 unit.reason = trial
@@ -293,9 +293,9 @@ class Planner:
                 self._remove(trial)
                 self._add(unit)
                 self.eqns[number] = eqn
-                del self.standing[number]
+                del self.seeds[number]
 
-    def _trial(self, unit: Unit, found: Standing) -> Unit | str:
+    def _trial(self, unit: Unit, found: Seed) -> Unit | str:
         """An operation as a kernel, with what its operands would be made by again in any case; or why not."""
         call = found.call(found.tiles)
         for v in found.eqn.inputs if unit.group is not None else ():
@@ -312,7 +312,7 @@ class Planner:
             found.steps.append(step)
         if isinstance(call, str):
             return call
-        self.eqns[unit.first], self.standing[unit.first] = call, found
+        self.eqns[unit.first], self.seeds[unit.first] = call, found
         moved = min(unit.bytes, bytes_moved(call.params["kernel"]))
         return Unit(unit.numbers, None, None, tuple(dict.fromkeys(call.inputs)), unit.writes, moved)  # type: ignore[arg-type]
 
@@ -426,7 +426,7 @@ class Planner:
         return None
 
     def _path_around(self, a: Unit, b: Unit) -> bool:
-        """Whether another unit lies on a way between the two, in either direction."""
+        """Whether a path between the two, in either direction, passes through another unit."""
         return self._reaches(a, b) or self._reaches(b, a)
 
     def _reaches(self, a: Unit, b: Unit) -> bool:
@@ -448,7 +448,7 @@ class Planner:
     # ------------------------------------------------------------------------ result
 
     def alone(self, eqn: Eqn) -> int:
-        """The bytes that an equation moves as a kernel of its own, at the target's tiles."""
+        """The bytes that an equation moves as a separate kernel, at the target's tiles."""
         if eqn.primitive in VIEWS or eqn.primitive is kernel_call_p or why_not(eqn, self.factors) is not None:
             return self.alone_eqn(eqn)
         eqn = self._unaliased(eqn)

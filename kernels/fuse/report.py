@@ -27,9 +27,9 @@ def wrapped(text: str) -> list[str]:
 
 
 def plan_lines(fusion: Fusion) -> list[str]:
-    """What a fused plan moves and computes, what stays outside of its kernels, and what lies between them.
+    """A fused plan's bytes and flops, the operations outside of its kernels, and the values stored between them.
 
-    Of a program that is its author's kernels alone, as they were, there is nothing to say.
+    A program that only calls its author's kernels, unchanged, has no lines.
     """
     account, lines = fusion.account, []
     same = account is None or account.bytes_after == account.bytes_before

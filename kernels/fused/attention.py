@@ -131,7 +131,7 @@ def _backward_by_rows(
 
 
 def _vjp(form: Form, names: tuple[str, ...], blocks: Backward) -> Any:
-    """Attention of q, k, v and the extras, with a derivative of its own."""
+    """Attention of q, k, v and the extras, with a custom derivative."""
 
     def forward(q: Any, k: Any, v: Any, *extra: Any) -> Any:
         return _forward(form, blocks, q, k, v, dict(zip(names, extra, strict=True)))

@@ -59,7 +59,7 @@ class Form:
 
 
 def tiles(target: Target, which: int, t: int, length: int, head_bytes: int, plain: bool) -> tuple[int, int, Any]:
-    """Queries and keys of a cell, and what the compiler is told; `which`: 0 forwards, 1 for dq, 2 for dk and dv.
+    """Queries and keys per cell, and the compiler parameters; `which`: 0 forward, 1 for dq, 2 for dk and dv.
 
     `plain`: blocks are full, and scores are those of the products alone, but for masks by position.
     """

@@ -37,7 +37,7 @@ class Operation:
 
 # The arrays of a block of rows on a TPU. Its compiler writes out an instruction for each register of a block, so that
 # blocks of many megabytes take minutes to compile. In blocks of a quarter of this size a row takes twice the cycles by
-# libtpu's estimate: each cell has a start of its own.
+# libtpu's estimate includes a start-up cost per cell.
 TPU_BLOCK_BYTES = 2**22
 
 
@@ -99,7 +99,7 @@ def row_fits(row_bytes: int, target: str | Target | None = None) -> bool:
 
 
 def gpu_family(target: Target, table: Mapping[str, Any]) -> str:
-    """The entry of a table by architecture that is a GPU's: that of sm_80 for those without one of their own."""
+    """A GPU's entry of a table by architecture; sm_80's for architectures without an entry."""
     name = ":".join(target.name.split(":")[:2])
     return name if name in table else "cuda:sm_80"
 

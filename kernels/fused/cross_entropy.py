@@ -44,7 +44,7 @@ from .base import (
 
 LOGITS_BYTES = 2**26  # of logits in float32 that one cell of the one-pass form makes
 GPU_LOGITS_BYTES = 2**29  # of those of a run of rows on a GPU, where products of matrices make them
-TPU_COLUMNS = 512  # of a cell on a TPU where the matrix and its gradient do not fit together
+TPU_COLUMNS = 512  # of a cell on a TPU where the matrix and its gradient do not both fit
 COLUMNS = 4096  # of a cell where a row of logits does not fit
 REDUCTIONS = ("mean", "sum", "none")
 

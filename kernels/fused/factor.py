@@ -229,10 +229,10 @@ def small_inverse(a: Any, *, target: Any = None) -> Any:
      [0.   0.25]]
     """
     a = _matrices(a, "small_inverse")
-    return _factors(_inverse, lambda x: [_plain_inverse(x)], "small_inverse", target, a)[0]
+    return _factors(_inverse, lambda x: [_reference_inverse(x)], "small_inverse", target, a)[0]
 
 
-def _plain_inverse(a: Any) -> Any:
+def _reference_inverse(a: Any) -> Any:
     factor = cholesky_p.bind(a)
     one = jnp.broadcast_to(jnp.eye(shape_of(a)[-1], dtype=dtype_of(a)), shape_of(a))
     left = triangular_solve(factor, one, left_side=True, lower=True)
@@ -297,7 +297,7 @@ def small_solve_triangular(
         raise ShapeError(f"small_solve_triangular of systems {shape_of(a)} and right-hand sides {shape_of(b)}",
                          "pass (..., n, n) and (..., n, k)")  # fmt: skip
     how = lower, transpose, unit_diagonal
-    return _factors(lambda a, b: [_substituted(a, b, *how)], lambda a, b: [_plain_solve(a, b, *how)],
+    return _factors(lambda a, b: [_substituted(a, b, *how)], lambda a, b: [_reference_solve(a, b, *how)],
                     "small_solve_triangular", target, a, b)[0]  # fmt: skip
 
 
@@ -311,16 +311,16 @@ def _count(share: float) -> Callable[..., Cost]:
     return cost
 
 
-def _plain_solve(a: Any, b: Any, lower: bool = True, transpose: bool = False, unit_diagonal: bool = False) -> Any:
+def _reference_solve(a: Any, b: Any, lower: bool = True, transpose: bool = False, unit_diagonal: bool = False) -> Any:
     return triangular_solve(a, b, left_side=True, lower=lower, transpose_a=transpose, unit_diagonal=unit_diagonal)
 
 
 _REFERENCES: dict[str, Callable[..., Any]] = {
     "small_cholesky": cholesky_p.bind,
-    "small_inverse": _plain_inverse,
+    "small_inverse": _reference_inverse,
     "small_lu": lambda a: tuple(lu_p.bind(a)),
     "small_qr": lambda a: tuple(qr_p.bind(a, pivoting=False, full_matrices=False)),
-    "small_solve_triangular": _plain_solve,
+    "small_solve_triangular": _reference_solve,
 }
 
 OPERATIONS = tuple(

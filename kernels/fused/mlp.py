@@ -57,7 +57,7 @@ def _gelu_slope(x: Any) -> Any:
 
 def _tiles(m: int, n: int, d: int, results: int, itemsize: int, work: Any, target: Target
            ) -> tuple[int, int, int, Any]:  # fmt: skip
-    """Rows, columns and depth of a cell, and what the compiler is told."""
+    """Rows, columns and depth of a cell, and the compiler parameters."""
     if not target.gpu:
         return row_tile(m, d * work.itemsize, target), row_tile(n, d * work.itemsize, target), d, None
     rows, columns, depth, warps, stages = GPU_BLOCKS[gpu_family(target, GPU_BLOCKS)]

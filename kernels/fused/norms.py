@@ -72,7 +72,7 @@ def _row_norm(
     if not m or not n:
         return x if residual is None else (x, x + residual)
     if not row_fits(width, target):
-        return _plain(formula, x, scale, shift, residual, epsilon)
+        return _formula_call(formula, x, scale, shift, residual, epsilon)
     rows = row_tile(m, width, target)
     return _normed(lambda x: formula(x, epsilon), name, (x, residual), (scale, shift), ((m, n), (n,)),
                    (row_spec(rows, n), BlockSpec((n,), lambda i: (0,))), cdiv(m, rows))  # fmt: skip
@@ -137,7 +137,7 @@ def _affine(y: Any, scale: Any, shift: Any) -> Any:
     return y if shift is None else y + shift.astype(y.dtype)
 
 
-def _plain(formula: Any, x: Any, scale: Any, shift: Any, residual: Any, epsilon: float) -> Any:
+def _formula_call(formula: Any, x: Any, scale: Any, shift: Any, residual: Any, epsilon: float) -> Any:
     total = x.astype(work_dtype(x)) if residual is None else x.astype(work_dtype(x)) + residual.astype(work_dtype(x))
     y = _affine(formula(total, epsilon), scale, shift).astype(x.dtype)
     return y if residual is None else (y, total.astype(x.dtype))
@@ -147,7 +147,7 @@ def _reference(formula: Any, default: float) -> Any:
     def reference(
         x: Any, scale: Any = None, shift: Any = None, *, residual: Any = None, epsilon: float = default
     ) -> Any:
-        return _plain(formula, x, scale, shift, residual, epsilon)
+        return _formula_call(formula, x, scale, shift, residual, epsilon)
 
     return reference
 
@@ -157,8 +157,11 @@ def group_norm_reference(
 ) -> Any:
     shape = shape_of(x)
     split = shape[0], math.prod(shape[1:-1]), groups, shape[-1] // groups
-    return _plain(lambda total, epsilon: _centred(total.reshape(split), epsilon, (1, 3)).reshape(shape), x, scale,
-                  shift, residual, epsilon)  # fmt: skip
+
+    def formula(total: Any, epsilon: float) -> Any:
+        return _centred(total.reshape(split), epsilon, (1, 3)).reshape(shape)
+
+    return _formula_call(formula, x, scale, shift, residual, epsilon)
 
 
 def _cost(x: Any, *vectors: Any, residual: Any = None, **options: Any) -> Cost:

@@ -27,7 +27,7 @@ def _angles(positions: Any, half: int, base: float, work: Any) -> Any:
     return positions.astype(work)[:, None] * jnp.exp(steps * work.type(-math.log(base) / half))
 
 
-def _turned(x: Any, angles: Any, sign: int) -> Any:
+def _rotated(x: Any, angles: Any, sign: int) -> Any:
     """x (..., heads, H) turned by angles (..., H / 2), whose functions all heads share."""
     a, b = jnp.split(x, 2, -1)
     cos, sin = (f[..., None, :] for f in (jnp.cos(angles), sign * jnp.sin(angles)))
@@ -42,7 +42,7 @@ def _run(positions: Any, x: Any, base: float, sign: int, target: Any) -> Any:
 
     def body(positions: Any, x: Any, out: Any) -> None:
         angles = _angles(positions[...], h // 2, base, work)
-        out[...] = _turned(x[...].astype(work), angles, sign).astype(out.dtype)
+        out[...] = _rotated(x[...].astype(work), angles, sign).astype(out.dtype)
 
     shared = shape_of(positions)[0] == 1
     block = BlockSpec((None, rows, heads, h), lambda b, i: (b, i, 0, 0))
@@ -85,7 +85,7 @@ def reference(x: Any, positions: Any = None, *, base: float = 10000.0) -> Any:
     x, positions = _checked(x, positions)
     work, half = work_dtype(x), shape_of(x)[-1] // 2
     flat = _angles(positions.reshape(-1), half, base, work).reshape(*shape_of(positions), half)
-    return _turned(x.astype(work), flat, 1).astype(x.dtype)
+    return _rotated(x.astype(work), flat, 1).astype(x.dtype)
 
 
 def cost(x: Any, *args: Any, **options: Any) -> Cost:

@@ -110,7 +110,7 @@ def log_softmax(x: Any, axis: int = -1, *, target: Any = None) -> Any:
     return _apply(_LOG_SOFTMAX, x, axis, target)
 
 
-def _plain(formula: Callable[[Any], Any]) -> Callable[..., Any]:
+def _along_axis(formula: Callable[[Any], Any]) -> Callable[..., Any]:
     def reference(x: Any, axis: int = -1) -> Any:
         moved = jnp.moveaxis(x, axis, -1).astype(work_dtype(x))
         return jnp.moveaxis(formula(moved), -1, axis).astype(x.dtype)
@@ -124,6 +124,6 @@ def _cost(x: Any, axis: int = -1) -> Cost:
 
 
 OPERATIONS = (
-    Operation("softmax", softmax, _plain(_softmax), _cost),
-    Operation("log_softmax", log_softmax, _plain(_log_softmax), _cost),
+    Operation("softmax", softmax, _along_axis(_softmax), _cost),
+    Operation("log_softmax", log_softmax, _along_axis(_log_softmax), _cost),
 )

@@ -23,7 +23,7 @@ def accumulator(dtype: Any) -> Any:
     return FLOAT32 if is_float(dtype) and dtype.itemsize < 4 else dtype
 
 
-def kept_in(monoid: Monoid, dtype: Any) -> Any:
+def accumulator_of(monoid: Monoid, dtype: Any) -> Any:
     """The dtype that a monoid's results of a dtype are kept in: what rounds is kept wide."""
     return accumulator(dtype) if monoid is SUM or monoid is PRODUCT else dtype
 
@@ -32,7 +32,7 @@ def full(value: Any, shape: Sequence[int]) -> Any:
     return broadcast_in_dim_p.bind(value, shape=tuple(shape), broadcast_dimensions=()) if shape else value
 
 
-class Kept:
+class CarriedValues:
     """Values kept from cell to cell in a traced body: in the result where it is as wide, else in scratch."""
 
     def __init__(self, cut: Cut, outs: Sequence[ArrayType], shape: Sequence[int], wide: Sequence[Any]):

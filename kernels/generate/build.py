@@ -1,10 +1,10 @@
 """The kernel of a group: its equations on blocks, with sums that carry kept from cell to cell.
 
-    every cell     what sums are made of, and results that no carried sum goes into
+    every cell     the terms of sums, and results that depend on no carried sum
     first cell     sums := the neutral element of their monoid
     last cell      what is computed from the sums
 
-What lies past the end of a loop that is summed over is replaced by the neutral element: by the fill of the operand's
+Out-of-bounds elements of a reduced loop are replaced by the neutral element: by the fill of the operand's
 block where the sum reads the operand itself, else by a mask. Where the steps of a sum are shared out over runs, each
 run's sum is a row of the result.
 """
@@ -26,7 +26,7 @@ from ...core.primitives.movement.shape import iota_p
 from ...core.primitives.reduction.reduce import SUM
 from ...lang.kernel.block_spec import BlockAxis
 from ...lang.kernel.kernel import ID, Block, Kernel
-from .accumulators import kept_in
+from .accumulators import accumulator_of
 from .block import Seen, unseen
 from .body import Body, index_map, ref_type, scalar, written
 from .group import Axes, Group, monoid_of
@@ -112,7 +112,7 @@ class Builder:
         return self.scratch[-1]
 
     def _wide(self, number: int) -> Any:
-        return kept_in(self.monoids[number], self.all[number].outputs[0].type.dtype)
+        return accumulator_of(self.monoids[number], self.all[number].outputs[0].type.dtype)
 
     # ------------------------------------------------------------------------ body
 

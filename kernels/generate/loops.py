@@ -1,4 +1,4 @@
-"""Loop nests that are cut in tiles, and the blocks of arrays whose axes follow them.
+"""Tiled loop nests, and the blocks of arrays whose axes follow them.
 
 Loops ::= the extents of the loop nest that tiles cut; the loops that carry (they go innermost); those kept whole
 Cut   ::= a nest with its tiles
@@ -23,7 +23,7 @@ Tiles = tuple[int, ...]
 
 @dataclass(frozen=True)
 class Loops:
-    """The loop nest of an operation. `carry` and `whole` are positions in `sizes`.
+    """The loop nest of an operation. `carry` and `whole` are indices into `sizes`.
 
     `shared` is a loop that carries and whose steps may be shared out over runs, each of which gives a partial result.
     """
@@ -48,7 +48,7 @@ class Loops:
 
 @dataclass(frozen=True)
 class Cut:
-    """A loop nest with its tiles: makes grids, block specs and, within a body, positions."""
+    """A tiled loop nest: makes grids, block specs and, within a body, indices."""
 
     loops: Loops
     tiles: Tiles
@@ -125,10 +125,10 @@ def both(a: Any, b: Any) -> Any:
 
 @dataclass(frozen=True)
 class Window:
-    """One axis of `n` elements cut in blocks of `size` that start at `base + step * id`, in the array or partly before
+    """One axis of `n` elements in blocks of `size` that start at `base + step * id`, in the array or partly before
     or after it; `more` are other loops that move the start, with their steps.
 
-    Blocks that would lie wholly outside are moved until one element is inside; their content is not to be used.
+    Blocks that would be entirely out of bounds are moved until one element is inside; their content is unused.
     """
 
     loop: int

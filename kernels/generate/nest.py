@@ -75,7 +75,7 @@ def _classify(group: Group, eqns: Sequence[Eqn], outputs: Sequence[Var], every: 
     for i, loops in group.sums.items():
         whole |= loops.intersection(seen[i])
     lacking = [(every.difference(group.axes[v]), after.get(v, 0)) for v in outputs]
-    # Reductions other than contractions give way first; among them the one over the fewest loops.
+    # Reductions other than contractions are dropped first; among them the one over the fewest loops.
     turn = sorted(group.sums, key=lambda i: (eqns[i].primitive is dot_general_p, len(group.sums[i]), i))
     while True:
         open_ = {i: group.sums[i] - whole for i in turn if group.sums[i] - whole}

@@ -84,9 +84,9 @@ class Alone:
             return loops
         return replace(loops, shared=max(loops.carry, key=lambda i: (loops.sizes[i], i)))
 
-    def held(self, tiles: Sequence[int], target: Target) -> int:
+    def fast_bytes(self, tiles: Sequence[int], target: Target) -> int:
         """The bytes of fast memory that one cell's blocks take (twice, for the next ones come in meanwhile)."""
-        return self._blocks(target).held(tiles)
+        return self._blocks(target).fast_bytes(tiles)
 
     def refuse(self, tiles: Sequence[int], target: Target, room: int) -> str | None:
         """Why a cell cannot hold its blocks in `room` bytes of a target, if so."""
@@ -170,7 +170,7 @@ class Alone:
 
 
 def _total(rows: ArrayType, out: ArrayType) -> Alone:
-    """The kernel that adds up the rows of an array, in order, to a result of its own dtype."""
+    """The kernel that sums the rows of an array in order, to a result of the same dtype."""
     given, added, result = Var(rows), Var(ArrayType(rows.shape[1:], rows.dtype)), Var(out)
     adding = reduce_or_p if is_bool(out.dtype) else reduce_sum_p
     if rows.dtype == out.dtype:

@@ -1,6 +1,6 @@
 """Tiles of a loop nest on a target: the sizes that loops may have, and the largest that a cell can hold.
 
-One choice for all nests: of groups (`tile_nest`, with the exact bytes that the kernel moves) and of loops of their own.
+One choice for all nests: of groups (`tile_nest`, with the exact bytes that the kernel moves) and of special loop nests.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ SHORT = 8  # steps of a loop that a kernel writes out one by one
 
 
 def options(loops: Loops, target: Target, regular: bool = True) -> list[Sequence[int]]:
-    """The sizes that each loop may be cut in, smallest first.
+    """The candidate tile sizes of each loop, smallest first.
 
-    A vector unit's lanes and sublanes lie along the two innermost loops that are cut; rows that stay whole are its
+    A vector unit's lanes and sublanes follow the two innermost tiled loops; untiled rows are its
     lanes. Loops outside of those may take any power of two, in a `regular` nest; where there is a product, one step.
     """
     found: list[Sequence[int]] = []
@@ -107,7 +107,7 @@ def grown(loops: Loops, sizes: Sequence[Sequence[int]], target: Target, refuse: 
 
 
 def _steps(loops: Loops, sizes: Sequence[Sequence[int]]) -> list[tuple[int, int]]:
-    """The order in which loops grow: the sides of a product in turn, its depth, then from the innermost outwards."""
+    """The order in which loops grow: a product's sides alternately, its depth, then from the innermost outwards."""
     sides = loops.matrix[:2]  # rows and columns of a product: the squarer its block, the fewer bytes come in
     rounds = max((len(sizes[i]) for i in sides), default=0)
     found = [(i, sizes[i][r]) for r in range(1, rounds) for i in sides if r < len(sizes[i])]
@@ -116,7 +116,7 @@ def _steps(loops: Loops, sizes: Sequence[Sequence[int]]) -> list[tuple[int, int]
 
 
 def candidates(loops: Loops, target: Target, refuse: Refuse, regular: bool) -> list[Tiles]:
-    """Tiles worth trying: the largest that fit, then with each loop in turn at each of its other sizes."""
+    """Candidate tiles: the largest that fit, then each loop alone at each of its other sizes."""
     sizes = options(loops, target, regular)
     first = grown(loops, sizes, target, refuse)
     found = [first]
@@ -169,9 +169,9 @@ def _size(entry: Entry, tile: Sequence[int]) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Blocks:
-    """What a cell of a group holds: blocks, each with how many lie in fast memory at once, sums, values between.
+    """The fast memory of a group's cell: blocks, each with its number of buffers, sums, and intermediate values.
 
-    On a GPU the operands of a product lie in shared memory; those of anything else are `loaded`, to registers. Of
+    On a GPU the operands of a product are in shared memory; all others are `loaded` to registers. Of
     `between` those are left out whose blocks are never the largest.
     """
 
@@ -180,10 +180,10 @@ class Blocks:
     sums: Sequence[Entry]
     loaded: Sequence[Entry]
     between: Sequence[Entry]
-    at_once: int  # how many of the values between are held together
+    at_once: int  # how many intermediate values are live at once
 
-    def held(self, tile: Sequence[int]) -> int:
-        """The bytes of fast memory: blocks twice, for the next ones come in meanwhile; a GPU's registers apart."""
+    def fast_bytes(self, tile: Sequence[int]) -> int:
+        """The bytes of fast memory: blocks are double-buffered; a GPU's registers are counted separately."""
         total = 0
         for (n, places), times in self.fast.items():
             for i in places:
@@ -204,7 +204,7 @@ class Blocks:
     def refuse(self, tile: Sequence[int], room: int) -> str | None:
         """Why a cell cannot hold its blocks in `room` bytes, if so."""
         target = self.target
-        if (held := self.held(tile)) > room:
+        if (held := self.fast_bytes(tile)) > room:
             return f"a cell would hold {held:,} bytes of the {room:,} that blocks have on {target.name}"
         if not target.gpu:
             return None
@@ -359,7 +359,7 @@ def measured(group: Group, nest: Nest, sizes: Sequence[int], tiles: Sequence[int
 
 
 def revisits(axes: Axes, grid: Sequence[int], counts: Mapping[int, int]) -> int:
-    """How often an operand comes in whole: once for each cell of the loops that it ignores outside of its own."""
+    """How often an operand is loaded: once per cell of the loops that it ignores, outside of its own loops."""
     times = again = 1
     for x in grid:
         if x in axes:

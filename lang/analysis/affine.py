@@ -2,7 +2,7 @@
 
     Fact ::= axes, table, affine     over the grid axes the function depends on (no others are listed)
 
-A function made of sums and constant multiples of ids is `affine`, worked out symbolically. Any other
+A function of sums and constant multiples of ids is `affine`, derived symbolically. Any other
 that reads ids alone is enumerated in NumPy over the axes it depends on, which is exact (and fitted, so
 that a map such as `(2 * i) // 2` is affine too). What reads prefetched data is not known.
 """
@@ -234,7 +234,7 @@ def facts(program: Program, grid: tuple[int, ...]) -> Fact | None:
     if table is None:
         return Fact(axes, None, None)
     form = _fit(table, axes)
-    if form is not None:  # drop the axes that turn out not to matter
+    if form is not None:  # drop axes that the result does not depend on
         kept = tuple(a for a in axes if any(a in c for c in form.coefficients))
         table = table[tuple(slice(None) if a in kept else 0 for a in axes)]
         axes = kept

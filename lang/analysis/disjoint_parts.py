@@ -1,4 +1,4 @@
-"""Cells that keep to parts of their own of far memory: the axes of the grid along which none reaches another's part."""
+"""Disjoint access analysis in HBM: the grid axes along which no cell accesses another cell's part."""
 
 from __future__ import annotations
 
@@ -61,8 +61,8 @@ class _Reach(Places):
 
 
 @cached(1024)
-def apart(kernel: Kernel, number: int) -> tuple[int, ...]:
-    """The axes of the grid along which cells reach parts of their own of an output that stays where it is.
+def disjoint_axes(kernel: Kernel, number: int) -> tuple[int, ...]:
+    """The grid axes along which cells access disjoint parts of an unblocked output.
 
     Two cells that differ on one of them reach no element in common, whatever their other ids are.
     """

@@ -13,7 +13,7 @@ from .uninitialized import Leaks, leaks
 
 
 class Analysis(Carries):
-    """What is known of a kernel; each fact is worked out when it is asked for, once."""
+    """The analyses of a kernel, each computed on first use."""
 
     @cached_property
     def phases(self) -> Phases | None:
@@ -27,7 +27,7 @@ class Analysis(Carries):
 
     @cached_property
     def places(self) -> tuple[tuple[int, Place | None], ...]:
-        """For each Ref accessed at places that the body computes, one that may lie outside of it; None if none may."""
+        """For each Ref accessed at computed indices, an index that may be out of bounds; None if none may be."""
         return tuple(wrong_places(self.kernel))
 
 

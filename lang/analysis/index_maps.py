@@ -1,4 +1,4 @@
-"""Where the blocks of a kernel lie: index maps as functions of the cell, and which cells see one block."""
+"""The blocks of a kernel's cells: index maps as functions of the cell, and the cells that share a block."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def spread(table: np.ndarray, axes: Sequence[int], rank: int) -> np.ndarray:
 
 
 def shared_block(fact: Fact, parallel: Sequence[bool]) -> tuple[Any, Any] | None:
-    """Two positions in the table of a map that give one block and differ on a parallel axis; None if there are none."""
+    """Two entries in a map's table with equal blocks that differ along a parallel axis; None if there are none."""
     assert fact.table is not None
     if not any(parallel):
         return None

@@ -28,7 +28,7 @@ from ..kernel.kernel import Kernel
 from ..kernel.traverse import inner_programs
 from ..ops.atomics import across_cells
 from .affine import MAX_CELLS, dependencies, predicate, slice_of
-from .disjoint_parts import apart
+from .disjoint_parts import disjoint_axes
 from .index_maps import map_of, shared_block
 
 Axes = tuple[int, ...]
@@ -169,7 +169,7 @@ class Guard:
 
 
 class Carries:
-    """What is known of a kernel in time; each fact is worked out when it is asked for, once.
+    """Facts about a kernel's order of execution, each computed on first use.
 
     Refs are named by their position among the inputs of the body, for equal kernels share what is known.
     """
@@ -200,7 +200,7 @@ class Carries:
     def touched(self, number: int) -> Axes | None:
         """The grid axes along which cells may reach one element of an output; None if that is not known."""
         ignored = self.ignored(number)
-        return ignored and tuple(a for a in ignored if a not in apart(self.kernel, number))
+        return ignored and tuple(a for a in ignored if a not in disjoint_axes(self.kernel, number))
 
     def meeting(self, number: int) -> Axes:
         """The axes along which cells may see one block of an output; if data says, none declared parallel."""
@@ -252,7 +252,7 @@ class Carries:
     def _walk(
         self, scope: Program, start: int, ref: Var, inside: np.ndarray, hopeful: bool
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Of the cells that run the equations of `scope` from `start` on, those that read what a Ref held before and
+        """Of the cells that run the equations of `scope` from `start` on, those that read a Ref's earlier value and
         those that overwrite it. Where data decides, the worst of both; if `hopeful`, the best."""
         read, left = self._cells(False), inside
         used = {a for e in scope.eqns for a in e.inputs} | set(scope.outputs)

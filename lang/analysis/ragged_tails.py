@@ -93,7 +93,7 @@ def _access(eqn: Eqn, operands: Sequence[Tails], refs: dict[Var, Tails], used: s
 
 
 def _contained(kernel: Kernel, source: Block, d: int, output: Block, e: int) -> bool:
-    """Whether in each cell what lies past the end of an input along an axis does so of an output along one of its."""
+    """Whether in each cell the ragged tail of an input along an axis is also that of an output along some axis."""
     from_, to = map_of(kernel, source), map_of(kernel, output)
     n, m = source.array.shape[d], output.array.shape[e]
     if from_ is None or to is None:

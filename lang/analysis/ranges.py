@@ -1,7 +1,7 @@
 """Range analysis: whether unmasked accesses at computed indices are in bounds, in every cell.
 
 An integer (or boolean) is followed as the range of what it may be, each end a table that broadcasts to the grid; one
-whose ends are one table is known. What data goes into is not known. Masked accesses leave out what lies outside.
+whose ends are one table is known. What data goes into is not known. Masked accesses skip out-of-bounds elements.
 Where a grid has too many cells for tables, ids are ranges, which prove; the cells at the ends of the axes then refute.
 """
 
@@ -65,7 +65,7 @@ class Ref(NamedTuple):
 
 @dataclass(frozen=True)
 class Place:
-    """What is known of the places along an axis of a Ref: `sure` if some lie outside for sure, in `cell`."""
+    """The range of indices along an axis of a Ref: `sure` if some are certainly out of bounds, in `cell`."""
 
     position: int
     axis: int
@@ -81,7 +81,7 @@ def _exact(value: Any) -> Range:
 
 
 def _ends(values: Sequence[Any]) -> Range:
-    """The range of what lies between the least and the greatest of some tables."""
+    """The range from the least to the greatest element of some tables."""
     low = high = values[0]
     for value in values[1:]:
         low, high = np.minimum(low, value), np.maximum(high, value)
@@ -162,7 +162,7 @@ def computed_places(program: Program) -> bool:
 
 
 class Places:
-    """The accesses at computed places: `seen`, the Refs they go to; `wrong`, those that may lie outside.
+    """The accesses at computed indices: `seen`, their Refs; `wrong`, those that may be out of bounds.
 
     Of the body, or of `program`, whose inputs are the first of those of the body: an index map.
     """
@@ -358,7 +358,7 @@ def _step(eqn: Eqn | None, counter: Any) -> int | None:
 
 
 def wrong_places(kernel: Kernel, program: Program | None = None) -> Iterator[tuple[int, Place | None]]:
-    """For each Ref that is accessed at computed places, the worst of those that may lie outside; None if none may.
+    """For each Ref accessed at computed indices, the worst out-of-bounds candidate; None if there is none.
 
     By the body, or by `program`, an index map.
     """

@@ -31,7 +31,7 @@ from .loop_carried import Axes, Carries, Guard, branches, overwrites
 
 @dataclass(frozen=True, eq=False)
 class Phases:
-    """A kernel of additive carries. `states` and `local` are positions among the inputs of the body."""
+    """A kernel of additive carries. `states` and `local` are indices of the body's inputs."""
 
     carry: Axes
     states: tuple[int, ...]

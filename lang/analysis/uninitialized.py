@@ -1,6 +1,6 @@
 """Uninitialised-memory analysis: whether poison reaches an output, by interpreting the cells in grid order.
 
-Poison is what lies past the end of an operand without `fill`, memory that no cell has written, and the destination of a
+Poison is the ragged tail of an operand without `fill`, memory that no cell has written, and the destination of a
 copy that nobody has waited for. A cell depends on its ids only through the values that the interpreter reads (tests of
 `when`, indices, masks), so cells that agree in these, and in the memory they find, are interpreted once.
 """
@@ -62,7 +62,7 @@ class _RaggedBlock:
         return (place < 0) | (place >= self.block.array.shape[d])
 
     def tables(self, axes: Sequence[int], rank: int) -> list[np.ndarray]:
-        """For each of some axes a number for every cell, equal where the same part of the block lies past the end."""
+        """For each of some axes a number per cell, equal where the same part of the block is out of bounds."""
         assert self.fact is not None
         out = []
         for d in axes:
@@ -90,7 +90,7 @@ class _RaggedBlock:
         return worst_of(found, self.rank)
 
     def element(self, content: np.ndarray, ids: Ids) -> tuple[int, ...] | None:
-        """The element of the array that has the worst level of those that lie within it."""
+        """The in-bounds element with the worst level."""
         if self.fact is None or self.fact.table is None:
             return None
         at = iter(np.unravel_index(int(content.argmax()), content.shape))
@@ -102,7 +102,7 @@ class _RaggedBlock:
         return tuple(found)
 
     def within(self, content: np.ndarray, ids: Ids) -> np.ndarray:
-        """The part of a level of the block that lies within the array."""
+        """The in-bounds part of a block's level."""
         for place, d in enumerate(self.block.seen):
             if d in self.axes and self.known and content.shape[place] > 1:
                 start, n = self.start(d, ids), self.block.array.shape[d]
@@ -122,7 +122,7 @@ def _escaping_level(content: np.ndarray, edge: _RaggedBlock) -> int:
     """The worst level of a block that is copied out. Poison in place may be meant, where the output is longer than an
     operand, but not in a block of nothing else."""
     worst = int(content.max())
-    if edge.axes and not edge.known:  # it may lie past the output's end
+    if edge.axes and not edge.known:  # it may be past the output's end
         return min(worst, MAYBE)
     return TAINTED if worst == POISON == content.min() else worst
 
@@ -172,7 +172,7 @@ class GridInterpreter:
             return None
         if o in self.aliased:
             return self.outs[o].level(self.ids, self.outs[o].axes)
-        # Memory without a block of its own may have been written by other cells.
+        # Unblocked memory may have been written by other cells.
         return uniform(MAYBE_UNWRITTEN if block.space in FAR else UNWRITTEN, len(block.shape))
 
     def start(self) -> State:
@@ -216,7 +216,7 @@ class GridInterpreter:
         found: dict[int, Witness] = {}
         for o, edge in enumerate(self.outs):
             content = None if edge.block.loose or 0 in edge.block.shape else escaping(levels[self.first_out + o])
-            if content is not None and ids is not None:  # what lies past the end is dropped
+            if content is not None and ids is not None:  # stores past the end are dropped
                 content = edge.within(content, ids)
             escapes.append(0 if content is None or not content.size else _escaping_level(content, edge))
             if content is not None and escapes[-1] and ids is not None:

@@ -21,7 +21,7 @@ from ...core.transforms.rule_helpers import instantiate, zeros
 from ...core.transforms.structural_primitives import add_tangents
 from ..analysis.facts import analyse
 from ..kernel.kernel import UNBOUNDED, Block, Kernel
-from ..transforms.desugar import in_order, plain
+from ..transforms.desugar import desugared, in_order
 from ..transforms.dynamic_grid import static
 from ..transforms.rebuild import trace_kernel
 from ..transforms.windows import scatter_blocks
@@ -227,7 +227,7 @@ def derivative_plan(kernel: Kernel) -> list[OperandPlan]:
     """The class and strategy of the reverse-mode derivative of a kernel, operand by operand."""
     if any(kernel.grid[axis] == UNBOUNDED for axis in kernel.computed):
         return [OperandPlan(b.name, "none", "a traced size of the grid has no bound") for b in kernel.inputs]
-    kernel = plain(static(kernel, ""))
+    kernel = desugared(static(kernel, ""))
     parts = analyse(kernel).phases
     carry = analyse(kernel).carry
     plans = []

@@ -38,11 +38,11 @@ from ..interpret.interpreter import interpret as interpreter
 from ..kernel import block_spec as blocks
 from ..kernel.block_spec import BlockAxis, BlockSpec, BoundedSlice, GridSpec, no_block_spec
 from ..kernel.canonicalize import normalize, touches_refs
-from ..kernel.kernel import ID, Block, Kernel, show_grid, trace_map, whole_block
+from ..kernel.kernel import ID, Block, Kernel, full_block, show_grid, trace_map
 from ..ops.basic import Cell, in_cell
 from ..ops.captured_constants import inlined
 from ..ops.interpret_params import as_mode
-from ..ops.mesh_axes import asked_of_devices, mesh_of
+from ..ops.mesh_axes import mesh_of, with_device_indices
 from ..partition.custom_rule import Partition, check_rule
 from ..targets.compiler_params import Params
 from ..transforms.bounds_checks import checked
@@ -162,7 +162,7 @@ def _interpreted(kernel: Kernel, operands: Sequence[Any]) -> list[Any]:
 def _settings(
     compiler_params: Params | None, cost_estimate: Any, semantics: Any, mesh: Any
 ) -> tuple[tuple[str, Any], ...]:
-    """What backends and the cost model are told; a value that cannot be part of a Kernel (unhashable) is an error."""
+    """Parameters for backends and the cost model; unhashable values, which cannot be in a Kernel, are an error."""
     cores = tuple(a for a, s in enumerate(semantics or ()) if "core" in str(getattr(s, "value", s)).lower())
     given = {"compiler_params": compiler_params, "cost_estimate": cost_estimate, "core_axes": cores or None,
              "mesh": mesh}  # fmt: skip
@@ -183,7 +183,7 @@ def _settings(
 
 
 def _pairs(aliases: Any) -> dict[int, int]:
-    """`input_output_aliases` as it was given: a dictionary, or pairs."""
+    """The argument `input_output_aliases`: a dictionary, or pairs."""
     try:
         found = dict(aliases or {})
         if all(isinstance(n, (int, np.integer)) for pair in found.items() for n in pair):
@@ -298,7 +298,7 @@ class _Request:
         ))  # fmt: skip
 
     def _checked(self, kernel: Kernel) -> Kernel:
-        """The kernel, verified; with checks of its own while it runs where these are asked for."""
+        """The kernel, verified; with runtime checks where these are requested."""
         kernel = own_scalars(kernel)
         if current().parallel_writes == "order":
             kernel = in_order(kernel)
@@ -333,7 +333,7 @@ class _Request:
         space = spec.memory_space or MemorySpace.VMEM
         where = f"kernel {self.name}: operand {name} of {array.show()}"
         if spec.block_shape is None and spec.index_map is None:
-            return whole_block(name, array.strong(), space)
+            return full_block(name, array.strong(), space)
         shape = tuple(array.shape) if spec.block_shape is None else tuple(spec.block_shape)
         if len(shape) != array.ndim:
             raise BlockRankError(
@@ -418,7 +418,7 @@ class _Request:
 
         mesh = tuple(mesh_axes().items())
         with on_one_device():
-            program = asked_of_devices(trace_program(fun, types, self.name), mesh)
+            program = with_device_indices(trace_program(fun, types, self.name), mesh)
             program = inlined(program, self.body, f"kernel {self.name}: its body")
         self._check_refs(program)
         return normalize(program)

@@ -21,7 +21,7 @@ from ..autodiff.jvp_vjp import active_inputs, jvp_kernel, run_backward, strategy
 from ..interpret.interpreter import interpret
 from ..kernel.kernel import Kernel
 from ..transforms.checkify import checked_call
-from ..transforms.desugar import differentiable, plain
+from ..transforms.desugar import desugared, differentiable
 from ..transforms.dynamic_grid import static
 from ..transforms.vmap import batched_kernel
 from ..verify.communication import communicates
@@ -80,7 +80,7 @@ def _call_jvp(primals: Sequence[Any], tangents: Sequence[Any], *, kernel: Kernel
 def _call_linearize(primals: Sequence[Any], nonzero: tuple[bool, ...], *, kernel: Kernel) -> Any:
     why = "reverse mode, which stores what it reads again and sums over cells, needs"
     kernel = static(_derived(kernel), why, DifferentiationError)
-    kernel = kernel if analyse(plain(kernel)).phases else budgeted(kernel)
+    kernel = kernel if analyse(desugared(kernel)).phases else budgeted(kernel)
     active = active_inputs(kernel, nonzero)
     backward = strategy(kernel, active)
     results = call(backward.forward, *primals)

@@ -60,7 +60,7 @@ def program_cost(program: Program) -> CostEstimate:
 
 
 def reached_bytes(program: Program) -> int:
-    """The bytes that a body reads and writes of operands in far memory (`ANY`, `HBM`), loops of unknown length once."""
+    """The bytes that a body reads and writes of operands in HBM (`ANY`, `HBM`), loops of unknown length once."""
     total = 0
     for eqn in program.eqns:
         inner = [reached_bytes(p) for _, p in subprograms(eqn)]

@@ -2,7 +2,7 @@
 
     axes    ::= operand {"," operand} "->" operand {"," operand}
     operand ::= axis {axis}            "" is a scalar
-    axis    ::= name | batch ":" name          rows of every batch in turn, as many as a table of offsets says
+    axis    ::= name | batch ":" name          the rows of each batch, consecutive, as a table of offsets says
 
 `"m k, k n -> m n"` is a product of matrices: an axis that no result has is reduced. One choice of tiles is one kernel;
 the cheapest by the roofline is taken, with the cells' own cost, of those whose blocks fit.
@@ -103,7 +103,7 @@ def parsed(text: str) -> Axes:
 
 
 class Place:
-    """Where the tile at hand lies: `place("m")` are its positions along an axis, an int32 array."""
+    """The current tile's indices: `place("m")` gives those along an axis as an int32 array."""
 
     def __init__(self, starts: Mapping[str, Any], tiles: Mapping[str, int]):
         self.starts, self.tiles = starts, tiles
@@ -393,9 +393,9 @@ def _rest(count: Any, size: int) -> Any:
 
 
 def _put(ref: Any, value: Any, into: Any, turns: Sequence[tuple[int, int]], reduce: str) -> None:
-    """Store a tile's value, combined with those of the turns before along axes of the grid, given with their sizes.
+    """Store a tile's value, combined with those of earlier iterations along grid axes, given with their sizes.
 
-    `into` is where turns meet: the Ref itself, or scratch that the last turn stores.
+    `into` is the accumulator: the Ref itself, or scratch that the last iteration stores.
     """
     combine, _ = _COMBINE[reduce]
     value = convert_element_type(value, into.dtype) if typeof(value).dtype != into.dtype else value
@@ -420,7 +420,7 @@ def auto(
     `axes` names the axes of operands and results: `"m k, k n -> m n"`. The body takes a tile of each operand, as
     arrays, and gives the tile of each result. An axis that no result has is reduced over its tiles by `reduce` ("sum",
     "max" or "min"), with that operation's neutral element past the end. Axes in `whole` are not cut: a softmax's rows.
-    With a parameter `place` the body is told where it is: `place("m")` are the positions of its rows. `space` says
+    A body with a parameter `place` receives its indices: `place("m")` are those of its rows. `space` says
     which sizes may be taken along an axis. The choice is the cheapest for the target by the roofline; `tiles=` of a
     call overrides it, `.choices(*args, target=)` are all of them, cheapest first, and `.configurations`
     is a space for `autotune`. `"b:m d -> b d"` has jagged rows: the first argument is then a table of offsets, int32 of

@@ -1,4 +1,4 @@
-"""Bodies that run once on each core of a mesh, over whole operands in far memory: `core_map`, and `kernel`."""
+"""Bodies that run once on each core of a mesh, over unblocked operands in HBM: `core_map`, and `kernel`."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ from . import warpgroup_kernel
 def core_map(
     mesh: CoreMesh | int, *, out_shape: Any = None, **options: Any
 ) -> Callable[[Callable[..., None]], Callable[..., Any]]:
-    """Decorator: run a body once on each core of a mesh, over whole operands that stay in far memory.
+    """Decorator: run a body once on each core of a mesh, over unblocked operands in HBM.
 
     `body(*in_refs, *out_refs, *scratch_refs)` finds its core by `program_id(0)`, or by the name of the mesh's axis, and
-    copies, or reads and writes, the parts of the operands that are that core's; a core has scratch of its own. It is a
+    copies, or reads and writes, the parts of the operands that are that core's; each core has its own scratch. It is a
     `kernel_call` of a grid of cores, "core_parallel", whose `options` it takes. Raises what `kernel_call` raises, an
     `ArgumentError` without `out_shape`, and a target with fewer cores refuses.
 

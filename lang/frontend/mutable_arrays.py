@@ -1,7 +1,7 @@
 """Refs outside of kernels: arrays that change in place, as far as the code that uses them can see.
 
 A `Ref` holds an array and belongs to the trace that it was made under. There, and under what differentiates or batches
-within it, an access replaces the held array (`core/primitives/refs/state_discharge_rules.py`), so that derivatives and
+within it, an access replaces the array (`core/primitives/refs/state_discharge_rules.py`), so that derivatives and
 batching need no rule. Where a Program is recorded further within (the body of a loop, a branch, a function under
 `jit`), the access is recorded as one to memory, as in a kernel; the Ref becomes an operand of the loop, and when that
 is bound where the Ref belongs, `lang/transforms/discharge.py` makes it one over values. `bind` calls `bind_refs` where
@@ -136,7 +136,7 @@ class Ref:
 
     @property
     def value(self) -> Any:
-        """The array held; an error once it was given up."""
+        """The stored array; an error after it was released."""
         if self._value is None:
             raise DeletedArrayError(
                 f"a Ref of {self.aval.array.show()} was used after `freeze` or `free_ref`", "make another by `new_ref`"
@@ -144,7 +144,7 @@ class Ref:
         return self._value
 
     def hold(self, value: Any) -> None:
-        """Replace the array held by one that its trace may see."""
+        """Replace the stored array by one visible to its trace."""
         if isinstance(value, Tracer) and not _within(self._trace, value._trace):
             raise LeakedTracerError(
                 f"{value.describe()}, which is being differentiated or batched, is stored in a Ref from outside",
@@ -153,7 +153,7 @@ class Ref:
         self._value = value
 
     def acts_here(self) -> bool:
-        """Whether accesses under the current trace act on the held array, rather than being recorded in a Program."""
+        """Whether accesses under the current trace act on the stored array, rather than being recorded in a Program."""
         trace: Trace | None = current_trace()
         recorded = False
         while trace is not self._trace:
@@ -168,7 +168,7 @@ class Ref:
 
 
 def _within(trace: Trace | None, wanted: Trace) -> bool:
-    """Whether a trace is another one, or was opened under it."""
+    """Whether a trace equals another one, or is nested in it."""
     while trace is not None and trace is not wanted:
         trace = trace.parent
     return trace is wanted
@@ -411,7 +411,7 @@ def swap(ref: Any, idx: Any, value: Any) -> Any:
 
 
 def addupdate(ref: Any, idx: Any, x: Any) -> None:
-    """Add an array to part of a Ref: `ref[idx] += x`; positions named twice are added to twice.
+    """Add an array to part of a Ref: `ref[idx] += x`; repeated indices accumulate.
 
     >>> import tilewright as tw
     >>> ref = tw.new_ref(tw.numpy.arange(3))

@@ -21,7 +21,7 @@ class Module:
     """A kernel as a backend prints it.
 
     Its program takes pointers to `in_types`, then to `out_types`, all row-major. `grid` is the number of programs along
-    x, y, z. `aliases` are (input, output) positions that share memory. `prepare` makes the inputs of the launch from
+    x, y, z. `aliases` are the (input, output) indices that share memory. `prepare` makes the inputs of the launch from
     the kernel's operands, `finish` the kernel's results from its operands followed by the launch's results; where they
     are None, types are the kernel's own.
     """

@@ -26,7 +26,7 @@ from ..kernel.kernel import Kernel
 from ..legalize import KernelPass, KernelPasses
 from ..loopnest.plan import Limits
 from ..targets.target import Target
-from ..transforms.desugar import plain
+from ..transforms.desugar import desugared
 from ..transforms.dynamic_grid import static
 
 GPU_LIMITS = Limits(power_of_two=True, adds=lambda dtype: dtype.itemsize >= 4 or str(dtype) == "float16")
@@ -128,7 +128,7 @@ def _part(place: Place, axis: int, first: Any, count: int) -> Place:
 
 PASSES: KernelPasses = (
     KernelPass("static-grid", "static", lambda kernel, target: static(kernel, "a launch needs")),
-    KernelPass("desugar", "desugared", lambda kernel, target: plain(kernel, atomics=True, in_step=False)),
+    KernelPass("desugar", "desugared", lambda kernel, target: desugared(kernel, atomics=True, in_step=False)),
     KernelPass("split-copies", "split", lambda kernel, target: split_copies(kernel)),
 )
 

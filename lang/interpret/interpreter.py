@@ -21,7 +21,7 @@ from ..analysis.facts import analyse
 from ..analysis.loop_carried import only_atomic
 from ..kernel.kernel import EDGE, Block, Kernel
 from ..ops.interpret_params import DEFAULT, InterpretParams, Run, poison, run_as
-from ..transforms.desugar import plain
+from ..transforms.desugar import desugared
 from ..transforms.dynamic_grid import actual
 from ..warpgroups.specs import mesh_of
 from .race_detector import Races
@@ -53,7 +53,7 @@ class _Resident:
         return whole.reshape(self.block.shape)
 
     def _places(self, index: tuple[int, ...]) -> tuple[tuple[slice, ...], tuple[slice, ...]]:
-        """Where a block lies in the array, and that part within the block."""
+        """The in-bounds part of a block, as slices of the array and of the block."""
         inner, outer = [], []
         block = self.block
         for d, (i, axis, n) in enumerate(zip(index, block.axes, self.array.shape, strict=True)):
@@ -116,7 +116,7 @@ def parallel_axes(kernel: Kernel) -> tuple[int, ...]:
     """The grid axes whose cells may run in any order: those declared so, or else those that carry nothing."""
     if kernel.semantics is not None:
         return tuple(a for a, s in enumerate(kernel.semantics) if s == "parallel")
-    return tuple(a for a in range(len(kernel.grid)) if a not in analyse(plain(kernel)).carry)
+    return tuple(a for a in range(len(kernel.grid)) if a not in analyse(desugared(kernel)).carry)
 
 
 class Machine:

@@ -1,8 +1,8 @@
-"""The meaning of kernels that speak to each other: the devices of a mesh interpreted together.
+"""The interpreter of communicating kernels: all devices of a mesh at once.
 
-Each device is a thread of its own, of which one runs at a time, until it has to wait. A copy moves its bytes when its
+Each device is a thread; one runs at a time, until it has to wait. A copy moves its bytes when its
 receiver has waited for them (or at once, in the mode "eager"). What nothing orders is an error by name, however the
-devices happened to take turns: a read or write of what a copy may still write, a write of what it may still read, a
+threads were scheduled: a read or write of what a copy may still write, a write of what it may still read, a
 copy to memory whose last use there the sender cannot know of. So is a wait that no one ends, and what is left over.
 """
 
@@ -30,7 +30,7 @@ Place = tuple[np.ndarray, Any]  # a Ref, and which part of it
 
 
 class World(Group):
-    """The devices, and whose turn it is."""
+    """The devices, and the one that runs now."""
 
     what, remedy = "device", "signal, or start the copy, on every way to a wait, and before the wait"
 
@@ -288,7 +288,7 @@ class Device(Member):
             raise SemaphoreError(f"{self.world.name(self.device)}: {error.what}", error.remedy, error.source) from None
 
 
-def interpret_together(
+def interpret_all_devices(
     kernel: Kernel, arrays: Sequence[Sequence[Any]], params: InterpretParams | None = None
 ) -> list[list[np.ndarray]]:
     """Run a kernel on all devices of its mesh; gives the outputs of each.
@@ -308,7 +308,7 @@ def interpret_together(
 class Meeting:
     """A kernel interpreted by a program that runs on every device, each with the operands of all.
 
-    The first device to come runs them together; the others, which come with the same operands, take their results.
+    The first device to arrive runs all of them; the others, which arrive with the same operands, take their results.
     """
 
     def __init__(self, kernel: Kernel):
@@ -325,7 +325,7 @@ class Meeting:
                 self.given, self.taken = given, 0
                 count = device_count(mesh_of(self.kernel.body))
                 try:
-                    self.found = interpret_together(self.kernel, [[x[d] for x in given] for d in range(count)])
+                    self.found = interpret_all_devices(self.kernel, [[x[d] for x in given] for d in range(count)])
                 except Exception as error:
                     self.found = error
             found: Any = self.found

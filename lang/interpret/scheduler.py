@@ -1,4 +1,4 @@
-"""Cooperative scheduling: members of a group, each a thread of its own, of which one runs at a time.
+"""Cooperative scheduling: each member of a group is a thread, and one runs at a time.
 
 A member goes on until it has to wait, or at every exchange with others where a seed asks for a random order.
 """

@@ -1,7 +1,7 @@
-"""The meaning of kernels for warpgroups: those of a cluster of blocks interpreted together, one cluster after another.
+"""The interpreter of warpgroup kernels: all warpgroups of a cluster at once, one cluster after another.
 
-Each warpgroup is a thread of its own, of which one runs at a time, until it has to wait. Copies and products do their
-work at once; what nothing orders is an error by name, however the warpgroups happened to take turns. So is a wait that
+Each warpgroup is a thread; one runs at a time, until it has to wait. Copies and products do their work immediately;
+unordered accesses raise an error, however the warpgroups were scheduled. So is a wait that
 no one ends, a barrier that may be a phase further than a wait for it, and what is under way when a block ends.
 """
 
@@ -194,7 +194,7 @@ class Warpgroup(Member):
 
     def touch(self, memory: Memory, elements: np.ndarray, kind: str, agent: int | None = None, step: int = 0,
               sees: int = 0) -> None:  # fmt: skip
-        """An access by this warpgroup, or by an agent of its own whose step it is; `sees`: the row of the clock by
+        """An access by this warpgroup, or by one of its agents; `sees`: the row of the clock by
         which stores of warpgroups are known to it."""
         read = self.clock[0].copy()
         if agent is None:
@@ -295,7 +295,7 @@ class Warpgroup(Member):
         self.told(phases, phases.arrive(self.seen(phases, clock)))
 
     def seen(self, phases: Phases, clock: np.ndarray) -> np.ndarray:
-        """What a barrier tells of what is known."""
+        """The vector clock that a barrier publishes."""
         if not phases.tensor:
             clock[:, self.agents.tensor] = 0
         return clock
@@ -337,7 +337,7 @@ class Warpgroup(Member):
     # ------------------------------------------------------------ copies
 
     def load(self, src: Part, dst: Part, bar: Part, shared: Shared | None) -> None:
-        """A copy to this block; or, together with others of the cluster, a part of one to each of them."""
+        """A copy to this block or, as part of a collective copy, to each block of the cluster."""
         source, come, inside = self.part(src, "the source of a copy")
         _, go, _ = self.part(dst, "the destination of a copy")
         blocks = [self.rank] if shared is None else self.peers(shared.axes)

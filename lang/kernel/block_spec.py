@@ -54,7 +54,7 @@ class Element:
 class BoundedSlice:
     """A block axis of at most `block_size` elements: the index map gives `ds(start, size)`, counted in elements.
 
-    The Ref is `block_size` long. What lies past `size` is unspecified; it is what the operand holds there, and past its
+    The Ref is `block_size` long. Elements past `size` are unspecified: the operand's own elements there, and past its
     end the `fill`. The size may be traced; a size that is known is checked. Only operands have such axes: what a cell
     stores of an output is a whole block. In `emit_pipeline` outputs have them too, and `size` elements are stored.
     """

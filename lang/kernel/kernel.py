@@ -143,11 +143,11 @@ def ragged_axes(block: Block) -> list[int]:
 
 
 def edged(block: Block) -> Block:
-    """A block that loads values of its operand past the end too, so that what is made of them is a number."""
+    """A block that loads valid elements of its operand in the ragged tail too, so that results there are numbers."""
     return replace(block, fill=EDGE) if block.fill is None and ragged_axes(block) else block
 
 
-def whole_block(name: str, array: ArrayType, space: MemorySpace = MemorySpace.VMEM) -> Block:
+def full_block(name: str, array: ArrayType, space: MemorySpace = MemorySpace.VMEM) -> Block:
     """The Block that is its whole array, in every cell."""
     return Block(name, array, tuple(map(BlockAxis, array.shape)), None, space)
 

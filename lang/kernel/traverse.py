@@ -59,8 +59,8 @@ def inner_programs(eqn: Eqn) -> Iterator[tuple[Program, Sequence[Atom]]]:
     yield from found or ((program, eqn.inputs) for _, program in subprograms(eqn))
 
 
-def stays(block: Block) -> bool:
-    """Whether an operand stays in far memory, its body reaching it from there: all of it, or of each of a batch."""
+def stays_in_hbm(block: Block) -> bool:
+    """Whether an operand stays in HBM, where the body accesses it: all of it, or one element of a batch."""
     whole = all(a.squeezed or a.size == n for a, n in zip(block.axes, block.array.shape, strict=True))
     return block.space in FAR and (block.index_map is None or whole)
 
@@ -69,7 +69,7 @@ def block_bytes(kernel: Kernel) -> int:
     """Bytes that a cell of a kernel holds: blocks, as often as they are buffered (twice if they move), and scratch."""
     total = 0
     for block in kernel.blocks:
-        if stays(block):
+        if stays_in_hbm(block):
             continue
         moves = block.buffers or 2 if block.index_map is not None and kernel.cells > 1 else 1
         total += moves * int(np.prod(block.sizes, dtype=np.int64)) * block.array.dtype.itemsize

@@ -42,7 +42,7 @@ BINARY: dict[Primitive, Operation] = {
     quotient_p: _row("", "divsi", "divui"), remainder_p: _row("", "remsi", "remui"),
     bits_up_p: _row("", "shli"), bits_down_p: _row("", "shrui"), sign_down_p: _row("", "shrsi"),
 }  # fmt: skip
-# Functions of floats; `neg` and `abs` of integers are made of others.
+# Functions of floats; `neg` and `abs` of integers are composed of others.
 FUNCTIONS: dict[Primitive, str] = {
     ew.neg_p: "arith.negf", ew.abs_p: "math.absf", ew.floor_p: "math.floor", ew.ceil_p: "math.ceil",
     ew.sqrt_p: "math.sqrt", ew.rsqrt_p: "math.rsqrt", ew.exp_p: "math.exp", ew.exp2_p: "math.exp2",

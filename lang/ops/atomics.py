@@ -98,7 +98,7 @@ _EFFECTS = frozenset({Effect("read", 0), Effect("write", 0)})
 
 def _updated(ref: Any, values: Sequence[Any], rest: Sequence[Any], index: Index, masked: bool,
              combine: Callable[..., Any]) -> Any:  # fmt: skip
-    """What an array held where it is now updated in place."""
+    """The values of an array before it is updated in place."""
     dynamic, mask, _ = split_operands(index, rest, masked)
     place = numpy_index(index, dynamic, ref.shape, masked, "atomic")
     old = np.array(ref[place])

@@ -41,7 +41,7 @@ class Cell:
     trace: Any = None  # that of the body, where scratch made while tracing is added
     devices: tuple[tuple[Any, int], ...] = ()  # the axes of the mesh whose devices the body may speak of
     made: dict[str, Any] = field(default_factory=dict)  # what operations keep for the whole body
-    mark: object = field(default_factory=object)  # tells it from every other cell
+    mark: object = field(default_factory=object)  # identifies the cell
 
     def allocate(self, type: RefType) -> Any:
         """One more scratch of the kernel."""
@@ -171,7 +171,7 @@ PRIMITIVES = (multiple_of_p,)
 
 @public
 def multiple_of(x: Any, values: Any) -> Any:
-    """`x`, an integer that is a multiple of `values`: on a TPU, rows that start there may be copied as they lie.
+    """`x`, an integer that is a multiple of `values`: on a TPU, rows that start there are copied without a rotation.
 
     >>> multiple_of(16, 8)
     16
@@ -284,7 +284,7 @@ def swap(target: Any, *rest: Any, mask: Any = None, **hints: Any) -> Any:
 
 @public
 def addupdate(target: Any, *rest: Any, mask: Any = None) -> None:
-    """Add to part of a Ref, positions named twice twice: `addupdate(ref, index, value)`.
+    """Add to part of a Ref: `addupdate(ref, index, value)`; repeated indices accumulate.
 
     >>> import tilewright as tw
     >>> from tilewright import lang as tl, numpy as tnp
@@ -334,7 +334,7 @@ def broadcast_to(a: Any, shape: Sequence[int]) -> Any:
 
 
 def strides_from_shape(shape: Sequence[int]) -> tuple[int, ...]:
-    """How many elements apart the neighbours along each axis lie in row-major order.
+    """The row-major strides, in elements, along each axis.
 
     >>> strides_from_shape((2, 3, 4))
     (12, 4, 1)

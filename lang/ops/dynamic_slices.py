@@ -73,7 +73,7 @@ def select_ref(idx: Any, *given: Any) -> Selected:
 
 
 def each_copy(parts: Sequence[Any], run: Callable[..., None]) -> None:
-    """Call `run` on parts of Refs of static sizes, under `when`s, such that together they are what `parts` are.
+    """Call `run` on parts of Refs of static sizes, under `when`s, whose union is `parts`.
 
     Of a slice of `n` elements, where `n` is traced, there is one for each power of two in `n`.
     """

@@ -1,9 +1,8 @@
-"""A grid within a body: `emit_pipeline` runs a body over blocks of Refs that lie in far memory.
+"""A grid within a body: `emit_pipeline` runs a body over blocks of Refs in HBM.
 
-It means: one step after the other, the blocks of inputs are copied in, the body runs, the blocks of outputs are copied
-out. An output block stays in reach while its index stays the same, so a body may add up in it. An input in far memory
-whose blocks all lie within it, and that is no output, has two buffers: while a step runs, the block of the next one is
-on its way.
+Steps run in order: input blocks are copied in, the body runs, output blocks are copied out. An output block stays
+resident while its index is unchanged, so a body may accumulate in it. An input in HBM whose blocks are all in bounds,
+and that is no output, is double-buffered: the next step's block is prefetched.
 """
 
 from __future__ import annotations
@@ -77,7 +76,7 @@ class _Operand:
         return [i if isinstance(i, Slice) else int32_of(i) for i in found]
 
     def part(self, index: Sequence[Any]) -> tuple[Any, Any]:
-        """The block as part of the Ref, and the mask of what lies within it (None: all)."""
+        """The block as part of the Ref, and its in-bounds mask (None: all)."""
         starts = [
             sub_p.bind(i, np.int32(a.padding[0])) if a.element else mul_p.bind(i, np.int32(a.size))
             for i, a in zip(index, self.axes, strict=True)
@@ -236,7 +235,7 @@ def loop(
     """Decorator: run a function for each index from `lower` to `upper` by `step`; a loop of the body.
 
     With `init_carry` the function takes and gives the carry too, and the decorated name is its last value. `num_stages`
-    is how many turns of this loop the Triton compiler has in flight, where the bounds are static; it changes no result.
+    is the number of iterations of this loop that Triton pipelines, where the bounds are static; it changes no result.
     """
     stride = int32_of(step)
     low, high = int32_of(lower), int32_of(upper)

@@ -1,4 +1,4 @@
-"""What is said to one target only: instructions of its own, and how deep a loop of a body is pipelined."""
+"""Target-specific operations: inline assembly, and the pipelining depth of a loop in a body."""
 
 from __future__ import annotations
 
@@ -121,7 +121,7 @@ staged_p = unary("staged", ("int",), lambda i, num_stages: i, flat=True, expand=
 
 
 def staged(i: Any, num_stages: int | None) -> Any:
-    """The index of a loop whose loads are to be `num_stages` turns ahead, on a target that pipelines loops."""
+    """The index of a loop whose loads are issued `num_stages` iterations ahead, on targets that pipeline loops."""
     if num_stages is None:
         return i
     Buffered(num_stages)

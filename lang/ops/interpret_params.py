@@ -98,7 +98,7 @@ def poison(shape: Any, dtype: Any) -> np.ndarray:
 
 
 def address(array: np.ndarray) -> int:
-    """Where an array lies in memory, which tells the Refs of a run from each other."""
+    """The address of an array, which identifies a Ref of a run."""
     return array.__array_interface__["data"][0]
 
 

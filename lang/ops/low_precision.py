@@ -1,6 +1,6 @@
 """Low precision and counting in bodies: rounding at random, numbers of a few bits in words, products of scaled blocks.
 
-Each is made of the operations that every target has, and so has their derivatives and batches.
+Each is composed of operations that every target has, and so has their derivatives and batching.
 """
 
 from __future__ import annotations
@@ -157,7 +157,7 @@ def unpack(words: Any, bits: int = 4, *, axis: int = -1, signed: bool = True, in
 
 @public
 def pack(values: Any, bits: int = 4, dtype: Any = "uint8", *, axis: int = -1) -> Any:
-    """Integers of `bits` bits as words of `dtype`, lowest first: what `unpack` takes apart.
+    """Integers of `bits` bits packed in words of `dtype`, lowest first: the inverse of `unpack`.
 
     >>> import numpy as np
     >>> [hex(w) for w in np.asarray(pack(np.array([1, 2, 3, -1]))).tolist()]
@@ -285,7 +285,7 @@ def bitcast(x: Any, ty: Any) -> Any:
     """The bits of an array as another dtype, `ty`.
 
     Of a wider one: elements that follow along the last axis but one make one, the first in the lowest bits. Of a
-    narrower one: they are taken apart so. Raises `ShapeError` where these axes are not there.
+    narrower one, and are unpacked so. Raises `ShapeError` where these axes do not exist.
 
     >>> import numpy as np
     >>> print(bitcast(np.array([[1], [2]], np.uint16), np.uint32))
@@ -314,7 +314,7 @@ def pack_elementwise(xs: Sequence[Any], *, packed_dtype: Any) -> Any:
     """Arrays as one of unsigned integers of their width, whose elements hold one of `packed_dtype` from each.
 
     The first array's are in the lowest bits; integers are cut to their lowest bits, floats rounded. Raises `DtypeError`
-    for dtypes that do not go together, `ArgumentError` for another number of arrays than fit.
+    for incompatible dtypes, `ArgumentError` for a wrong number of arrays.
 
     >>> import numpy as np
     >>> ones, twos = np.full((2,), 1, np.int32), np.full((2,), 2, np.int32)

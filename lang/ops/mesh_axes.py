@@ -66,14 +66,14 @@ def device_count(mesh: Axes) -> int:
 
 
 def mesh_of(program: Program) -> Axes:
-    """The mesh whose devices a body speaks of; () for a body that knows of its own alone."""
+    """The mesh whose devices a body addresses; () for a body that uses its own device alone."""
     if not any(e.kind == "device" for e in program.effects):
         return ()
     speaks = (eqn for eqn in every_eqn(program) if any(e.kind == "device" for e in eqn.effects))
     return next(eqn.params["mesh"] for eqn in speaks if "mesh" in eqn.params)
 
 
-def asked_of_devices(program: Program, mesh: Axes) -> Program:
+def with_device_indices(program: Program, mesh: Axes) -> Program:
     """A body whose places along axes of a mesh are those of its device."""
     names = {name for name, _ in mesh}
 

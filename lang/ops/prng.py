@@ -129,7 +129,7 @@ def _bernoulli(bits: Any, p: Any) -> Any:
 
 @public
 def prng_seed(*seeds: Any) -> None:
-    """Seed this cell's generator from integer scalars; cells of the same seeds draw apart, for their ids count too."""
+    """Seed this cell's generator from integer scalars; cells with equal seeds differ, as their ids are mixed in."""
     if not seeds:
         raise ArgumentError("prng_seed() without a seed", "give one or more integer scalars")
     cell = current_cell("prng_seed")

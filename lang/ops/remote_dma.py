@@ -63,7 +63,7 @@ def _wait_effects(*types: Any, sent: bool, **params: Any) -> Effects:
     return _effects(**touched, sem=BOTH)(**params)
 
 
-def _together(what: str) -> Any:
+def _running_device(what: str) -> Any:
     """The run of one device of the multi-device interpreter: a `Device` of `lang/interpret/multi_device.py`."""
     run = running()
     if run is None or not run.together:
@@ -79,7 +79,7 @@ def _start_numpy(*operands: Any, src: Index, dst: Index, send: Index, recv: Inde
         (ref, numpy_index(index, given, ref.shape, False, f"make_async_remote_copy ({name})"))
         for (ref, given), index, name in zip(parts, (src, dst, send, recv), names, strict=True)
     )
-    _together("make_async_remote_copy").send(source, target, sent, received, int(operands[-1]))
+    _running_device("make_async_remote_copy").send(source, target, sent, received, int(operands[-1]))
     return []
 
 
@@ -87,7 +87,7 @@ def _wait_numpy(*operands: Any, src: Index, dst: Index, sem: Index, sent: bool, 
     _, (target, at), (semaphore, given) = split_parts(operands, src, dst, sem)
     place = numpy_index(sem, given, semaphore.shape, False, "make_async_remote_copy (semaphore)")
     nbytes = target[numpy_index(dst, at, target.shape, False, "make_async_remote_copy (destination)")].nbytes
-    _together("make_async_remote_copy").settle((semaphore, place), nbytes, sent)
+    _running_device("make_async_remote_copy").settle((semaphore, place), nbytes, sent)
     return []
 
 
@@ -98,7 +98,7 @@ def _signal_typing(sem: Any, value: Any, *rest: Any, index: Index, mesh: Axes, a
 
 def _signal_numpy(sem: Any, value: Any, *rest: Any, index: Index, mesh: Axes, axes: Any) -> list[Any]:
     place = numpy_index(index, rest[:-1], sem.shape, False, "semaphore_signal")
-    _together("semaphore_signal to another device").signal((sem, place), int(value), int(rest[-1]))
+    _running_device("semaphore_signal to another device").signal((sem, place), int(value), int(rest[-1]))
     return []
 
 

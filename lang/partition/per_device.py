@@ -22,7 +22,7 @@ from ...core.tracing.trace import eval_program
 from ..analysis.affine import slice_of
 from ..kernel.kernel import Block, Kernel, trace_map
 from ..transforms.rebuild import trace_kernel
-from .sharding_rule import Dim, asked, dims_of
+from .sharding_rule import Dim, dims_of, needs_cell_number
 
 Parts = Mapping[int, int]  # into how many parts each split axis is cut
 Body = Callable[..., None]  # ids of the part, ids of the whole, whether the cell is one, then the Refs by kind
@@ -68,12 +68,12 @@ def _piece(kernel: Kernel, block: Block, d: int, dim: Dim | None, parts: Parts) 
         before = max(0, int((part * step - dim.low).max()))
         after = max(0, int((dim.high - (part + 1) * step).max()))
     length = before + step + after
-    return Piece(dim.axis, step, before, length) if dim.plain or length < block.array.shape[d] else None
+    return Piece(dim.axis, step, before, length) if dim.adjacent or length < block.array.shape[d] else None
 
 
 def numbered(kernel: Kernel, parts: Parts) -> frozenset[int]:
     """The split axes whose number in the whole grid a device needs."""
-    needs, (ins, _) = asked(kernel), dims_of(kernel)
+    needs, (ins, _) = needs_cell_number(kernel), dims_of(kernel)
     found = {a for a in parts if a in needs or (kernel.grid[a] % parts[a] and a in _summed(kernel))}
     for dims, kept in zip(ins, pieces(kernel, parts)[0], strict=True):  # what turned out to be needed whole
         found |= {d.axis for d, piece in zip(dims, kept, strict=True) if d and d.axis in parts and piece is None}

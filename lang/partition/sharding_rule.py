@@ -2,9 +2,9 @@
 
 A grid axis may be split where every output follows it along one dimension, block by block: each device computes its
 own part of the results. An axis that carries sums alone may be split too: each device adds up its cells, and the sums
-of the devices are added (`lang/transforms/split_reduction.py`). What an operand's blocks hold along a dimension is
-known from its index map: where each cell's elements lie near those of the cell before, each device takes its part of
-them and what its cells see of its neighbours' (`per_device.py`). Any other operand every device needs whole.
+of the devices are added (`lang/transforms/split_reduction.py`). An operand's index map decides how it is split: where
+each cell's elements are next to those of the previous cell, each device takes its part of them and a halo of its
+neighbours' (`per_device.py`). Any other operand is replicated.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from ...core.support.memo import cached
 from ..analysis.affine import dependencies, facts_of
 from ..analysis.facts import analyse
 from ..kernel.kernel import Block, Kernel
-from ..transforms.desugar import plain
+from ..transforms.desugar import desugared
 from ..transforms.split_reduction import sums
 from ..verify.communication import communicates
 from .custom_rule import Partition
@@ -42,8 +42,8 @@ class Dim:
     high: Any
 
     @property
-    def plain(self) -> bool:
-        """Whether the cells' elements lie side by side, the first cell's at the beginning."""
+    def adjacent(self) -> bool:
+        """Whether the cells' elements are adjacent, the first cell's at the beginning."""
         return type(self.low) is int and self.low == 0 and self.high == self.step
 
 
@@ -79,14 +79,14 @@ def splits(kernel: Kernel) -> Splits | str:
         _fix_output(kernel, block, dims, stuck)
     for i, o in kernel.aliases:
         for a, b in zip(ins[i], outs[o], strict=True):
-            if a is not b and not (a and b and a.axis == b.axis and a.plain and b.plain and a.step == b.step):
+            if a is not b and not (a and b and a.axis == b.axis and a.adjacent and b.adjacent and a.step == b.step):
                 for dim in (a, b):
                     if dim is not None:
                         why = f"{kernel.outputs[o].name} starts as an operand whose blocks lie otherwise"
                         stuck.setdefault(dim.axis, why)
     carry = analyse(kernel).carry
     followed = [{d.axis for d in dims if d is not None} for dims in outs]
-    why = _whole_sums(kernel) if any(a not in stuck for a in carry) else ""
+    why = _unsummable(kernel) if any(a not in stuck for a in carry) else ""
     given = {d.axis for dims in ins for d in dims if d is not None}
     for a, size in enumerate(kernel.grid):
         if size < 2:
@@ -135,7 +135,7 @@ def _read_at(kernel: Kernel) -> list[list[int | None]]:
     return found
 
 
-def _whole_sums(kernel: Kernel) -> str:
+def _unsummable(kernel: Kernel) -> str:
     """Why what a kernel carries cannot be summed over devices; "" if it can."""
     found = sums(kernel)
     return found if isinstance(found, str) else ""
@@ -186,7 +186,7 @@ def _fix_output(kernel: Kernel, block: Block, dims: Dims, stuck: dict[int, str])
         return
     needs = dependencies(block.index_map, len(kernel.grid))
     for d, (atom, dim) in enumerate(zip(block.index_map.outputs, dims, strict=True)):
-        fits = dim is not None and dim.plain and dim.step * kernel.grid[dim.axis] >= block.array.shape[d]
+        fits = dim is not None and dim.adjacent and dim.step * kernel.grid[dim.axis] >= block.array.shape[d]
         for a in needs[atom] if type(atom) is Var else ():
             if a != "data" and kernel.grid[a] > 1 and not (fits and dim is not None and dim.axis == a):
                 stuck.setdefault(a, f"the index map of {block.name} computes with it")
@@ -195,9 +195,9 @@ def _fix_output(kernel: Kernel, block: Block, dims: Dims, stuck: dict[int, str])
 # ---------------------------------------------------------------------------- where the number of a cell is needed
 
 
-def asked(kernel: Kernel) -> set[int]:
+def needs_cell_number(kernel: Kernel) -> set[int]:
     """The axes whose number in the whole grid is needed, but to tell where a sum begins and ends."""
-    phases = None if kernel.extents else analyse(plain(kernel)).phases
+    phases = None if kernel.extents else analyse(desugared(kernel)).phases
     programs = [kernel.body] if phases is None else [phases.init, phases.main, phases.final]
     found: set[Any] = set()
     for program in programs + [p for _, p in kernel.extents]:

@@ -70,7 +70,7 @@ class Target:
     copy_engine: bool = False  # it moves tiles that tensor descriptors say (TMA)
 
     def rate(self, dtype: Any) -> float:
-        """Peak operations a second in a dtype; that of float32 where the dtype has no rate of its own."""
+        """Peak operations per second in a dtype; float32's rate where the dtype has no entry."""
         rates = dict(self.peak)
         return rates.get(str(dtype), rates["float32"])
 

@@ -92,7 +92,7 @@ class TpuInfo:
 
     @property
     def is_split_chip(self) -> bool:
-        """Whether the chip has several TensorCores, each a device of its own."""
+        """Whether the chip has several TensorCores, each a separate device."""
         return self.num_cores == 1 < _CHIP_CORES[self.chip_version]
 
     def is_matmul_supported(self, lhs_dtype: Any, rhs_dtype: Any) -> bool:

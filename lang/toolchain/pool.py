@@ -1,4 +1,4 @@
-"""Compilers in processes of their own, several at a time, whose answers are kept in memory and on disk.
+"""A pool of compiler processes whose results are cached in memory and on disk.
 
 A compiler that ends its process on bad input ends only a worker. A worker (`worker_main.py`) asks a script for its
 answers; one with "error" says what the compiler refused. Workers are started when first needed, and kept for the next

@@ -3,7 +3,7 @@
     worker_main.py SCRIPT
 
 It answers lines of JSON on standard input with lines of JSON on standard output, by `Compiler().answer(request)` of
-SCRIPT; what that raises is told as {"error": ...}. What a compiler itself prints goes to standard error.
+SCRIPT; an exception is reported as {"error": ...}. What a compiler itself prints goes to standard error.
 """
 
 import json

@@ -1,4 +1,4 @@
-"""Axes of a kernel's blocks that may be cut in parts: which go together, and what becomes of outputs that lack them.
+"""Legal axis splits: which axes of a kernel's blocks are linked, and how outputs without them combine.
 
     Cut ::= the axes, of Refs and values, that follow one loop of the body; of each output, `SPLIT`, `SAME` or `SUM`
 
@@ -33,7 +33,7 @@ from ..kernel.canonicalize import touches_refs
 from ..kernel.kernel import Kernel
 from ..kernel.traverse import dataflow
 from ..ops.run_scoped import undefine_p
-from .desugar import plain
+from .desugar import desugared
 
 Unit = Callable[[ArrayType, int], int]
 Place = tuple[Any, int]  # an axis of a Ref or value; of an equation, a loop of its relation
@@ -51,7 +51,7 @@ class NoCut(Exception):
 
 @dataclass(frozen=True, eq=False)
 class Cut:
-    """Axes that may be cut in `parts`; `weight` is how many bytes of Refs and values follow them."""
+    """Linked axes that may be split into `parts`; `weight` is the bytes of Refs and values along them."""
 
     kernel: Kernel
     axes: frozenset[Place]
@@ -188,7 +188,7 @@ class _Joined:
                 self.whole.update(loops[1:])
 
     def classes(self) -> list[frozenset[Place]]:
-        """The axes that go together, where none of them has to stay whole."""
+        """The sets of linked axes that may be split."""
         found: dict[Place, set[Place]] = {}
         for place in list(self.parent):
             found.setdefault(self.find(place), set()).add(place)
@@ -324,7 +324,7 @@ def _linear(eqn: Eqn, found: Sequence[str]) -> bool:
 
 
 @cached(256)
-def together(kernel: Kernel) -> tuple[frozenset[Place], ...]:
+def linked_axes(kernel: Kernel) -> tuple[frozenset[Place], ...]:
     """For each loop that a kernel's body in plain accesses treats alike, or sums over, the axes that follow it."""
     try:
         return tuple(_Joined(kernel).classes())
@@ -338,7 +338,7 @@ def cuts(kernel: Kernel, parts: int, unit: Unit) -> tuple[Cut, ...] | str:
 
     `unit(type, axis)` divides what is left of an axis. Where there is no way, why.
     """
-    kernel = plain(kernel, atomics=True, in_step=False)
+    kernel = desugared(kernel, atomics=True, in_step=False)
     found, why = [], "its body needs each axis of its blocks whole"
     try:
         joined = _Joined(kernel)

@@ -1,4 +1,4 @@
-"""`checkify` of kernels: each cell writes what its checks found to a block of its own, one more output of the kernel.
+"""`checkify` of kernels: each cell writes the results of its checks to its own block of an additional output.
 
 Which cell failed first is found after the kernel, in the order of the grid, so cells may still run in any order. On
 TPUs a block is at least a tile of memory. Only the user's own checks are looked at within a body, because what lies
@@ -27,7 +27,7 @@ from .rebuild import grid_block, with_body
 
 
 def checked_call(walk: Any, eqn: Eqn, values: Sequence[Any], bind: Any) -> Any:
-    """Bind a kernel again with its checks as outputs; None where it has none that are asked for."""
+    """Bind a kernel again with its checks as outputs; None where it has no enabled checks."""
     kernel: Kernel = eqn.params["kernel"]
     if FailedCheckError not in walk.errors:
         return None

@@ -1,6 +1,6 @@
 """Work that one branch alone needs is done in that branch, so that nothing of it waits in registers meanwhile.
 
-Derivatives of branches make such work: a branch is run again before it is run backwards, and the two may be far apart.
+Derivatives of branches create such work: a branch is recomputed before its reverse pass, possibly much earlier.
 """
 
 from __future__ import annotations
@@ -27,18 +27,18 @@ class _Known:
         self.touched: list[Index] | None = None
 
     def zero(self, index: Index) -> bool:
-        return self.touched is not None and all(_apart(index, other) for other in self.touched)
+        return self.touched is not None and all(_disjoint(index, other) for other in self.touched)
 
     def clear(self) -> None:
         self.parts, self.touched = {}, []
 
     def touch(self, index: Index) -> None:
-        self.parts = {i: v for i, v in self.parts.items() if _apart(i, index)}
+        self.parts = {i: v for i, v in self.parts.items() if _disjoint(i, index)}
         if self.touched is not None:
             self.touched.append(index)
 
 
-def _apart(a: Index, b: Index) -> bool:
+def _disjoint(a: Index, b: Index) -> bool:
     """Whether two parts of a Ref, at places that are known, have no element in common."""
     places: Any = zip(a, b, strict=True)
     return any(_end(x) <= y.start or _end(y) <= x.start for x, y in places)

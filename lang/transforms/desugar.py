@@ -1,7 +1,7 @@
 """Kernels in plain accesses: what the CPU lowering and the derivatives take.
 
 What goes from device to device becomes an exchange (`spmd_exchange.py`), an asynchronous copy a copy where it starts; a
-semaphore that nothing reads is dropped, an `atomic_add` whose result nobody uses becomes `+=`, and memory of its own
+semaphore that nothing reads is dropped, an `atomic_add` with an unused result becomes `+=`, and scoped memory
 scope starts as zeros. The meaning on one sequential machine is the same.
 """
 
@@ -104,13 +104,15 @@ def uses(program: Program, primitives: Any) -> bool:
     return not primitives_of(program).isdisjoint(primitives)
 
 
-def plain_program(program: Program, top: bool, semaphores: bool, rules: Mapping[Primitive, Rule] = RULES) -> Program:
+def desugared_program(
+    program: Program, top: bool, semaphores: bool, rules: Mapping[Primitive, Rule] = RULES
+) -> Program:
     used = Counter(a for e in program.eqns for a in e.inputs if type(a) is Var)
     used.update(a for a in program.outputs if type(a) is Var)
     eqns: list[Eqn] = []
 
     def below(inner: Program) -> Program:
-        return plain_program(inner, False, semaphores, rules)
+        return desugared_program(inner, False, semaphores, rules)
 
     for eqn in program.eqns:
         rule = rules.get(eqn.primitive)
@@ -160,8 +162,8 @@ def _one_buffer(program: Program, pairs: set[Any]) -> Program:
 
 
 @cached(1024)
-def plain(kernel: Kernel, atomics: bool = False, poisons: bool = False, in_step: bool = True) -> Kernel:
-    """The kernel in plain accesses; itself if it is.
+def desugared(kernel: Kernel, atomics: bool = False, poisons: bool = False, in_step: bool = True) -> Kernel:
+    """The kernel with direct accesses only; itself if it has no others.
 
     With `atomics`, atomic updates stay what they are; with `poisons`, Refs that are given up are overwritten by poison;
     without `in_step`, copies to other devices stay what they are.
@@ -172,7 +174,7 @@ def plain(kernel: Kernel, atomics: bool = False, poisons: bool = False, in_step:
     kernel = exchanged(kernel) if in_step else kernel
     if not uses(kernel.body, rules):
         return kernel
-    body = plain_program(kernel.body, True, uses(kernel.body, {semaphore_read_p}), rules)
+    body = desugared_program(kernel.body, True, uses(kernel.body, {semaphore_read_p}), rules)
     pairs = _pairs(kernel.body)
     body = normalize(_one_buffer(body, pairs) if pairs else body)
     _, _, _, first, end = kernel.splits
@@ -186,12 +188,12 @@ def plain(kernel: Kernel, atomics: bool = False, poisons: bool = False, in_step:
 def differentiable(kernel: Kernel) -> Kernel:
     """The kernel in plain accesses and atomic updates, to be differentiated; an error where one has no derivative."""
     _refuse(kernel.body)
-    return plain(kernel, atomics=True)
+    return desugared(kernel, atomics=True)
 
 
 def in_order(kernel: Kernel) -> Kernel:
     """The kernel in plain accesses, whose cells follow one another where atomic updates let them meet in an output."""
-    made = plain(kernel)
+    made = desugared(kernel)
     if kernel.semantics is None or not uses(kernel.body, (atomic_rmw_p, atomic_cas_p)):
         return made
     shared = [analyse(made).ignored(number) for number in range(len(made.outputs))]

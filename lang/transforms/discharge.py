@@ -172,8 +172,9 @@ def _scan(values: Sequence[Any], *, program: Program, num_consts: int, num_carry
 
 
 def _while(
-    values: Sequence[Any], *, cond_program: Program, body_program: Program, cond_nconsts: int, body_nconsts: int
-) -> list[Any]:
+    values: Sequence[Any], *, cond_program: Program, body_program: Program, cond_nconsts: int, body_nconsts: int,
+    **how: Any,
+) -> list[Any]:  # fmt: skip
     n = cond_nconsts + body_nconsts
     loop = _LoopCells(values[:n], {i + cond_nconsts for i in written(body_program)} | set(written(cond_program)))
 
@@ -188,7 +189,8 @@ def _while(
 
     types = [*loop.types, *body_program.in_types[body_nconsts:]]
     test_program, loop_program = trace_program(test, types, "cond"), trace_program(body, types, body_program.name)
-    return loop.outs(bind_while(test_program, loop_program, loop.fixed, loop.fixed, [*loop.state, *values[n:]]))
+    return loop.outs(bind_while(test_program, loop_program, loop.fixed, loop.fixed, [*loop.state, *values[n:]],
+                                **how))  # fmt: skip
 
 
 def _call(values: Sequence[Any], *, program: Program, **_: Any) -> list[Any]:
@@ -204,7 +206,7 @@ def _no_rule(*_: Any) -> Any:
 
 
 def _with_rules(primitive: Primitive, rule: str) -> Any:
-    """A function with rules of its own, which are about the Refs: over values it has none."""
+    """A function whose custom rules concern Refs: over values it has none."""
 
     def discharge(values: Sequence[Any], *, program: Program, num_consts: int, **params: Any) -> list[Any]:
         cells, outs = _Cells(values, set(written(program))), len(program.outputs)

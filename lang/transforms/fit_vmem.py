@@ -72,16 +72,16 @@ def in_vmem(kernel: Kernel, target: Target) -> Smaller:
     """A derived kernel on smaller blocks, if those that it has leave VMEM no room for values; any other as it is."""
     found = Smaller(kernel)
     for _ in range(ROUNDS if dict(kernel.settings).get(INHERITED) else 0):
-        held = _held(found.kernel, target)
+        held = _vmem_bytes(found.kernel, target)
         if 2 * held <= most_vmem(target):
             break
         ways = smaller(found.kernel, _Tiles(target))
-        less = [way for way in ways if not isinstance(way, str) and _held(way.kernel, target) < held]
+        less = [way for way in ways if not isinstance(way, str) and _vmem_bytes(way.kernel, target) < held]
         if not less:
             break
         found = found.then(less[0])
     return found
 
 
-def _held(kernel: Kernel, target: Target) -> int:
+def _vmem_bytes(kernel: Kernel, target: Target) -> int:
     return sum(size for _, size in vmem_bytes(kernel, target))

@@ -1,6 +1,6 @@
-"""Prefetched operands that a body writes: it has a copy of its own, which is scratch and starts as the operand.
+"""Privatisation of prefetched operands that a body writes: a scratch copy, initialised from the operand.
 
-On a TPU they lie in the scalar memory of the core, where kernels keep what goes from cell to cell. An operand that an
+On a TPU they are in the core's scalar memory, where kernels keep values carried from cell to cell. An operand that an
 index map reads as well is not such a one.
 """
 

@@ -12,7 +12,7 @@ from ...core.tracing.trace import eval_program, trace_program
 from ...core.transforms.rule_helpers import zeros
 from ..analysis.dead_stores import drop_local_writes, drop_overwritten, read_late
 from ..kernel.canonicalize import normalize
-from ..kernel.kernel import ID, Block, Kernel, trace_map, whole_block
+from ..kernel.kernel import ID, Block, Kernel, full_block, trace_map
 from ..targets.compiler_params import stated
 from .code_sinking import forwarded, sunk
 
@@ -22,7 +22,7 @@ INHERITED = "inherited"  # the setting that says that the parameters are those o
 
 
 def carried(kernel: Kernel, ahead: int = 0) -> Settings:
-    """What kernels made from a kernel are told too; `ahead` axes come before its grid's."""
+    """The parameters that derived kernels inherit; `ahead` axes come before the grid's."""
     told = dict(kernel.settings)
     cores = tuple(a + ahead for a in told.get("core_axes", ()))
     given = {"compiler_params": told.get("compiler_params"), "core_axes": cores or None}
@@ -30,7 +30,7 @@ def carried(kernel: Kernel, ahead: int = 0) -> Settings:
 
 
 def backwards(kernel: Kernel, made: Kernel, parallel: Sequence[bool]) -> Kernel:
-    """A backward kernel, told what its author chose: `backward` of the parameters, or the parameters as they are.
+    """A backward kernel with its author's parameters: `backward` of the parameters, or the parameters themselves.
 
     `parallel` says of each axis whether its cells may run at the same time.
     """
@@ -55,8 +55,8 @@ def remap(block: Block, prefetch: Sequence[ArrayType], grid: Sequence[int], ids:
 
 def grid_block(name: str, shape: Sequence[int], dtype: Any, axes: Sequence[int], grid: Sequence[int],
                prefetch: Sequence[ArrayType]) -> Block:  # fmt: skip
-    """A block of its own for every cell of some grid axes: an array with those axes leading."""
-    return for_each(whole_block(name, ArrayType(tuple(shape), dtype)), axes, grid, prefetch)
+    """A separate block per cell of some grid axes: an array with those axes leading."""
+    return for_each(full_block(name, ArrayType(tuple(shape), dtype)), axes, grid, prefetch)
 
 
 def for_each(block: Block, axes: Sequence[int], grid: Sequence[int], prefetch: Sequence[ArrayType]) -> Block:

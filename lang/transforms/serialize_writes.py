@@ -1,4 +1,4 @@
-"""Cells of parallel axes that write one block of an output: refused, or run in order where that is asked for."""
+"""Cells of parallel axes that write one block of an output: refused, or serialised on request."""
 
 from __future__ import annotations
 

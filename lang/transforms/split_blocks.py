@@ -2,7 +2,7 @@
 
 A new axis of the grid, outermost and parallel, counts the parts. Each part is the whole kernel on its part of the
 blocks, so that what is carried from cell to cell stays within it. An output without the axis gets one copy for each
-part; what is made of them afterwards is their sum where the parts add up, else any of them.
+part; their combined result is the sum where the parts are additive, else any of them.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ def _split(cut: Cut, position: int) -> list[int]:
 
 
 def _fits(cut: Cut) -> bool:
-    """Whether no part of a block lies past the end of its array."""
+    """Whether all parts of a block are in bounds."""
     kernel = cut.kernel
     first = kernel.splits[1]
     for number, block in enumerate(kernel.blocks):
@@ -151,7 +151,7 @@ class _Cutter:
         return replace(block, axes=tuple(axes), index_map=trace_map(self.grid, self.kernel.prefetch, index))
 
     def copies(self, block: Block) -> Block:
-        """An output of which each part has a copy of its own."""
+        """An output with a separate copy per part."""
         return for_each(block, [0], self.grid, self.kernel.prefetch)
 
     def finish(self, made: Kernel) -> Program | None:
@@ -197,7 +197,7 @@ class _Cutter:
         return found
 
     def moved(self, iota: Any, size: int) -> Any:
-        """Positions in the whole, of positions in a part."""
+        """Indices into the unsplit axis, from indices into a part."""
         return add_p.bind(iota, convert_element_type(mul_p.bind(self.part, np.int32(size)), iota.aval.dtype))
 
     def params(self, eqn: Eqn) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""A kernel that adds up, in two: the sums of some of its cells, and what is made of the sums of all."""
+"""Splits a reducing kernel in two: partial sums of groups of cells, and their combination."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from ..analysis.facts import analyse
 from ..analysis.reductions import Phases
 from ..kernel.kernel import Block, Kernel
 from ..ops.basic import when_all
-from .desugar import plain
+from .desugar import desugared
 from .rebuild import blank, grid_block, prune, remap, trace_kernel
 
 
@@ -38,7 +38,7 @@ class Sums:
 @cached(512)
 def sums(kernel: Kernel) -> Sums | str:
     """A kernel of sums in two, or why it is none."""
-    kernel = plain(kernel)
+    kernel = desugared(kernel)
     phases = analyse(kernel).phases
     if phases is None:
         return "what it carries is no sum"

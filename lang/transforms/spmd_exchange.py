@@ -67,7 +67,7 @@ class _InStep:
         self.places = tables(mesh)
 
     def run(self, program: Program, facts: Facts, converged: bool) -> tuple[Program, list[Fact]]:
-        """The Program changed, and what is known of its outputs; `together`: all devices come here."""
+        """The rewritten Program, and what is known of its outputs; `together`: all devices execute it."""
         eqns: list[Eqn] = []
         for eqn in program.eqns:
             p = eqn.primitive

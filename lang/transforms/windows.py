@@ -26,7 +26,7 @@ INT32 = np.dtype(np.int32)
 
 
 def margins(block: Block) -> list[tuple[int, int, int]]:
-    """How much to pad an array so that every block lies within it: (before, after, between) along every axis."""
+    """The padding of an array that brings each block in bounds: (before, after, between) along each axis."""
     pairs = zip(block.axes, block.array.shape, strict=True)
     return [(*a.padding, 0) if a.element else (0, -n % a.size, 0) for a, n in pairs]
 
@@ -88,7 +88,7 @@ def gather_blocks(kernel: Kernel, block: Block, array: Any, prefetched: Sequence
 
 def scatter_blocks(kernel: Kernel, block: Block, partial: Any, prefetched: Sequence[Any], axes: Sequence[int],
                    fixed: dict[int, int]) -> Any:  # fmt: skip
-    """The transpose of `gather_blocks`: blocks added up where they lie in the array."""
+    """The transpose of `gather_blocks`: blocks scatter-added to their places in the array."""
     exact = replace(block, fill=None)  # what is past the end is dropped
 
     def gather(array: Any) -> list[Any]:

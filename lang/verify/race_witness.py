@@ -138,7 +138,7 @@ class _Uses:
 
 
 def _last(writer: Cell, reader: Cell, sizes: Sequence[int], grid: Sequence[int]) -> Cell:
-    """The cell that two cells along a long axis stand for: behind the axis where it leaves the reader, the last."""
+    """The cell of a long axis that two cells represent: past the axis where it leaves the reader, the last."""
     differ = next(a for a, (w, r) in enumerate(zip(writer, reader, strict=True)) if w != r)
     return tuple(grid[a] - 1 if a > differ and n < grid[a] and w else w
                  for a, (w, n) in enumerate(zip(writer, sizes, strict=True)))  # fmt: skip

@@ -59,10 +59,10 @@ def check_target(kernel: Kernel, target: str | Target) -> list[Finding]:
 
 
 def left_to_collectives(kernel: Kernel, target: Target) -> UnsupportedError | None:
-    """Why XLA's collectives stand for what a kernel sends to other devices; None where it sends it by itself.
+    """Why XLA's collectives replace a kernel's sends to other devices; None where the kernel sends itself.
 
     Raises:
-      UnsupportedError: devices that go different ways, which no collective can stand for.
+      UnsupportedError: devices that take different branches, which no collective can express.
     """
     if not target.gpu or not communicates(kernel):
         return None

@@ -27,7 +27,7 @@ from ...core.support.errors import (
     UnsupportedError,
 )
 from ..analysis.affine import Fact
-from ..analysis.disjoint_parts import apart
+from ..analysis.disjoint_parts import disjoint_axes
 from ..analysis.facts import Analysis, analyse
 from ..analysis.index_maps import block_count, cell_at, distinct, linear_index, map_of, runs_again
 from ..analysis.loop_carried import only_atomic, writes
@@ -35,7 +35,7 @@ from ..analysis.poison_lattice import POISON, TAINTED
 from ..analysis.ranges import wrong_places
 from ..analysis.uninitialized import Leak
 from ..kernel.kernel import Block, Kernel, ragged_axes
-from ..transforms.desugar import plain
+from ..transforms.desugar import desugared
 from ..transforms.serialize_writes import meeting
 from .communication import alone
 from .misuse import check_aliases, check_semaphores
@@ -124,7 +124,7 @@ def _refuse_write(kernel: Kernel, position: int, output: str | None) -> None:
 
 
 def _bounds(known: Analysis) -> Iterator[Finding]:
-    """No cell sees a block that lies outside of its array."""
+    """Each cell's blocks are at least partly in bounds."""
     return (_bounds_of(known.kernel, block) for block in known.kernel.blocks)
 
 
@@ -202,7 +202,7 @@ def _order(kernel: Kernel, block: Block) -> Finding:
     """Each output block is written in one run of cells, and by no two cells of a parallel axis."""
     number = kernel.outputs.index(block)
     if block.space in FAR or only_atomic(kernel, number):
-        meet = tuple(a for a in kernel.long_axes if a not in apart(kernel, number))
+        meet = tuple(a for a in kernel.long_axes if a not in disjoint_axes(kernel, number))
         if not meet:
             return Finding("free of races", block.name, "proved")
         why = f"cells reach parts of it by themselves, which may overlap along grid axes {meet}"
@@ -229,7 +229,7 @@ def _order(kernel: Kernel, block: Block) -> Finding:
 
 
 def _places(known: Analysis) -> Iterator[Finding]:
-    """What a body accesses without a mask, at places that it computes, lies within its Refs."""
+    """Unmasked accesses at computed indices are in bounds."""
     kernel = known.kernel
     for position, place in known.places:
         name = _ref_name(kernel, position)
@@ -255,7 +255,7 @@ def _ref_name(kernel: Kernel, position: int) -> str:
 
 
 def _memory(known: Analysis) -> Iterator[Finding]:
-    """Nothing unspecified comes out: neither what lies past the end of an operand, nor what nothing has written."""
+    """No output depends on poison: neither on ragged tails of operands, nor on unwritten memory."""
     for number, leak in known.leaks.ragged.items():
         yield _padding(known.kernel, known.kernel.inputs[number], leak)
     yield from _unwritten(known.kernel, known.leaks.unwritten)
@@ -312,7 +312,7 @@ def _carries(known: Analysis) -> Iterator[Finding]:
     given, semantics = known.kernel, known.kernel.semantics
     if semantics is None or "parallel" not in semantics:
         return
-    kernel = plain(given)
+    kernel = desugared(given)
     time = analyse(kernel)
     for number, ref in enumerate(kernel.body.inputs[kernel.splits[3] :]):
         shown, position = kernel.scratch[number].array.show(), kernel.splits[3] + number

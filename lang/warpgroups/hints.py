@@ -69,7 +69,7 @@ class Layout(_Hint):
 
 
 class OOBFillMode(enum.IntEnum):
-    """What a copy gives past the ends of global memory: here it is zeros, whatever is asked for."""
+    """The elements of a copy out of bounds of global memory: always zeros here."""
 
     UNDEFINED = 0
     PROMISE_IN_BOUNDS = 1

@@ -20,7 +20,7 @@ from .parts import thread_cell
 
 @dataclass(frozen=True)
 class NDLoopInfo:
-    """A turn of `nd_loop`: the place in the grid, the number of the turn, and how many turns there are."""
+    """An iteration of `nd_loop`: the grid indices, the iteration's number, and the number of iterations."""
 
     index: tuple[Any, ...]
     local_index: Any
@@ -30,7 +30,7 @@ class NDLoopInfo:
 def nd_loop(
     grid: Sequence[Any], *, collective_axes: Any, tiling: Sequence[int] | None = None, init_carry: Any = None
 ) -> Callable[[Callable[..., Any]], Any]:
-    """Decorator: run a function for each place of a grid, those along `collective_axes` taking turns at the places.
+    """Decorator: run a function for each index of a grid, distributed round-robin along `collective_axes`.
 
     The function takes an `NDLoopInfo`; with `init_carry` also `carry=`, of which it gives the next one, and the
     decorated name is the last. With `tiling` the places of a tile of these sizes come one after the other. Sizes may be
@@ -93,7 +93,7 @@ def dynamic_scheduling_loop(
 
 
 def planar_snake(lin_idx: Any, shape: tuple[Any, Any], minor_dim: int, tile_width: int) -> tuple[Any, Any]:
-    """The place in a plane of turn `lin_idx`: in bands `tile_width` wide along `minor_dim`, there and back.
+    """The tile of a plane in iteration `lin_idx`: snake order in bands of `tile_width` along `minor_dim`.
 
     >>> [tuple(map(int, planar_snake(np.int32(i), (4, 2), 0, 2))) for i in range(8)]
     [(0, 0), (1, 0), (0, 1), (1, 1), (2, 1), (3, 1), (2, 0), (3, 0)]
@@ -102,7 +102,7 @@ def planar_snake(lin_idx: Any, shape: tuple[Any, Any], minor_dim: int, tile_widt
         raise ArgumentError(f"planar_snake: minor_dim is {minor_dim!r}", "give 0 or 1")
     minor, major = np.int32(shape[minor_dim]), np.int32(shape[1 - minor_dim])
     width = np.int32(tile_width)
-    full = minor // width * width * major  # turns in whole bands
+    full = minor // width * width * major  # iterations in complete bands
 
     def within(start: Any, wide: Any, band: Any) -> tuple[Any, Any]:
         along, across = rem_p.bind(start, wide), div_p.bind(start, wide)

@@ -1,8 +1,8 @@
 """Pipelines of a kernel for warpgroups: blocks of operands are copied to shared memory some steps ahead.
 
 `emit_pipeline` copies and computes in one warpgroup; `emit_pipeline_warp_specialized` has one that copies, by itself,
-and others that compute. Stage `t % stages` holds the blocks of step t. A barrier for each stage tells that its blocks
-have arrived; where warpgroups differ, another tells that all have used them.
+and others that compute. Stage `t % stages` holds the blocks of step t. A barrier per stage signals that its blocks
+have arrived; where warpgroups are specialised, another signals that all have used them.
 """
 
 from __future__ import annotations
@@ -111,7 +111,7 @@ class _Pipeline:
         self.total: Any = 1
         for n in self.grid:
             self.total = self.total * n
-        # The inputs that are told of together: all, or each by itself.
+        # The inputs that share a barrier: all, or each its own.
         self.groups = [[o] for o in self.copied] if apart else [self.copied] if self.copied else []
         self.users = users  # warpgroups that compute, beside one that copies
 
@@ -178,7 +178,7 @@ class Pipeline:
     """What `emit_pipeline` gives: call it with Refs in GMEM, inputs first.
 
     `get_allocations` gives the scratch that it needs for such Refs, for a `run_scoped` around loops that call it with
-    `allocations=`; without, it has scratch of its own.
+    `allocations=`; otherwise it allocates its own scratch.
     """
 
     make: Callable[[Sequence[Any]], _Pipeline]
@@ -210,7 +210,7 @@ def emit_pipeline(
     """A function of Refs in GMEM that runs `body` over a grid of their blocks, which are copied through SMEM.
 
     `body(indices, *in_blocks, *out_blocks)` sees blocks in shared memory; with `init_carry` it takes the carry last and
-    gives the next one, and the function gives the last. `max_concurrent_steps` blocks of each operand are held at once.
+    gives the next one, and the function gives the last. `max_concurrent_steps` blocks of each operand are buffered.
     A result's block whose index map gives the same for all steps stays in shared memory to the end. Raises an
     `ArgumentError` in kernels of several warpgroups, and for numbers of Refs or stages that do not fit.
     """
@@ -228,7 +228,7 @@ def emit_pipeline(
 
     def run(p: _Pipeline) -> Any:
         stages, ahead, carried = np.int32(p.stages), p.stages - p.delay, init_carry is not None
-        start, back, out = _held(init_carry if carried else ())
+        start, back, out = _without_refs(init_carry if carried else ())
 
         def step(t: Any, values: Any) -> Any:
             ids = p.ids(t)
@@ -253,7 +253,7 @@ def emit_pipeline(
     return Pipeline(make, run)
 
 
-def _held(start: Any) -> tuple[Any, Callable[[Any], Any], Callable[[Any], Any]]:
+def _without_refs(start: Any) -> tuple[Any, Callable[[Any], Any], Callable[[Any], Any]]:
     """A carry without its Refs, which stay what they are; what puts them back, and what takes them out."""
     leaves, structure = pytree.flatten(start)
     fixed = [isinstance(getattr(x, "aval", None), RefType) for x in leaves]
@@ -315,7 +315,7 @@ def emit_pipeline_warp_specialized(
 
 @dataclass(frozen=True)
 class _Roles:
-    """What the warpgroup that copies (`producer`) and the `workers` that compute do; the rest is as it was given."""
+    """The bodies of the copying warpgroup (`producer`) and the computing `workers`; the rest is unchanged."""
 
     body: Callable[..., Any]
     axis: Any
@@ -346,7 +346,7 @@ class _Roles:
 
         if p.copied:
             fori_loop(0, p.total, step, ())
-            for n in range(p.stages):  # so that the barriers are as they were
+            for n in range(p.stages):  # so that the barriers return to their initial phase
                 when(n < p.total)(lambda n=n: freed(np.int32(n)))
 
     def work(self, p: _Pipeline, leader: Any) -> None:
@@ -355,7 +355,7 @@ class _Roles:
         set_max_registers(min(more, 240), action="increase")
 
         def compute(*given: Any) -> Any:
-            start, back, out = _held(given)
+            start, back, out = _without_refs(given)
 
             def step(t: Any, values: Any) -> Any:
                 carry = self.step(p, leader, t, back(values))
@@ -366,7 +366,7 @@ class _Roles:
                 when(n <= p.total)(lambda n=n: _used(p, p.total - np.int32(n)))
             if any(o.fixed for o in p.stored):
                 commit_smem()
-                _together(p)
+                _meet(p)
             when(leader)(lambda: _last(p))
             return back(values)[0] if given else None
 
@@ -382,14 +382,14 @@ class _Roles:
             @when(t >= np.int32(p.stages))
             def _() -> None:
                 when(leader)(lambda: wait_smem_to_gmem(p.stages - 1, wait_read_only=True))
-                _together(p)
+                _meet(p)
 
         told = [refs.view(b, stage) for b in (p.full if self.produced else ())]
         told += [refs.view(b, p.stage(t + np.int32(p.stages - p.delay))) for b in (p.empty if self.consumed else ())]
         carry = self.body(ids, *p.blocks(t, ids), *told, *held)
         if p.moving:
             commit_smem()
-            _together(p)
+            _meet(p)
             when(leader)(lambda: p.store(t, ids, False))
         if not self.consumed:
             when(t >= np.int32(p.delay))(lambda: _used(p, t - np.int32(p.delay)))
@@ -402,7 +402,7 @@ def _used(p: _Pipeline, t: Any) -> None:
         barrier_arrive(refs.view(empty, p.stage(t)))
 
 
-def _together(p: _Pipeline) -> None:
+def _meet(p: _Pipeline) -> None:
     """Wait until all that compute are here."""
     barrier_arrive(p.meeting)
     barrier_wait(p.meeting)

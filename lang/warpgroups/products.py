@@ -122,7 +122,7 @@ def wgmma(acc: Any, a: Any, b: Any) -> None:
     """Start `acc += a @ b` by the tensor cores of Hopper: of matrices in shared memory, `a` also an array.
 
     `acc` is the accumulator that `run_scoped` made of `ACC((m, n))`: m is a multiple of 64, n of 8 up to 256. `b`, and
-    `a` in memory, may be given by `transpose_ref`. What both are in must stay as it is until `wgmma_wait` tells of the
+    `a` in memory, may be given by `transpose_ref`. Both buffers must not change until `wgmma_wait` confirms the
     end. Raises a `KernelBodyError`, `ShapeError` or `DtypeError` for what the tensor cores do not take.
     """
     thread_cell("wgmma")
@@ -230,10 +230,10 @@ def tcgen05_mma(
     """Start `acc += a @ b` by the tensor cores of Blackwell, or `acc = a @ b` where `accumulate` is false.
 
     `acc` is in TMEM, `a` and `b` in SMEM; 64 or 128 rows, a multiple of 8 columns up to 512. `a` of 16-bit floats may
-    be in TMEM, where `async_store_tmem` has put it. With a `barrier` it is one arrival there once this product and
-    those before it are made; else `tcgen05_commit_arrive` tells of the end. Along `collective_axis`, the last axis of
-    the cluster, of 2 blocks, the first block starts a product of both: each has 128 rows of `acc` and `a`, and `b` has
-    one half of the columns of `acc`. Raises as `wgmma`, an `ArgumentError` for another axis, and an `UnsupportedError`
+    be in TMEM, stored by `async_store_tmem`. A `barrier` gets one arrival once this product and earlier ones are
+    complete; else `tcgen05_commit_arrive` signals completion. Along `collective_axis`, the last axis of the cluster,
+    of 2 blocks, the first block starts a product of both: each has 128 rows of `acc` and `a`, and `b` has one half of
+    the columns of `acc`. Raises as `wgmma`, an `ArgumentError` for another axis, and an `UnsupportedError`
     for products with scales and of sparse operands.
     """
     joint = _joint("tcgen05_mma", collective_axis)

@@ -200,7 +200,7 @@ class Mesh:
         return math.prod(self.cluster)
 
     def strides(self, axes: Sequence[int]) -> list[tuple[int, int, int]]:
-        """Of each of some axes of a cluster: its size, and how far apart blocks are along it, in all and in these."""
+        """The size of each of some axes of a cluster, and its stride in the cluster and within these axes."""
         found = [(self.cluster[d], math.prod(self.cluster[d + 1 :])) for d in axes]
         return [(n, step, math.prod(m for m, _ in found[i + 1 :])) for i, (n, step) in enumerate(found)]
 

@@ -6,7 +6,7 @@
 
 A copy to shared memory announces its bytes at a barrier and arrives there; a copy to global memory belongs to a group
 of its warpgroup. Places of global memory past its ends are zeros when they are read, and dropped when written. `shared`
-says what blocks of a cluster do of a copy together.
+says which part of a collective copy each block of a cluster does.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ REDUCTIONS = ("add", "min", "max", "and", "or", "xor")
 
 
 class CopyPartition:
-    """What each block of a pair copies, where the barrier of the first one tells of both copies (`leader_tracked`)."""
+    """The part that each block of a pair copies, where the first block's barrier tracks both (`leader_tracked`)."""
 
     PARTITIONED: ClassVar[Any]  # its part along an axis, `PARTITIONED(0)`
     REPLICATED: ClassVar[Any]  # all of it
@@ -48,9 +48,9 @@ CopyPartition.PARTITIONED, CopyPartition.REPLICATED = _Partitioned, _Replicated(
 
 @dataclass(frozen=True)
 class Shared:
-    """A copy of several blocks of a cluster together, along some of its axes.
+    """A collective copy of several blocks of a cluster, along some of its axes.
 
-    `leader`: whether the barrier of the first block tells of all copies, each to its own block; else each block copies
+    `leader`: whether the first block's barrier tracks all copies, each to its own block; else each block copies
     its part of the first axis to all of them, whose barriers tell of theirs. `axis`: along which the source is divided
     among the blocks, if it is.
     """
@@ -115,12 +115,12 @@ def copy_gmem_to_smem(
     src: Any, dst: Any, barrier: Any = None, *, collective_axes: Any = None, leader_tracked: Any = None,
     oob_mode: Any = None, predicate: Any = None,
 ) -> None:  # fmt: skip
-    """Start a copy of a part of global memory to shared memory; a wait at `barrier` tells that it is done.
+    """Start a copy of a part of global memory to shared memory; wait at `barrier` for its completion.
 
     The copy is one arrival at the barrier. `src` and `dst` are Refs, or parts of them (`ref.at[...]`), of one shape and
-    dtype; what lies past the ends of `src` is zeros, whatever `oob_mode` asks for. All blocks of a cluster along
+    dtype; out-of-bounds elements of `src` are zeros, whatever `oob_mode` is. All blocks of a cluster along
     `collective_axes` start the copy, and each of them gets all of it; with `leader_tracked`, a `CopyPartition`, its
-    part or all of it, and the barrier of the first block alone tells of the copies of both. Raises a `KernelBodyError`
+    part or all of it, and the first block's barrier alone tracks both copies. Raises a `KernelBodyError`
     for Refs in other memories, a `ShapeError`, a `DtypeError`, and an `ArgumentError` for axes that are no cluster's.
     """
     cell = thread_cell("copy_gmem_to_smem")
@@ -132,7 +132,7 @@ def copy_gmem_to_smem(
 
 
 def _shared(mesh: Mesh, names: Any, leader: Any) -> Shared | None:
-    """What the blocks along some axes of a cluster do of a copy together; None where there is one of them."""
+    """How the blocks along some axes of a cluster share a copy; None for a single block."""
     if leader is not None and (names is None or not isinstance(leader, CopyPartition)):
         raise ArgumentError(f"copy_gmem_to_smem: leader_tracked is {leader!r}, collective_axes {names!r}",
                             "give a CopyPartition, and the axis of the cluster")  # fmt: skip
@@ -147,10 +147,10 @@ def _shared(mesh: Mesh, names: Any, leader: Any) -> Shared | None:
 def copy_smem_to_gmem(
     src: Any, dst: Any, predicate: Any = None, *, commit_group: bool = True, reduction_op: str | None = None
 ) -> None:
-    """Start a copy of a part of shared memory to global memory; `wait_smem_to_gmem` tells that it is done.
+    """Start a copy of a part of shared memory to global memory; `wait_smem_to_gmem` waits for its completion.
 
     What this warpgroup stored in `src` must have been made known by `commit_smem`. `commit_group` ends the group of
-    copies that are waited for together; with `reduction_op` ("add", "min", "max", "and", "or", "xor") the source is
+    copies that share one wait; with `reduction_op` ("add", "min", "max", "and", "or", "xor") the source is
     combined with what is there. Raises as `copy_gmem_to_smem`.
     """
     thread_cell("copy_smem_to_gmem")

@@ -1,4 +1,4 @@
-"""The warps of a warpgroup apart: each runs a part of a body by itself, and then they go on together.
+"""Per-warp regions of a warpgroup: each warp runs part of a body alone, then all reconverge.
 
     warp_map(*refs and values; program)          the last input of the Program is the number of the warp
 """
@@ -28,7 +28,7 @@ PRIMITIVES = (warp_map_p,)
 
 
 def warp_map(f: Callable[[Any], None]) -> None:
-    """Decorator: run a function on each of the four warps of this warpgroup, given its number; all end it together.
+    """Decorator: run a function on each of the four warps of this warpgroup, given its number; then all reconverge.
 
     In it a warp starts copies and products, waits and arrives for itself. Raises an `ArgumentTypeError` for a function
     that gives something, and a `KernelBodyError` outside of kernels for warpgroups.

@@ -22,7 +22,7 @@ from .shape import axis_of, replaced, window
 
 
 def carried(type: ArrayType) -> tuple[Shape | None, str]:
-    """The form in which a value goes through a region: scalars of integers and booleans, else vectors of words."""
+    """The representation of a region's values: scalars of integers and booleans, else vectors of words."""
     if not type.shape and (is_integer(type.dtype) or is_bool(type.dtype)):
         return None, "i32"
     element = wide(type.dtype)
@@ -30,7 +30,7 @@ def carried(type: ArrayType) -> tuple[Shape | None, str]:
 
 
 def pack(b: Body, x: Value, type: ArrayType) -> SSA:
-    """A value in the form in which it goes through a region."""
+    """A value in its representation within a region."""
     if carried(type)[0] is None:
         form = b.scalar(x)
         return b.w.op("arith.extui", [form], None, "i32") if form.element == "i1" else form
@@ -58,7 +58,7 @@ def _cond(b: Body, xs: list[Any], outs: Sequence[ArrayType], branches: tuple[Pro
     if index.known is not None:
         return b.inline(branches[min(max(int(index.known), 0), len(branches) - 1)], operands)
     form = b.scalar(index)
-    # Forms that a branch makes must not be used outside of it: each branch gets values of its own.
+    # Representations made in a branch must not be used outside of it: each branch has its own values.
     return _choose(b, form, operands, outs, branches)
 
 
@@ -101,7 +101,7 @@ def _choose(b: Body, form: SSA, operands: Sequence[Any], outs: Sequence[ArrayTyp
 
 
 def _while(b: Body, xs: list[Any], outs: Sequence[ArrayType], cond_program: Program, body_program: Program,
-           cond_nconsts: int, body_nconsts: int) -> list[Value]:  # fmt: skip
+           cond_nconsts: int, body_nconsts: int, **_: Any) -> list[Value]:  # fmt: skip
     n = cond_nconsts + body_nconsts
     cond_consts, body_consts, init = xs[:cond_nconsts], xs[cond_nconsts:n], xs[n:]
     forms = [carried(t) for t in outs]
@@ -130,7 +130,7 @@ def loop(b: Body, count: int, start: Sequence[SSA], step: Any) -> list[SSA]:
     return b.w.ops("scf.for", [*bounds, *start], forms, regions=region)
 
 
-UNROLLED = 4  # loops of so few turns are printed turn by turn
+UNROLLED = 4  # loops of at most so many iterations are unrolled
 
 
 def _scan(b: Body, xs: list[Any], outs: Sequence[ArrayType], program: Program, length: int, reverse: bool,

@@ -1,6 +1,6 @@
 """Far memory, asynchronous copies and semaphores.
 
-A Ref in far memory (HBM) is reached by copies alone. A copy moves whole tiles: along the last axis it starts at a
+A Ref in HBM is accessed by copies alone. A copy moves complete tiles: along the last axis it starts at a
 multiple of the lanes and ends at another or at the end, along the one before it starts at a multiple of the sublanes
 (or is one row of 32-bit numbers). `NotWholeTiles` says that an access is none such; the kernel is then lowered with its
 operands in VMEM and plain copies. Where these are too large for that, rows of 16 bits are reached by the tiles around
@@ -60,7 +60,7 @@ def part(b: Body, ref: Ref, index: Index, dynamic: Sequence[Any]) -> Mem:
         size = entry.size if type(entry) is Span else 1
         if type(entry) is not Span and lead + axis >= rank - 2:
             raise NotWholeTiles
-        starts.append(_whole_tiles(b, ref, lead + axis, start, size))
+        starts.append(_tile_aligned(b, ref, lead + axis, start, size))
         sizes.append(size)
     shape = physical(access_shape(index))
     if ref.in_smem:
@@ -72,7 +72,7 @@ def part(b: Body, ref: Ref, index: Index, dynamic: Sequence[Any]) -> Mem:
     return sliced if sliced.shape == shape else _squeeze(b, sliced, shape)
 
 
-def _whole_tiles(b: Body, ref: Ref, axis: int, start: Any, size: int) -> Any:
+def _tile_aligned(b: Body, ref: Ref, axis: int, start: Any, size: int) -> Any:
     """A start that copies take; as an i32 where it is computed."""
     rank, limit = len(ref.shape), ref.shape[axis]
     known: Any = start if isinstance(start, int) else start.known
@@ -202,8 +202,8 @@ def tiles_around(b: Body, start: Value, tile: int, most: int) -> tuple[Value, Va
 
 
 def window(b: Body, ref: Ref, index: Index, dynamic: Sequence[Value]) -> tuple[Access, Index, list[Value]] | None:
-    """The whole tiles of rows around some rows of 8 or 16 bits in far memory, and where the rows are in them; None
-    where there are none: a Ref of one axis, rows apart, or an end that is no end of a tile."""
+    """The complete tiles around some rows of 8 or 16 bits in HBM, and the rows' offsets in them; None where there
+    are none: a Ref of one axis, strided rows, or an end within a tile."""
     axis, limit = len(index) - 2, ref.shape[-2] if len(ref.shape) > 1 else 0
     tile = b.target.sublanes * 32 // bits_of(ref.mem.element)
     entry = index[axis] if len(index) == len(ref.shape) - ref.lead and axis >= 0 else None
@@ -224,15 +224,15 @@ def window(b: Body, ref: Ref, index: Index, dynamic: Sequence[Value]) -> tuple[A
     return (ref, around, [*before, first, *after]), inside, [within]
 
 
-def read_far(b: Body, ref: Ref, index: Index, dynamic: Sequence[Value], out: ArrayType) -> Ref:
-    """A copy of part of a Ref of far memory, in VMEM of its own."""
+def read_hbm(b: Body, ref: Ref, index: Index, dynamic: Sequence[Value], out: ArrayType) -> Ref:
+    """A copy of part of a Ref in HBM, in newly allocated VMEM."""
     held, done = near(b, ref, out)
     _copied(b, (ref, index, dynamic), (held, whole(out.shape), ()), done)
     return held
 
 
-def write_far(b: Body, ref: Ref, index: Index, dynamic: Sequence[Value], held: Ref, done: Mem) -> None:
-    """Part of a Ref of far memory made what VMEM holds."""
+def write_hbm(b: Body, ref: Ref, index: Index, dynamic: Sequence[Value], held: Ref, done: Mem) -> None:
+    """Write a block of VMEM to part of a Ref in HBM."""
     _copied(b, (held, whole(held.type.shape), ()), (ref, index, dynamic), done)
 
 

@@ -1,4 +1,4 @@
-"""`gather` and `scatter`: positions of elements compared with computed positions, one row after the other.
+"""`gather` and `scatter`: element indices compared with computed indices, row by row.
 
 A TPU's vector unit has no addressing of single elements. A gather along one axis runs over the rows of the operand and
 selects each where it is asked for; a scatter runs over the updates and puts each where it goes. Positions along
@@ -59,7 +59,7 @@ def row_axis(shape: Sequence[int], numbers: Any, sizes: Sequence[int], out_shape
 
 
 def take_rows(b: Body, x: Value, axis: int, at: Value, out: ArrayType) -> Value:
-    """`x` along one axis at an array of positions within it."""
+    """`x` along one axis at an array of in-bounds indices."""
     v = vector_layout.as_words(b.w, b.vector(x))
     assert v.shape is not None
     place = axis + len(v.shape) - len(x.shape)
@@ -70,7 +70,7 @@ def take_rows(b: Body, x: Value, axis: int, at: Value, out: ArrayType) -> Value:
 
 
 def take_flat(b: Body, x: Value, at: Value, out: ArrayType) -> Value:
-    """Elements of `x` at row-major positions of the result's shape."""
+    """Elements of `x` at row-major indices of the result's shape."""
     v = vector_layout.as_words(b.w, b.vector(x))
     v = vector_layout.reshape(b.w, v, (1, math.prod(x.shape)))
     return _taken(b, v, 1, vector_layout.reshape(b.w, b.vector(at), physical(out.shape)), out)
@@ -113,7 +113,7 @@ def _scatter(primitive: Primitive | None) -> Rule:
     return rule
 
 
-Combine = Callable[[Body, Value, Value, SSA], Value]  # what is held, the update, where
+Combine = Callable[[Body, Value, Value, SSA], Value]  # the current value, the update, its index
 
 
 def _by_primitive(primitive: Primitive) -> Combine:
@@ -135,7 +135,7 @@ def _by_program(update: Program) -> Combine:
 
 
 def put_flat(b: Body, x: Value, at: Value, updates: Value, combine: Combine | None, out: ArrayType) -> Value:
-    """`x` after updates at row-major positions (those outside are dropped), in row-major order."""
+    """`x` after updates at row-major indices (out-of-bounds ones are dropped), in row-major order."""
     n, count = math.prod(x.shape), math.prod(updates.shape)
     v = b.vector(x)
     type = ArrayType((1, n), x.dtype)

@@ -1,4 +1,4 @@
-"""Reductions, positions of extrema, and prefix sums."""
+"""Reductions, indices of extrema, and prefix sums."""
 
 from __future__ import annotations
 

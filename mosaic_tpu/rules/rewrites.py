@@ -1,7 +1,7 @@
-"""What is rewritten for a TPU alone: positions along several axes, and bits as words of another width.
+"""Rewrites for TPUs only: multi-axis indices to flat ones, and bitcasts between widths.
 
-A gather becomes one at flat positions, or at those of the rows along one axis, which are within the operand; a scatter
-becomes one of single elements at flat positions, of which those outside are dropped.
+A gather becomes one at flat indices, or at row indices along one axis, which are in bounds; a scatter becomes one of
+single elements at flat indices, which drops out-of-bounds ones.
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ from .elementwise import RULES as ELEMENTWISE
 
 
 def _word_places(b: Body, ref: Ref, index: Index, dynamic: Sequence[Value], clip: bool) -> list[list[SSA]]:
-    """For each axis the positions of an access, as indices of scalar memory."""
+    """The indices of an access along each axis, as indices into scalar memory."""
     given = iter(dynamic)
     places = []
     for entry, limit in zip(index, ref.type.shape, strict=True):
@@ -48,7 +48,7 @@ def _combinations(places: list[list[SSA]]) -> list[list[SSA]]:
 
 
 def read(b: Body, ref: Ref, index: Index, dynamic: Sequence[Value], clip: bool, out: ArrayType) -> Value:
-    """Part of a Ref of scalar memory; positions outside are moved inside where `clip` is set."""
+    """Part of a Ref in scalar memory; with `clip`, indices are clamped to the bounds."""
     places = _combinations(_word_places(b, ref, index, dynamic, clip)) if index else [[b.w.index(0)]]
     words = [b.w.op("memref.load", [ref.mem, *p], None, ref.mem.element) for p in places]
     if not out.shape:

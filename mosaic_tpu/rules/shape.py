@@ -1,4 +1,4 @@
-"""Shapes: broadcasts, reshapes, slices, pads, concatenations, and slices at computed positions."""
+"""Shapes: broadcasts, reshapes, slices, pads, concatenations, and dynamic slices."""
 
 from __future__ import annotations
 
@@ -142,7 +142,7 @@ def _split(b: Body, xs: list[Value], outs: Sequence[ArrayType], sizes: Sequence[
     return found
 
 
-# ---------------------------------------------------------------------------- computed positions
+# ---------------------------------------------------------------------------- dynamic slices
 
 
 def _start(b: Body, x: Value, room: int) -> SSA:
@@ -152,7 +152,7 @@ def _start(b: Body, x: Value, room: int) -> SSA:
 
 
 def window(b: Body, v: SSA, starts: Sequence[SSA | int], sizes: Sequence[int]) -> SSA:
-    """The part of a vector that starts at computed positions, within it."""
+    """The part of a vector from computed start indices, in bounds."""
     assert v.shape is not None
     for axis, (start, size) in enumerate(zip(starts, sizes, strict=True)):
         n = v.shape[axis]
@@ -167,7 +167,7 @@ def window(b: Body, v: SSA, starts: Sequence[SSA | int], sizes: Sequence[int]) -
 
 
 def replaced(b: Body, v: SSA, part: SSA, starts: Sequence[SSA | int]) -> SSA:
-    """A vector with a part written at computed positions, within it."""
+    """A vector with a part overwritten at computed start indices, in bounds."""
     assert v.shape is not None and part.shape is not None
     mask = None
     for axis, start in enumerate(starts):

@@ -1,6 +1,6 @@
 """Sorting by Batcher's bitonic network: compare each element with one at a distance, log2(n)^2 / 2 times.
 
-Keys become integers of the same order; positions break ties, so that the order is total and equal keys stay in order.
+Keys become integers of the same order; indices break ties, so that the order is total and the sort stable.
 Source: K. E. Batcher, "Sorting networks and their applications" (1968).
 """
 

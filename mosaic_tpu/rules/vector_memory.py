@@ -1,7 +1,7 @@
 """Accesses of Refs: `get`, `swap` and `addupdate`.
 
-What memory can be asked for directly is: any part at static positions; one row, or an aligned part, at computed
-positions. Other rows at a computed position are read (and written) as the whole tiles around them, rotated; any other
+Memory is accessed directly for any part at static indices, and for one row or an aligned part at computed
+indices. Other rows at a computed index are read (and written) as the complete tiles around them, rotated; any other
 part as the whole of its axis.
 """
 
@@ -41,15 +41,15 @@ LANES, SUBLANES = 128, 8
 
 @dataclass
 class Part:
-    """An access along one axis: `size` positions from `start`, `stride` apart; `direct`: memory is asked for them,
-    else for `limit` positions, which begin at `base`."""
+    """An access along one axis: `size` indices from `start` with `stride`; `direct`: memory is accessed at these,
+    else at `limit` indices from `base`."""
 
     start: Any  # int or a scalar Value, counted from `base`
     size: int
     stride: int
     limit: int  # size of the axis, or of what is read of it
     direct: bool
-    aligned: int = 1  # a multiple of the start, or of `base`, that memory must be told of
+    aligned: int = 1  # a multiple of the start, or of `base`, to be asserted for the access
     base: Any = 0
 
     @property
@@ -142,7 +142,7 @@ def store(b: Body, mem: Mem, indices: Sequence[SSA], value: SSA) -> None:
     b.w.ops("tpu.vector_store", [value, mem, *indices], [], attributes)
 
 
-def _turned(b: Body, part: Part, n: int, back: bool) -> SSA:
+def _rotation(b: Body, part: Part, n: int, back: bool) -> SSA:
     """How far to rotate an axis of n so that the start comes first (`back`), or the first to the start."""
     start = b.integer(part.start) if isinstance(part.start, int) else part.start
     at = b.scalar(start)
@@ -158,7 +158,7 @@ def _loaded(b: Body, ref: Ref, parts: Sequence[Part]) -> SSA:
     return b.widen(v, ref.type.dtype)
 
 
-def _narrow_whole(b: Body, ref: Ref, parts: Sequence[Part], out: ArrayType) -> Value | None:
+def _unwidened(b: Body, ref: Ref, parts: Sequence[Part], out: ArrayType) -> Value | None:
     """An access that memory gives as it is, kept as stored."""
     if not all(p.direct and p.stride == 1 for p in parts) or physical(out.shape) != tuple(p.size for p in parts):
         return None
@@ -172,12 +172,12 @@ def _narrow_whole(b: Body, ref: Ref, parts: Sequence[Part], out: ArrayType) -> V
 
 
 def _selected(b: Body, v: SSA, parts: Sequence[Part]) -> SSA:
-    """The positions of an access out of what memory gave."""
+    """The elements of an access, selected from the loaded vector."""
     for axis, part in enumerate(parts):
         if not part.direct:
             n = max(part.limit, part.reach)
             v = moves.pad_axis(b.w, v, axis, 0, n - part.limit)
-            v = moves.rotate(b.w, v, _turned(b, part, n, True), axis)
+            v = moves.rotate(b.w, v, _rotation(b, part, n, True), axis)
             v = moves.cut_axis(b.w, v, axis, 0, part.reach)
         v = moves.strided(b.w, v, axis, part.stride)
     return v
@@ -185,7 +185,7 @@ def _selected(b: Body, v: SSA, parts: Sequence[Part]) -> SSA:
 
 def _read(b: Body, ref: Ref, index: Index, dynamic: Sequence[Value], masked: bool, out: ArrayType) -> Value:
     parts = _parts(b, ref, index, dynamic, masked)
-    found = _narrow_whole(b, ref, parts, out)
+    found = _unwidened(b, ref, parts, out)
     if found is None:
         v = _selected(b, _loaded(b, ref, parts), parts)
         found = b.value(out, moves.reshape(b.w, v, physical(out.shape)), rounded=False)
@@ -193,7 +193,7 @@ def _read(b: Body, ref: Ref, index: Index, dynamic: Sequence[Value], masked: boo
 
 
 def _filled(b: Body, past: Past, found: Value, parts: Sequence[Part], out: ArrayType) -> Value:
-    """What was loaded, with the block's fill where it lies past the end: a choice that only cells at the end make."""
+    """The loaded block with its fill in the ragged tail: a select in the last cells only."""
     held = b.narrow(found)
     sizes = tuple(p.size for p in parts)
 
@@ -230,9 +230,9 @@ def read(b: Body, ref: Ref, index: Index, dynamic: Sequence[Value], mask: Value 
             raise dma.NotWholeTiles
         around = dma.window(b, ref, index, dynamic)
         if around is None:
-            return _read(b, dma.read_far(b, ref, index, dynamic, out), whole(out.shape), [], False, out)
+            return _read(b, dma.read_hbm(b, ref, index, dynamic, out), whole(out.shape), [], False, out)
         (_, tiles, places), inside, at = around
-        held = dma.read_far(b, ref, tiles, places, ArrayType(access_shape(tiles), out.dtype))
+        held = dma.read_hbm(b, ref, tiles, places, ArrayType(access_shape(tiles), out.dtype))
         return _read(b, held, inside, at, False, out)
     if ref.in_smem:
         found = scalar_memory.read(b, ref, index, dynamic, mask is not None, out)
@@ -263,12 +263,12 @@ def write(b: Body, ref: Ref, value: Value, index: Index, dynamic: Sequence[Value
         if around is None:
             held, done = dma.near(b, ref, ArrayType(value.shape, value.dtype))
             write(b, held, value, whole(value.shape), [], None)
-            dma.write_far(b, ref, index, dynamic, held, done)
+            dma.write_hbm(b, ref, index, dynamic, held, done)
             return
         (_, tiles, places), inside, at = around
-        held = dma.read_far(b, ref, tiles, places, ArrayType(access_shape(tiles), value.dtype))
+        held = dma.read_hbm(b, ref, tiles, places, ArrayType(access_shape(tiles), value.dtype))
         write(b, held, value, inside, at, None)
-        dma.write_far(b, ref, tiles, places, held, b.scratch((), dma.DMA_SEMAPHORE, SEMAPHORE))
+        dma.write_hbm(b, ref, tiles, places, held, b.scratch((), dma.DMA_SEMAPHORE, SEMAPHORE))
         return
     if ref.in_smem:
         scalar_memory.write(b, ref, value, index, dynamic, mask)
@@ -290,7 +290,7 @@ def write(b: Body, ref: Ref, value: Value, index: Index, dynamic: Sequence[Value
 
 def _spread_parts(b: Body, v: SSA, mask: Value | None, parts: Sequence[Part],
                   sizes: tuple[int, ...]) -> tuple[SSA, SSA | None]:  # fmt: skip
-    """A value laid out as the memory that holds its positions, and which of that memory it writes."""
+    """A value in the layout of the memory around its indices, and the mask of the elements that it writes."""
     asked = None if mask is None else moves.as_words(b.w, moves.reshape(b.w, b.vector(mask), sizes))
     for axis, part in enumerate(parts):
         if part.stride > 1 and part.size > 1:
@@ -322,7 +322,7 @@ def _spread_parts(b: Body, v: SSA, mask: Value | None, parts: Sequence[Part],
 
 def _rotated_into(b: Body, v: SSA, part: Part, axis: int, n: int) -> SSA:
     v = moves.pad_axis(b.w, v, axis, 0, n - part.reach)
-    return moves.cut_axis(b.w, moves.rotate(b.w, v, _turned(b, part, n, False), axis), axis, 0, part.limit)
+    return moves.cut_axis(b.w, moves.rotate(b.w, v, _rotation(b, part, n, False), axis), axis, 0, part.limit)
 
 
 def _swap(b: Body, xs: list[Any], out: ArrayType, index: Index, masked: bool = False) -> Value:

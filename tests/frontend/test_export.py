@@ -184,17 +184,21 @@ def test_trees_types_and_derivatives_come_back_from_bytes():
 
 
 def test_bytes_of_other_versions_or_of_nothing_are_named():
-    from tilewright.export import flat
+    from tilewright.export import flat, seal
     from tilewright.export.schema import SCHEMA
 
     data = export.export(tw.jit(tnp.sin))(struct((3,))).serialize()
     table = flat.read(SCHEMA, "Exported", data)
+
+    def written(changes):
+        return seal.sealed(flat.written(SCHEMA, "Exported", table | changes))
+
     for changed, what in (({"version": 99}, "version 99"), ({"calling": 3}, "calling convention 3")):
         with pytest.raises(ExportVersionError, match=what):
-            export.deserialize(flat.written(SCHEMA, "Exported", table | changed))
+            export.deserialize(written(changed))
     for change in ({"in_numbers": [7]}, {"disabled_checks": [{"kind": -1}]}, {"unique_types": [{"dtype": -3}]}):
         with pytest.raises(ExportVersionError, match="number"):
-            export.deserialize(flat.written(SCHEMA, "Exported", table | change))
+            export.deserialize(written(change))
     rng = np.random.default_rng(0)
     for blob in (b"", b"no export", bytes(100), bytes(data[:40]), rng.bytes(400)):
         with pytest.raises(ExportVersionError):

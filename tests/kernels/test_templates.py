@@ -133,7 +133,7 @@ def test_compiled_tiles_are_the_primitive(case):
 def test_a_whole_array_tile_is_the_primitive(case):
     template = TEMPLATES[case.primitive]
     types = [typeof(a) for a in operands(case)]
-    kernel = template.kernel(*types, tiles=template.whole(*types, **case.params), **case.params)
+    kernel = template.kernel(*types, tiles=template.untiled(*types, **case.params), **case.params)
     assert kernel.cells <= 1
     names = [e.primitive.name for e in kernel.body.eqns if e.primitive.name not in ("get", "swap")]
     if all(np.prod(t.shape) for t in (*types, *template.results(types, case.params))):
@@ -242,7 +242,7 @@ def test_candidates_fit_the_target(target):
         found = template.candidates(*types, target=target, **params)
         assert len(found) > 1 and found[0] == template.default(*types, target=target, **params)
         for tiles in found:
-            assert template.nest(types, params).held(tiles, TARGETS[target]) <= TARGETS[target].block_bytes
+            assert template.nest(types, params).fast_bytes(tiles, TARGETS[target]) <= TARGETS[target].block_bytes
 
 
 @pytest.mark.parametrize("target", [t for t in TARGETS if t != "cpu"])
@@ -252,7 +252,7 @@ def test_convolutions_of_many_taps_or_groups_fit_the_target(target):
                  conv((8, 4096, 30, 30), (8192, 1, 3, 3), "depthwise", feature_group_count=4096)):  # fmt: skip
         template = TEMPLATES[case.primitive]
         tiles = template.default(*case.types, target=target, **case.params)
-        assert template.nest(case.types, case.params).held(tiles, TARGETS[target]) <= TARGETS[target].block_bytes
+        assert template.nest(case.types, case.params).fast_bytes(tiles, TARGETS[target]) <= TARGETS[target].block_bytes
         loops = template.loops(case.types, case.params)
         assert all(t <= 8 for t in tiles[:2]) and loops.sizes[-1] >= tiles[-1] > 1
 

@@ -15,6 +15,8 @@ import pytest
 
 import tilewright as tw
 from tests.support.paths import ROOT, nodes_of, with_text
+from tilewright.core.support import version
+from tilewright.core.support.supported import SUPPORTED
 
 LAYERS = ("core", "lang", "kernels", "xla_backend", "triton_backend", "mosaic_tpu", "mosaic_gpu", "cutlass_backend")
 PRESENT = tuple(layer for layer in LAYERS if (ROOT / layer).is_dir())
@@ -57,6 +59,7 @@ LATE = {
     ("benchmarks/spine.py", "numpy"): "one case measures an import from nothing",
     ("core/support/version.py", "jaxlib.version"): "it may be missing, which is what is checked there",
     ("core/support/version.py", ".errors"): "nothing of the package is imported before that check",
+    ("core/support/version.py", ".supported"): "with it",
     ("src/tilewright/bench/command.py", "."): "SciPy, only for benchmarks",
     ("src/tilewright/tuning/autotuned.py", ".session"): "SciPy, only to search",
     ("xla_backend/devices/client.py", "."): "the clients of GPUs and TPUs, only where there may be such a device",
@@ -244,13 +247,35 @@ def test_no_notes_to_self_and_no_places_of_one_machine():
     assert offenders == {}
 
 
-def test_pins_agree():
-    """The jaxlib pin of pyproject.toml is the version that the package accepts at import."""
+def test_requirements_agree_with_the_table_of_supported_versions():
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    from tilewright.core.support import version as _version
+    extras = project["optional-dependencies"]
+    required = {r for group in (project["dependencies"], *extras.values()) for r in group}
+    for package, support in SUPPORTED.items():
+        found = {r for r in required if re.split("[=<>]", r)[0] == package}
+        assert found == {support.requirement}, package
+    for follower in ("jax-cuda13-pjrt", "jax-cuda13-plugin", "jax"):  # released together with jaxlib
+        assert SUPPORTED["jaxlib"].requirement.replace("jaxlib", follower) in required
+    assert version.__version__ == project["version"]
+    assert f"\nversion: {version.__version__}\n" in (ROOT / "CITATION.cff").read_text()
 
-    assert f"jaxlib=={_version.JAXLIB}" in project["dependencies"]
-    assert _version.__version__ == project["version"]
+
+def test_the_licence_of_every_requirement_is_listed():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    extras = project["optional-dependencies"]
+    required = [r for group in (project["dependencies"], *(extras[e] for e in extras if e != "test")) for r in group]
+    listed = (ROOT / "THIRD_PARTY.md").read_text()
+    assert [r for r in required if not re.search(rf"\b{re.split('[=<>]', r)[0]}\b", listed)] == []
+
+
+@pytest.mark.parametrize("which, number", [("oldest", 0), ("newest", -1)])
+def test_versions_that_are_tested_agree_with_the_table(which, number):
+    lines = (ROOT / ".ci" / "versions" / f"{which}.txt").read_text().splitlines()
+    pins = dict(line.split("==") for line in lines if not line.startswith("#"))
+    followers = {"jax", "jax-cuda13-pjrt", "jax-cuda13-plugin"}
+    assert {"jaxlib", "triton", "libtpu", *followers} == set(pins)
+    for package, pin in pins.items():
+        assert pin == SUPPORTED["jaxlib" if package in followers else package].tested[number], package
 
 
 def test_another_jaxlib_is_refused_with_the_pip_line(tmp_path):

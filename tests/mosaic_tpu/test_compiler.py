@@ -278,14 +278,6 @@ m.version = lambda name: "0.0.7" if name == "libtpu" else version(name)
     assert "VersionError" in done.stderr and "cannot be loaded" in done.stderr
 
 
-def test_the_pin_of_libtpu_is_that_of_the_extra(root):
-    import tomllib
-
-    from tilewright.xla_backend.devices.tpu_plugin import LIBTPU
-
-    extras = tomllib.loads((root / "pyproject.toml").read_text())["project"]["optional-dependencies"]
-    assert extras["tpu"] == [f"libtpu=={LIBTPU}.*"]
-
 
 def test_more_memory_than_the_device_has_is_said_in_bytes():
     x = tw.ShapeDtypeStruct((65536, 65536), "float32")

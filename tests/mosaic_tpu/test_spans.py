@@ -14,7 +14,7 @@ from tilewright.core.ir.program import subprograms
 from tilewright.core.primitives.refs.state_primitives import Take
 from tilewright.lang.interpret.interpreter import interpret
 from tilewright.lang.ops.interpret_params import InterpretParams
-from tilewright.lang.transforms.desugar import plain
+from tilewright.lang.transforms.desugar import desugared
 from tilewright.mosaic_tpu.contiguous_indices import with_spans
 
 X = np.random.default_rng(0).standard_normal((6, 20), dtype=np.float32)
@@ -82,8 +82,8 @@ def test_positions_that_follow_each_other_are_spans(body, left):
     far = tl.BlockSpec(memory_space=tl.ANY)
     call = tl.kernel_call(body, X, grid=6, in_specs=[far], out_specs=far, name="by_places")
     ((kernel, arrays),) = kernels_of(call, X)
-    other = with_spans(plain(kernel))
-    assert takes(plain(kernel).body) > left - 1 and takes(other.body) == left
+    other = with_spans(desugared(kernel))
+    assert takes(desugared(kernel).body) > left - 1 and takes(other.body) == left
     params = InterpretParams()
     close(interpret(other, *arrays, params=params), interpret(kernel, *arrays, params=params), 0)
     check_mosaic(kernel, *arrays)

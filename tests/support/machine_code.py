@@ -70,15 +70,18 @@ _libc.mprotect.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
 
 
 class Guarded:
-    """Memory of some bytes between two pages that nothing may touch, next to the one before it or the one after it."""
+    """Memory of some bytes between two pages that nothing may touch, next to the one before it or the one after it.
 
-    def __init__(self, size: int, high: bool):
-        pages = max(-(-size // PAGE), 1)
+    With `shift` it starts as many bytes further from the page.
+    """
+
+    def __init__(self, size: int, high: bool, shift: int = 0):
+        pages = max(-(-(size + shift) // PAGE), 1)
         self.memory = mmap.mmap(-1, (pages + 2) * PAGE)
         base = ctypes.addressof(ctypes.c_char.from_buffer(self.memory))
         for at in (base, base + (pages + 1) * PAGE):
             assert not _libc.mprotect(at, PAGE, 0)
-        self.start = PAGE + (pages * PAGE - size if high else 0)
+        self.start = PAGE + (pages * PAGE - size - shift if high else shift)
         self.address, self.size = base + self.start, size
 
     def fill(self, data: bytes) -> None:
@@ -89,16 +92,23 @@ class Guarded:
         return np.frombuffer(data, type_.dtype).reshape(type_.shape).copy()
 
 
-def called(code: Code, arrays: Sequence[Any], high: bool = True, machine: Features | None = None) -> list[np.ndarray]:
-    """The results of a kernel's handler, called as XLA calls it, every buffer between guard pages."""
+def called(
+    code: Code, arrays: Sequence[Any], high: bool = True, machine: Features | None = None, shift: int = 0
+) -> list[np.ndarray]:
+    """The results of a kernel's handler, called as XLA calls it, every buffer between guard pages.
+
+    Results that may be in an operand's place are there.
+    """
     assert code.launch.workers == 1
     _, found = loaded(code.text, None, machine)
-    operands = [Guarded(t.nbytes, high) for t in code.in_types]
+    operands = [Guarded(t.nbytes, high, shift) for t in code.in_types]
     for one, array, type_ in zip(operands, arrays, code.in_types, strict=True):
         one.fill(np.ascontiguousarray(array, type_.dtype).tobytes())
-    results = [Guarded(t.nbytes, high) for t in code.out_types]
-    for one in results:
-        one.fill(b"\xff" * one.size)
+    shared = {o: operands[i] for i, o in code.aliases}
+    results = [shared.get(o) or Guarded(t.nbytes, high, shift) for o, t in enumerate(code.out_types)]
+    for o, one in enumerate(results):
+        if o not in shared:
+            one.fill(b"\xff" * one.size)
     kept: list[Any] = []
 
     def block(values: dict[int, int], size: int) -> int:

@@ -43,7 +43,7 @@ from tilewright.lang.kernel.block_spec import BlockAxis
 from tilewright.lang.kernel.canonicalize import normalize
 from tilewright.lang.kernel.kernel import ID, Block, Kernel, trace_map
 from tilewright.lang.ops.interpret_params import InterpretParams
-from tilewright.lang.transforms.desugar import plain
+from tilewright.lang.transforms.desugar import desugared
 from tilewright.lang.verify.verify import Finding, verify
 
 F32 = np.dtype(np.float32)
@@ -327,7 +327,7 @@ def shown_to_race(drawn: Drawn, message: str) -> bool:
     found = CARRIED.search(message)
     assert found, message
     reader, element, writer = (tuple(int(n) for n in part.split(",") if n.strip()) for part in found.groups())
-    kernel = plain(drawn.kernel)
+    kernel = desugared(drawn.kernel)
     scratch = np.zeros(kernel.scratch[0].shape, F32)
     owner = np.full(scratch.shape, -1)
     seen: list[tuple[int, ...]] = []

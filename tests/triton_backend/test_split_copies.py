@@ -12,7 +12,7 @@ from tilewright.core.ir.passes import primitives_of
 from tilewright.core.primitives.control_flow.scan import scan_p
 from tilewright.lang import tpu
 from tilewright.lang.gpu.normalize import LARGEST, split_copies
-from tilewright.lang.transforms.desugar import plain
+from tilewright.lang.transforms.desugar import desugared
 
 FAR = tl.BlockSpec(memory_space=tl.ANY)
 
@@ -51,7 +51,7 @@ def test_parts_of_far_memory_are_copied_and_added(drawn):
     assert check_all(check_triton, call, x) == 1
     ((kernel, _),) = kernels_of(call, x)
     large = np.prod(sizes) > LARGEST
-    assert large and scan_p in primitives_of(split_copies(plain(kernel)).body)
+    assert large and scan_p in primitives_of(split_copies(desugared(kernel)).body)
 
 
 def test_what_overlaps_or_is_used_otherwise_is_read_at_once():

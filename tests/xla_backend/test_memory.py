@@ -64,7 +64,7 @@ def test_a_limit_of_address_space_is_respected():
 
 def test_without_glibc_there_is_no_setting_and_the_status_says_so(monkeypatch):
     monkeypatch.setattr(malloc_tuning, "_glibc", lambda: None)
-    monkeypatch.setattr(malloc_tuning, "_kept", malloc_tuning._Kept())
+    monkeypatch.setattr(malloc_tuning, "_kept", malloc_tuning._FreeMemory())
     assert not malloc_tuning.keep_freed_memory() and not malloc_tuning.trim()
     assert malloc_tuning.status() == "off (the C library is not glibc, 2.33 or later)"
     malloc_tuning.about_to_use(1 << 40)  # does nothing

@@ -1,4 +1,4 @@
-"""What tells compiled programs apart: two with the same fingerprint compute the same, in the same way."""
+"""Fingerprints of compiled programs: equal fingerprints mean the same computation, compiled in the same way."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ def canonical(text: str) -> str:
 
 
 def fingerprint(executable: Executable) -> str:
-    """A digest of the optimised HLO but for names, of the constants that are given to it, and of what it forwards.
+    """A digest of the optimised HLO without names, the constants passed to it, and the inputs it forwards.
 
-    Where HLO leaves constants out, the text that was compiled tells them.
+    Where HLO elides constants, the digest takes the StableHLO text instead.
     """
     module, text = executable.module, executable.as_text()
     digest = hashlib.sha256((module.text if _ELIDED in text else canonical(text)).encode())

@@ -1,4 +1,4 @@
-"""What XLA made of a program: its fusions, read from the compiled text, and its own estimates of the cost."""
+"""A compiled program's fusions, read from the optimised HLO, and XLA's own cost estimates."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _MOVES = frozenset(("while", "conditional", "call"))  # what is within them move
 
 @dataclass(frozen=True)
 class Step:
-    """One instruction that runs: a fusion with the operations in it, or an operation of its own."""
+    """One instruction that runs: a fusion with the operations in it, or a single operation."""
 
     name: str
     kind: str  # loop, input, output, ynn, ... of a fusion; else the operation

@@ -1,6 +1,6 @@
 """What each instruction of a compiled program computes, by the names and lines that its module was printed with.
 
-A module tells its lines where the setting `source_lines` is on; without it instructions keep XLA's own names.
+Modules carry source lines where the setting `source_lines` is on; otherwise instructions keep XLA's names.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ SHOWN = 4  # names of a fusion's operations
 
 
 class Origin(NamedTuple):
-    """The operations that an instruction is made of, and the last of the lines that they were written in."""
+    """The operations fused into an instruction, and the last of their source lines."""
 
     operations: tuple[str, ...]
     line: str

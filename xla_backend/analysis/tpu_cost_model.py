@@ -1,4 +1,4 @@
-"""What libtpu estimates of a program's time and instructions: in a process of its own, for it is asked at its start."""
+"""libtpu's estimates of a program's time and instructions, from a separate process: the flags are read at its start."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def estimates(text: str, target: str, timeout: float = 600.0) -> dict[str, Estim
         cycles = f"--xla_jf_dump_static_llo_profile_to={folder}"
         failed = _compiled(text, target, (cycles, *words), timeout)
         if failed and not _compiled(text, target, words, timeout):
-            failed = ""  # on some generations the profile takes VMEM of its own, more than such a program leaves
+            failed = ""  # on some generations the profile itself takes VMEM, more than such a program leaves
         if failed:
             raise CompileError(
                 f"libtpu's estimate for {target} failed: {failed[-2000:]}",
@@ -65,9 +65,10 @@ def _compiled(text: str, target: str, flags: Sequence[str], timeout: float) -> s
 def _read(folder: Path) -> dict[str, Estimate]:
     cycles: dict[str, int] = {}
     for path in folder.glob("*_static_llo_profile.textproto"):
-        found = re.search(r"estimated_cycles: (\d+)", path.read_text())
+        # The file is named after the instruction by libtpu 0.0.48, and after the device too by later ones.
+        found = re.search(r'hlo_op_name: "([^"]*)"\s+estimated_cycles: (\d+)', path.read_text())
         if found:
-            cycles[path.name.removesuffix("_static_llo_profile.textproto")] = int(found[1])
+            cycles[found[1]] = int(found[2])
     words: dict[str, tuple[int, int]] = {}
     for path in folder.glob("*final_hlo-static-per-bundle-utilization.txt"):
         named = re.fullmatch(r"\d+-(.*)-\d+-final_hlo-static-per-bundle-utilization", path.stem)

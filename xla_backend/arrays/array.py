@@ -34,7 +34,7 @@ from ..host import callback_errors
 from ..jaxlib import shim
 from .transfer import LARGE, as_numpy, host_buffer, physical, put
 
-NAMING = 1.0  # seconds in which a process whose exchange failed is told whose death that was, and ended
+NAMING = 1.0  # seconds until a process whose exchange failed learns which process died, and ends
 DLPACK_CPU, DLPACK_CUDA = 1, 2
 
 
@@ -104,7 +104,7 @@ class Array(Value, metaclass=_IsArray):
 
     @property
     def _placed(self) -> Any:
-        """How it lies on a mesh; None where it is on one device."""
+        """The sharding on a mesh; None on a single device."""
         return None if self._kind is self.aval else self._kind.lies
 
     @property
@@ -118,7 +118,7 @@ class Array(Value, metaclass=_IsArray):
 
     @property
     def format(self) -> Format:
-        """How it lies on its devices, and its layout in their memory; of a deleted array no layout is known."""
+        """The sharding, and the layout in device memory; the layout of a deleted array is unknown."""
         deleted = self._buffer.is_deleted()
         return Format(None if deleted else Layout.from_pjrt_layout(self._buffer._pjrt_layout), self.sharding)
 
@@ -172,7 +172,7 @@ class Array(Value, metaclass=_IsArray):
         return self.addressable_shards[index].data
 
     def _beside(self, numbers: Sequence[Any]) -> list[Any]:
-        """Buffers of Python numbers where this array lies."""
+        """Buffers of Python numbers on this array's devices."""
         if self._kind is not self.aval:
             return self._kind.beside(numbers)
         return [host_buffer(x, typeof(x)) for x in numbers]  # type: ignore[arg-type]
@@ -340,7 +340,7 @@ class Array(Value, metaclass=_IsArray):
 
     def delete(self) -> None:
         """Free the buffer now, if it is no other array's; the array can no longer be used."""
-        if hasattr(self._buffer, "handed_on"):
+        if hasattr(self._buffer, "is_shared"):
             self._buffer = shim.copy(self._buffer)
         self._buffer.delete()
 
@@ -380,10 +380,12 @@ class Array(Value, metaclass=_IsArray):
         return as_numpy(self._buffer, physical(self.aval))
 
     def copy(self) -> Array:
-        """A copy with a buffer of its own."""
+        """A copy in a new buffer."""
+        if self._buffer.is_deleted():
+            raise deleted(self.aval)
         if self._kind is not self.aval:
             return self._kind.copy(self)
-        return Array(self.aval, put(self._bits(), self.aval, device=self.device))
+        return Array(self.aval, shim.copy(self._buffer))
 
     __copy__ = copy
 
@@ -422,7 +424,7 @@ class Array(Value, metaclass=_IsArray):
         device = self.addressable_shards[0].device
         return (DLPACK_CPU, 0) if device.platform == "cpu" else (DLPACK_CUDA, device.raw.local_hardware_id)
 
-    @native  # without it the real jax asks for an array of its own
+    @native  # without it the real jax demands one of its own arrays
     def __jax_array__(self) -> Any:
         """The array as jax's own, without a copy. Only jax calls this, so it is imported already."""
         jax = sys.modules["jax"]
@@ -476,8 +478,8 @@ def _unpickle(bits: np.ndarray, weak: bool, key: str | None) -> Array:
 def from_host(array: np.ndarray, type: ArrayType, owned: bool) -> Array:
     """An Array of a NumPy array; `owned`: nobody else writes to it.
 
-    A large one is copied even then. XLA would hold it, beside a copy of its own unless its address suits, and let go
-    of it only some time after the Array is gone.
+    A large array is copied even then. XLA would keep it alive beside its own copy (unless the address is aligned) and
+    release it only some time after the Array is gone.
     """
     return Array(type, put(array, type, owned=owned and array.nbytes < LARGE))
 

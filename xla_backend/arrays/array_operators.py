@@ -69,7 +69,7 @@ class _Operator:
 
 
 def _named(name: str, function: Callable[..., Any], swapped: bool = False) -> Callable[..., Any]:
-    """An operator's meaning as a function of its own name, on its operands in either order."""
+    """An operator as a named function of its operands, in either order."""
 
     def operator(*operands: Any) -> Any:
         return function(*(reversed(operands) if swapped else operands))

@@ -10,8 +10,8 @@ from typing import Any
 
 from ...core.support.memo import cached
 
-# Identity checks, one look-up by the key of core/jit/dispatch_cache.py, and the runner. What is not an array is told
-# apart by its class, since raising AttributeError for it would take longer than the call.
+# Identity checks, one look-up by the key of core/jit/dispatch_cache.py, and the runner. Operands
+# that are no arrays are recognised by their class, since raising AttributeError for it would take longer than the call.
 _FAST = """
 def call({parameters}):
     if {arrays} and trace() is EVAL{nothing_else}:
@@ -67,14 +67,14 @@ def run({parameters}):
 """
 
 
-def handed_on(buffers: list[str], forwarded: dict[int, int]) -> str:
+def with_forwarded(buffers: list[str], forwarded: dict[int, int]) -> str:
     """Lines that mark the buffers which are results of a program as well."""
-    return "".join(f"    {buffers[i]}.handed_on = True\n" for i in sorted({*forwarded.values()}))
+    return "".join(f"    {buffers[i]}.is_shared = True\n" for i in sorted({*forwarded.values()}))
 
 
 def owned(buffers: list[str], donated: tuple[int, ...]) -> str:
     """Lines that copy donated buffers which are another array's too."""
-    return "".join(f"    if hasattr({buffers[i]}, 'handed_on'): {buffers[i]} = copy({buffers[i]})\n" for i in donated)
+    return "".join(f"    if hasattr({buffers[i]}, 'is_shared'): {buffers[i]} = copy({buffers[i]})\n" for i in donated)
 
 
 @cached(4096)
@@ -87,7 +87,7 @@ def runner(
     every = [f"c{i}" for i in range(constants)] + parameters
     passed = dict(forwarded)
     computed = [i for i in range(outs) if i not in passed]
-    wrap = handed_on(every, passed) + "".join(
+    wrap = with_forwarded(every, passed) + "".join(
         f"    r{i} = new(Array); r{i}.aval = r{i}._kind = t{i}; "
         f"r{i}._buffer = {every[passed[i]] if i in passed else f'o{i}'}\n"
         for i in range(outs)

@@ -1,4 +1,4 @@
-"""Values that several processes give together: held against each other, brought to all, waited for."""
+"""Cross-process equality check, broadcast and barrier."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 
 from ...core.support.runtime import runtime
 from ...core.tracing.trace import Tracer, typeof
-from ..devices.coordination import group, together
+from ..devices.coordination import group, processes_of
 from ..host.digest import digest
 from .array import Array, as_array
 
@@ -35,8 +35,9 @@ def check_equal(leaves: Sequence[Any], places: Sequence[Any]) -> None:
     found: dict[tuple[int, ...], list[str]] = {}
     for x, place in zip(leaves, places, strict=True):
         sharding = place.placed("device_put to") if hasattr(place, "placed") else None
-        members = () if sharding is None or isinstance(x, Tracer) else together(getattr(sharding.mesh, "flat", None))
-        if members and not (type(x) is Array and x._placed is not None and together(x._placed.mesh.flat)):
+        global_mesh = None if sharding is None or isinstance(x, Tracer) else getattr(sharding.mesh, "flat", None)
+        members = () if global_mesh is None else processes_of(global_mesh)
+        if members and not (type(x) is Array and x._placed is not None and processes_of(x._placed.mesh.flat)):
             found.setdefault(members, []).append(f"{described(x)} by {getattr(sharding, 'spec', None)}")
     for members, texts in found.items():
         about = {str(n): text for n, text in enumerate(texts)}

@@ -44,7 +44,7 @@ def put(x: np.ndarray, type: ArrayType, owned: bool = False, device: Device | No
         malloc_tuning.about_to_use(x.nbytes)
     buffer = shim.put(physical_type, device.sharding, x, device.raw, owned)
     if x.nbytes >= LARGE:
-        shim.collect_garbage()  # XLA holds what it has copied until it is told, or some later program runs
+        shim.collect_garbage()  # XLA keeps a copy's source alive until it is released, or a later program runs
     return buffer
 
 

@@ -1,4 +1,4 @@
-"""Contractions put together from their parts, which XLA does not see by itself.
+"""Contractions recognised in sums of products, which XLA does not find by itself.
 
 A sum over a batch axis of a contraction is a contraction over that axis too. A contraction whose result is then
 transposed so that the right operand's axes come first is one with its operands exchanged.

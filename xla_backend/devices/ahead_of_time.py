@@ -17,7 +17,7 @@ from ...lang.targets.target import Resources
 
 @dataclass(frozen=True)
 class Binary:
-    """A program compiled for `target`: prints, is serialised, tells what its kernels take; runs where the target is.
+    """A program compiled for `target`: prints, serialises and reports its kernels' resources; runs on the target.
 
     `here` gives what runs it on a device of this process, None where there is no such device.
     """
@@ -27,7 +27,7 @@ class Binary:
     module: str  # the StableHLO text it was compiled from
     executable: Any  # the compiler's own object; None where there is no compiler for what surrounds the kernels
     resources: tuple[Resources, ...] = ()
-    kernels: tuple[Any, ...] = ()  # the machine code of each kernel, where a compiler of its own makes it
+    kernels: tuple[Any, ...] = ()  # the machine code of each kernel that has a separate compiler
     here: Callable[[], Callable[..., Any] | None] = lambda: None
 
     @property

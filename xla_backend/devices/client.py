@@ -76,7 +76,7 @@ class Device:
 
     @property
     def client(self) -> Any:
-        """jaxlib's object for all devices of the platform, which tells of the runtime."""
+        """jaxlib's client of the platform, which describes the runtime."""
         return self.raw.client
 
     def addressable_memories(self) -> list[Any]:
@@ -159,7 +159,7 @@ class SingleDeviceSharding:
     _addressable_device_assignment = addressable_devices  # orbax asks for it
 
     def is_equivalent_to(self, other: Any, ndim: int) -> bool:
-        """Whether arrays of `ndim` dimensions lie the same under both."""
+        """Whether both shardings place arrays of `ndim` dimensions alike."""
         return other.device_set == {self.device} and getattr(other, "kind", None) is None
 
     def placed(self, what: str = "") -> None:

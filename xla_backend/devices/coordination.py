@@ -1,8 +1,8 @@
-"""The processes that compute together, as one of them knows them: what it does with the others, and for what it waits.
+"""Coordination of processes: one process's view of the collective steps of its group.
 
-Whatever several processes do together is a *step*: a program over a mesh of theirs that they have not run yet, a
-barrier, an array that they make. Before each step they tell each other what it is, through the key-value store of XLA's
-coordination service, and where that differs each of them raises. XLA itself would compute a wrong sum, or hang.
+A *step* is anything several processes do collectively: the first run of a program over their mesh, a barrier, the
+creation of an array. Before each step they compare its description through the key-value store of XLA's coordination
+service; each of them raises where it differs. XLA itself would compute a wrong sum, or hang.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Result(NamedTuple):
 
 
 class Group:
-    """This process among those that compute together. `store` is None as long as it computes alone."""
+    """This process within its group. `store` is None while there is no group."""
 
     def __init__(self) -> None:
         self.store: Any = None  # jaxlib's client of the coordination service
@@ -154,7 +154,7 @@ class Group:
         told = {m: json.loads(found[m]) for m in members}
         differing = [k for k in mine if k != "at" and any(t.get(k) != mine[k] for t in told.values())]
         if differing:
-            raise ProcessMismatchError(_told_apart(number, told, differing), SAME)
+            raise ProcessMismatchError(_difference(number, told, differing), SAME)
         return number
 
     def agree(self, what: str, about: dict[str, str], members: tuple[int, ...]) -> str:
@@ -170,10 +170,9 @@ class Group:
     def counted(
         self, run: Callable[..., Any], name: str, mark: str, members: tuple[int, ...], own: Callable[..., Any]
     ) -> Callable[..., Any]:
-        """A runner of a program of several processes whose calls are counted, and watched while they last.
+        """A runner of a multi-process program that counts its calls and watches them while they run.
 
-        Before the first one the arguments that are of each process's own, as `own` describes them, are held against
-        those of the others.
+        Before the first call, process-local arguments, as described by `own`, are compared across processes.
         """
         key = f"arguments of {mark}"
 
@@ -207,7 +206,7 @@ class Group:
 group = runtime.part("processes", Group())
 
 
-def _told_apart(number: int, told: dict[int, dict[str, str]], differing: Sequence[str]) -> str:
+def _difference(number: int, told: dict[int, dict[str, str]], differing: Sequence[str]) -> str:
     """The text of a mismatch: each process, or each set of those that say the same, with what differs."""
     same: dict[str, list[int]] = {}
     for process, said in told.items():
@@ -232,7 +231,7 @@ def members_of(devices: tuple[Any, ...]) -> tuple[int, ...]:
     return tuple(sorted({d.process_index for d in devices}))
 
 
-def together(devices: Sequence[Any] | None) -> tuple[int, ...]:
+def processes_of(devices: Sequence[Any] | None) -> tuple[int, ...]:
     """The processes that a program over some devices belongs to, none where it is of this process alone."""
     if runtime.process_count == 1 or devices is None:
         return ()

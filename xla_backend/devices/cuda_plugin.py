@@ -52,7 +52,8 @@ def library() -> Path:
         raise VersionError("compiling for a CUDA GPU needs XLA's CUDA plugin, which is not installed", PIP)
     version = importlib.metadata.version(PACKAGE)
     if version != JAXLIB:
-        raise VersionError(f"{PACKAGE} {version} is installed; this version of tilewright works with {JAXLIB}", PIP)
+        raise VersionError(f"{PACKAGE} {version} is installed; it must be {JAXLIB}, as jaxlib is",
+                           f"pip install '{PACKAGE}=={JAXLIB}'")  # fmt: skip
     return Path(found.submodule_search_locations[0]) / "xla_cuda_plugin.so"
 
 
@@ -67,7 +68,7 @@ def load() -> tuple[str, Any]:
       VersionError: as `library`, or it cannot be loaded.
     """
     path = library()
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "1")  # it tells of its own loading otherwise
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "1")  # it logs its own loading otherwise
     try:
         # jax, in the same process, may have loaded it under the name `cuda`, and keeps its table of functions.
         for name in (NAME, f"tilewright_{NAME}"):
@@ -147,7 +148,7 @@ def make_client() -> Any:
     return client
 
 
-# The plugin's modules with routines of cuSOLVER and cuSPARSE, of its own, and of LAPACK on the host.
+# The plugin's modules with its own routines, those of cuSOLVER and cuSPARSE, and LAPACK's on the host.
 _SOLVERS = ("_solver", "_sparse", "_linalg", "_hybrid")
 _SOLVER_CALL = re.compile(r'"cu(?:solver|sparse|hybrid)?_\w+"')
 

@@ -14,10 +14,10 @@ from typing import Any
 
 from ...core.support.errors import ArgumentError, CompileError, DriverError, MeshError, ResourceError, VersionError
 from ...core.support.memo import once
+from ...core.support.supported import SUPPORTED
 from ..jaxlib import shim
 from .ahead_of_time import Binary
 
-LIBTPU = "0.0.48"  # the series that goes with the jaxlib pinned in core/support/version.py
 REMEDY = "pip install 'tilewright[tpu]'"
 
 # Names of generations as libtpu knows them, and how many axes a slice of theirs has.
@@ -32,7 +32,7 @@ _ABSENT = {
     "TPU_WORKER_HOSTNAMES": "localhost",
     "TPU_LOG_DIR": "disabled",
 }
-_HOST = (2, 2, 1)  # the chips of one host, which a larger slice is made of
+_HOST = (2, 2, 1)  # the chips of one host; larger slices have several hosts
 
 
 # The PCI identifiers of the vendor and of a chip of v5p, v5e, v6e and 7x.
@@ -61,7 +61,7 @@ def library() -> Path:
     """Where libtpu is.
 
     Raises:
-      VersionError: it is missing, or of a series that does not go with jaxlib.
+      VersionError: it is missing, or of an unsupported version.
     """
     given = os.environ.get("TPU_LIBRARY_PATH")
     if given:
@@ -69,11 +69,7 @@ def library() -> Path:
     found = importlib.util.find_spec("libtpu")
     if found is None or not found.submodule_search_locations:
         raise VersionError("compiling for a TPU needs libtpu, which is not installed", REMEDY)
-    version = importlib.metadata.version("libtpu")
-    if not version.startswith(f"{LIBTPU}."):
-        raise VersionError(
-            f"libtpu {version} is installed; this version of tilewright works with libtpu {LIBTPU}.*", REMEDY
-        )
+    SUPPORTED["libtpu"].check(importlib.metadata.version("libtpu"), REMEDY)
     return Path(found.submodule_search_locations[0]) / "libtpu.so"
 
 

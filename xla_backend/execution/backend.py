@@ -42,7 +42,7 @@ class XlaBackend:
         return shim.computation(module.text) if dialect == "hlo" else shim.parsed(module.text)
 
     def runner(self, executable: Executable, result: str, unflatten: Any = None) -> Callable[..., Any]:
-        """A function from buffers to Arrays put together as `result` says."""
+        """A function from buffers to Arrays, structured by `result`."""
         return dispatch.make_runner(executable, result, unflatten)
 
     def buffers(self, values: Sequence[Any], types: Sequence[Any], kept: bool = True) -> Sequence[Any]:
@@ -50,7 +50,7 @@ class XlaBackend:
         return [x._buffer if type(x) is Array else host_buffer(x, t, kept) for x, t in zip(values, types, strict=True)]
 
     def beside(self, first: Any, numbers: Sequence[Any]) -> Sequence[Any]:
-        """The buffers of Python numbers where an array lies: on each of its devices."""
+        """Buffers of Python numbers on each device of an array."""
         return first._beside(numbers)
 
     def held(self, values: Sequence[Any]) -> tuple[Sequence[Any], Sequence[Any]] | None:

@@ -21,7 +21,7 @@ from ...core.support.version import JAXLIB, __version__
 from ..arrays.transfer import physical
 from ..cpu_passes.places import without_places
 from ..devices.client import Device, SingleDeviceSharding, client, default_device, device_list
-from ..devices.coordination import group, together
+from ..devices.coordination import group, processes_of
 from ..host import callback_errors, malloc_tuning, mmap_watch
 from ..host.digest import digest
 from ..host.disk_cache import cpu_features, disk_cache
@@ -42,8 +42,8 @@ _loaded = runtime.cache("executable.loaded", EXECUTABLES_KEPT)
 class Executable:
     """A compiled Module: jaxlib's executable for one device, with the Module that says how to call it.
 
-    `members` are the processes that run it together, none where it is of this one alone, and `mark` its fingerprint.
-    `compiled` says that this process compiled it, and did not load it from bytes.
+    `members` are the processes that run it, empty for a single process; `mark` is its fingerprint. `compiled`: this
+    process compiled it, rather than loaded it from bytes.
     """
 
     __slots__ = ("module", "loaded", "device", "members", "mark", "compiled")
@@ -62,7 +62,7 @@ class Executable:
     __str__ = as_text
 
     def shardings(self) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
-        """How the arguments are to lie, and how the results do."""
+        """The shardings of the arguments, and those of the results."""
         module, place = self.module, self.module.place
         count = len(module.constants)
         if place is None:
@@ -140,7 +140,7 @@ def compile_module(module: Module, on: Device | None = None) -> Executable:
     devices = None if module.place is None else module.place.devices
     device = devices[0] if devices else default_device() if on is None else on
     module = module.on(device)
-    members = together(devices)
+    members = processes_of(devices)
     mark = _agreed(module, devices or (), members) if members else ""
     if _LAPACK.search(module.text):
         _need_lapack(device)

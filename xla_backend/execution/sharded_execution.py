@@ -1,7 +1,7 @@
-"""Arrays that lie on a mesh: putting them there, bringing them from one sharding to another, running programs on them.
+"""Arrays on a mesh: placement, resharding, and programs on sharded arguments.
 
-Each program knows the sharding that it was compiled for, and holds it against that of each argument by identity: an
-executable of XLA's would read an argument of another sharding as if it lay as expected.
+Each program compares the shardings it was compiled for with those of its arguments, by identity: XLA's executable would
+read an argument of another sharding as if it had the expected one.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from .executable import compile_module
 
 
 class OnMesh:
-    """The kind of the arrays of one type that lie on a mesh in one way: what they do otherwise than on one device.
+    """The class of arrays of one type and sharding: what differs from arrays on one device.
 
     Interned: calls are dispatched by it (`core/jit/dispatch_cache.py`).
     """
@@ -57,7 +57,7 @@ class OnMesh:
         return array
 
     def left(self, x: Array) -> Array:
-        """The array with a type that tells nothing of how it lies."""
+        """The array with a type without a sharding."""
         return OnMesh(self.type.plain, self.lies).array(x._buffer)
 
     def beside(self, numbers: Sequence[Any]) -> list[Any]:
@@ -94,10 +94,8 @@ class OnMesh:
         return self.moved(x, self.lies.mesh.local_devices[0])
 
     def copy(self, x: Array) -> Array:
-        """A copy with buffers of its own."""
-        if self.lies.spec.unreduced or not (self.lies.is_fully_addressable or self.lies.is_fully_replicated):
-            return assemble(self.type, self.lies, [shard.data for shard in x.addressable_shards])
-        return self.array(_put(x._bits(), self.type, self.lies))
+        """A copy in new buffers."""
+        return self.array(shim.copy(x._buffer))
 
     def shards(self, x: Array) -> list[Shard]:
         """The parts, in the order of the devices."""
@@ -142,7 +140,7 @@ def _leading(mesh: Mesh, number: int) -> Any:
 def _gathered(buffer: Any, sharding: NamedSharding, type: ArrayType) -> np.ndarray:
     """A buffer that is computed as one NumPy array, padding cut off."""
     if not (shim.readable(buffer) and sharding.is_fully_addressable) or sharding.kind:
-        values = shim.whole(buffer)
+        values = shim.assembled(buffer)
         return values if values.shape == type.shape else values[tuple(slice(n) for n in type.shape)]
     mesh = sharding.mesh
     if sharding.is_fully_replicated:
@@ -166,14 +164,18 @@ def distinct(sharding: NamedSharding, shape: tuple[int, ...]) -> tuple[tuple[int
 
 
 def made(type: ArrayType, buffer: Any, sharding: NamedSharding) -> Array:
-    """An array of a buffer that lies as a sharding says, as its type tells along axes of the type `Explicit`."""
+    """An array of a sharded buffer; its type has the sharding along axes of type `Explicit`."""
     return OnMesh(with_sharding(type.plain, sharding), sharding).array(buffer)
 
 
 def put_everywhere(array: np.ndarray, type: ArrayType) -> Array | None:
     """A NumPy array on every device of the mesh in force; None where that has no devices."""
     where = everywhere()
-    return None if where is None else made(type, _put(array, type, where), where)
+    if where is None:
+        return None
+    if where.mesh.are_all_axes_explicit:  # whose arrays have an entry for each dimension
+        where = where.with_spec((None,) * type.ndim)
+    return made(type, _put(array, type, where), where)
 
 
 # ---------------------------------------------------------------------------- to a mesh
@@ -195,7 +197,7 @@ def padded(type: ArrayType, sharding: NamedSharding) -> ArrayType:
 
 
 def _put(bits: np.ndarray, type: ArrayType, sharding: NamedSharding) -> Any:
-    """A NumPy array as a buffer that lies on a mesh; each process puts the parts of its own devices."""
+    """A NumPy array as a buffer sharded over a mesh; each process fills the shards of its own devices."""
     if sharding.spec.unreduced:
         whole = sharding.with_spec(PartitionSpec(*sharding.spec.dims))
         return bring(_put(bits, type, whole), type, sharding)
@@ -252,7 +254,7 @@ def place(x: Any, where: Any) -> Any:
 
 
 def bring(buffer: Any, type: ArrayType, to: NamedSharding) -> Any:
-    """A buffer of an array of a type, however it lies, as a buffer that lies on a mesh as `to` says."""
+    """The buffer of an array of any sharding, resharded to `to`."""
     ndim = rank(type)
     target = raw(to, ndim)
     if buffer._sharding is target:
@@ -317,14 +319,14 @@ def _code(arity: int, constants: int, kept: tuple[int, ...], forwarded: tuple[tu
     every = [f"c{i}" for i in range(constants)] + given
     needed = sorted({*kept, *passed.values()})
     moving = [i for i in needed if i >= constants]
-    wrong = [f"{every[i]}.is_deleted()" for i in moving]  # XLA would tell of these in lines of its own
+    wrong = [f"{every[i]}.is_deleted()" for i in moving]  # XLA would log these itself
     wrong += [f"twice(({', '.join(given)}), {tuple(i - constants for i in donated)})"] if donated and arity > 1 else []
     checks = code.owned(every, donated)
     checks += f"    if {' or '.join(wrong)}: raise failed(None, ({', '.join(given)},))\n" if wrong else ""
     checks += "".join(f"    if {every[i]}._sharding is not s{i}: {every[i]} = bring({every[i]}, t{i}, p{i})\n"
                       for i in moving)  # fmt: skip
     computed = [i for i in range(outs) if i not in passed]
-    wrap = code.handed_on(every, passed) + "".join(
+    wrap = code.with_forwarded(every, passed) + "".join(
         f"    r{i} = new(Array); r{i}.aval = u{i}; r{i}._kind = k{i}; "
         f"r{i}._buffer = {every[passed[i]] if i in passed else f'o{i}'}\n"
         for i in range(outs)
@@ -352,7 +354,7 @@ SMALL = 1 << 20  # bytes of an argument that is described by its values
 
 
 def own_arguments(given: Sequence[Any]) -> dict[str, str]:
-    """The small arguments of a program of several processes that lie on no mesh, by number, in a few letters each."""
+    """Short digests, by number, of a multi-process program's small arguments that are on no mesh."""
     found = {}
     for number, buffer in enumerate(given):
         if named(buffer._sharding) is None and buffer.on_device_size_in_bytes() <= SMALL:
@@ -364,7 +366,7 @@ def own_arguments(given: Sequence[Any]) -> dict[str, str]:
 
 
 def make_runner(executable: Any, result: str, unflatten: Any, execute: Any, failed: Any) -> Callable[..., Any]:
-    """A function from buffers, however they lie, to arrays on the executable's mesh."""
+    """A function from buffers of any sharding to arrays on the executable's mesh."""
     module, place = executable.module, executable.module.place
     held = module.in_types[: len(module.constants)]
     constants = [bring(b, t, s) for b, t, s in zip(buffers(module.constants, held), held, place.ins)]

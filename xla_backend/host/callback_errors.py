@@ -1,4 +1,4 @@
-"""The errors that host callbacks raised last, so that what reports them can hand on the user's own exception."""
+"""The last errors of host callbacks, so that the user's own exception can be raised again."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def note(error: BaseException) -> None:
 
 
 def found(text: str) -> BaseException | None:
-    """The error that a report of XLA's tells of, which is forgotten then; None if it is of no callback."""
+    """Pop the error that an XLA error message refers to; None if no callback raised it."""
     for error in reversed(_failed):
         if f"{type(error).__name__}: {error}".splitlines()[0] in text:
             _failed.remove(error)

@@ -92,14 +92,14 @@ def _locked(handle: int) -> bool:
     return True
 
 
-def _opened(path: Path | str, how: int) -> int:
+def _open_private(path: Path | str, how: int) -> int:
     """Open a file without waiting for anybody, as opening a pipe by that name would."""
     return os.open(path, how | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0), 0o600)
 
 
 def _read(path: Path) -> tuple[bytes | None, int]:
     """A file's bytes and its owner; None if it is no file, but a directory or a pipe."""
-    handle = _opened(path, os.O_RDONLY)
+    handle = _open_private(path, os.O_RDONLY)
     with os.fdopen(handle, "rb") as file:
         found = os.fstat(handle)
         return (file.read() if stat.S_ISREG(found.st_mode) else None), found.st_uid
@@ -108,7 +108,7 @@ def _read(path: Path) -> tuple[bytes | None, int]:
 def _is_left_over(path: str) -> bool:
     """Whether nobody writes to a file that was written aside."""
     try:
-        handle = _opened(path, os.O_RDONLY)
+        handle = _open_private(path, os.O_RDONLY)
     except OSError:
         return False
     try:
@@ -230,10 +230,10 @@ class DiskCache:
             raise
 
     def _count(self, added: int) -> None:
-        """Note the bytes of a new file; remove old ones once all together are too many."""
+        """Record the size of a new file; remove old files once the total exceeds the limit."""
         sizes = self.directory / SIZES
         try:
-            handle = _opened(sizes, os.O_WRONLY | os.O_APPEND)  # short appends of several processes do not mix
+            handle = _open_private(sizes, os.O_WRONLY | os.O_APPEND)  # short appends of several processes do not mix
             with os.fdopen(handle, "wb") as file:
                 file.write(f"{added}\n".encode())
             self._total += added
@@ -276,7 +276,7 @@ class DiskCache:
                 total -= size
         self._total = total
         with contextlib.suppress(OSError):
-            handle = _opened(self.directory / SIZES, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+            handle = _open_private(self.directory / SIZES, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
             with os.fdopen(handle, "wb") as file:
                 file.write(f"{total}\n".encode())
 

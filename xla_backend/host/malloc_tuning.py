@@ -5,7 +5,7 @@ are freed, so each new array pays a page fault for every 4 KiB. Three settings o
 single arena (the allocations come from worker threads, whose own arenas would not share), no `mmap` for
 large blocks, and no trimming. A fourth eases the lock of the one arena: blocks of up to 80 bytes are freed
 into lists without it, larger ones are not, since the lists are merged under the lock whenever a large block
-is asked for. (Operations on 1000 elements took 0.77 of the peer's time with this, 0.81 without lists, 0.87
+is requested. (Operations on 1000 elements took 0.77 of the baseline's time with this, 0.81 without lists, 0.87
 with lists of up to 160 bytes, all running ahead.)
 
 What is kept is bounded: programs on large arrays call `about_to_use` with the bytes that they need. It looks
@@ -49,7 +49,7 @@ class _Mallinfo(ctypes.Structure):
 
 @once
 def _glibc() -> Any:
-    """The C library if it is a glibc that tells what it keeps (2.33 or later), else None."""
+    """The C library if it is a glibc that reports its free lists (2.33 or later), else None."""
     if not sys.platform.startswith("linux"):
         return None
     try:
@@ -67,7 +67,7 @@ def _glibc() -> Any:
         return None
 
 
-class _Kept:
+class _FreeMemory:
     """What is known of the memory that is kept; `library` is None while the settings are not in force."""
 
     def __init__(self) -> None:
@@ -132,7 +132,7 @@ class _Kept:
         library.free(block)  # what is freed at the end of the heap stays there
 
 
-_kept = runtime.part("memory.kept", _Kept())
+_kept = runtime.part("memory.kept", _FreeMemory())
 
 
 def about_to_use(need: int) -> None:

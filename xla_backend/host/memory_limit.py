@@ -1,4 +1,4 @@
-"""How much memory this process may have: the machine's, or less where a control group or a limit of its own says so."""
+"""The memory limit of this process: the machine's memory, its control group's limit or its resource limit."""
 
 from __future__ import annotations
 

@@ -55,7 +55,7 @@ def is_registered(name: str, platform: str) -> bool:
 
 
 def require(name: str, platform: str, version: int) -> None:
-    """Raise `ForeignFunctionError` where a function is not registered, or is not called as it was registered."""
+    """Raise `ForeignFunctionError` for an unregistered function, or one registered with another call convention."""
     if not is_registered(name, platform):
         others = sorted(where for where, known in _registered if known == name)
         also = f"; it is for {', '.join(others)}" if others else ""

@@ -28,7 +28,7 @@ SingleDeviceSharding = xla_client.SingleDeviceSharding
 DeviceList = xla_client.DeviceList
 result_handler = xla_client.array_result_handler
 batched_block_until_ready = _jax.batched_block_until_ready
-collect_garbage = _jax.collect_garbage  # lets go of host arrays that freed buffers were made of
+collect_garbage = _jax.collect_garbage  # releases host arrays behind freed buffers
 ZERO_COPY = xla_client.HostBufferSemantics.ZERO_COPY
 _FLOAT4 = np.dtype(ml_dtypes.float4_e2m1fn)
 DURING_CALL = xla_client.HostBufferSemantics.IMMUTABLE_ONLY_DURING_CALL
@@ -70,7 +70,7 @@ def put(aval: Any, sharding: Any, x: Any, device: Any, owned: bool) -> Any:
     return xla_client.batched_device_put(aval, sharding, [x], [device], True, False, semantics, True)
 
 
-class _Held:
+class _HostBuffer:
     """The memory of a buffer whose dtype the buffer protocol lacks; kept from reuse as long as a view of it lives."""
 
     def __init__(self, buffer: Any, dtype: np.dtype):
@@ -95,7 +95,7 @@ def to_numpy(buffer: Any) -> Any:
     if dtype == _FLOAT4:  # half a byte each, which DLPack gives as it is, and only ArrayImpl can unpack
         return buffer._single_device_array_to_np_array_did_copy()[0]
     try:
-        return np.asarray(_Held(buffer, dtype)).view(dtype)
+        return np.asarray(_HostBuffer(buffer, dtype)).view(dtype)
     except RuntimeFault:  # integers of less than a byte
         return buffer._single_device_array_to_np_array_did_copy()[0]
 
@@ -110,7 +110,7 @@ def to_dlpack(buffer: Any) -> Any:
 
 
 def new_context(sharded: bool = False) -> Any:
-    """A new MLIR context with the dialects that programs are made of."""
+    """A new MLIR context with the dialects of our programs."""
     # Here because the bindings take 50 ms to load and only such programs need them.
     from jaxlib.mlir import ir
     from jaxlib.mlir._mlir_libs import _jax_mlir_ext
@@ -239,8 +239,8 @@ def put_parts(aval: Any, sharding: Any, parts: list[Any], devices: list[Any], ow
     return xla_client.batched_device_put(aval, sharding, parts, devices, True, False, semantics, True)
 
 
-def whole(buffer: Any) -> Any:
-    """A sharded buffer as one NumPy array, put together by jaxlib, which keeps it."""
+def assembled(buffer: Any) -> Any:
+    """A sharded buffer as one NumPy array, assembled and cached by jaxlib."""
     return buffer._to_np_array_did_copy()[0]
 
 
@@ -271,7 +271,7 @@ def readable(buffer: Any) -> bool:
 def part_of(buffer: Any, leading: Any) -> Any:
     """The part of a sharded buffer, computed and `readable`, that the device of a `leading` sharding holds, in place.
 
-    `ArrayImpl` would import jax for it. DLPack gives the first part, so the devices are told in another order.
+    `ArrayImpl` would import jax for it. DLPack gives the first shard, so the device order is changed.
     """
     first = _jax.reorder_shards(buffer, leading, _jax.ArrayCopySemantics.REUSE_INPUT)
     part = np.from_dlpack(_Capsule(to_dlpack(first)))
@@ -324,7 +324,7 @@ def copied_to(buffer: Any, devices: Any, sharding: Any) -> Any:
 
 
 def copy(buffer: Any) -> Any:
-    """The parts of a buffer in memory of their own, on the same devices."""
+    """Copies of a buffer's shards, on the same devices."""
     sharding, always = buffer._sharding, _jax.ArrayCopySemantics.ALWAYS_COPY
     devices = sharding._internal_device_list
     return _jax.batched_copy_array_to_devices_with_sharding([buffer], [devices], [sharding], [always])[0]

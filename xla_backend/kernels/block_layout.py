@@ -81,7 +81,7 @@ def _plan_dim(block: Block, d: int, affine: Affine, grid: Sequence[int]) -> DimP
 
 
 def disjoint(block: Block, plans: Sequence[DimPlan] | None) -> bool:
-    """Whether blocks lie side by side, so that they can be put together again."""
+    """Whether blocks are adjacent, so that they can be joined again."""
     return plans is not None and all(p.start >= 0 and p.stride == n for p, n in zip(plans, block.sizes, strict=True))
 
 

@@ -34,7 +34,7 @@ from ...lang.analysis.reductions import Phases
 from ...lang.kernel.kernel import ID, Block, Kernel
 from ...lang.ops.basic import unravel
 from ...lang.ops.interpret_params import poison
-from ...lang.transforms.desugar import plain
+from ...lang.transforms.desugar import desugared
 from ...lang.transforms.discharge import Cell, run_cells, undefined
 from ...lang.transforms.dynamic_grid import by_ids, guarded
 from ...lang.transforms.windows import margins, padded, read_window, starts_of
@@ -55,7 +55,7 @@ from .block_layout import (
     type_without,
     untile,
 )
-from .grid_chunking import budget_of, chunked, held_bytes
+from .grid_chunking import budget_of, chunked, peak_bytes
 
 INT32 = np.dtype(np.int32)
 
@@ -75,7 +75,7 @@ class View:
 
 
 def view_of(kernel: Kernel, block: Block, array: Any) -> View:
-    """An array tiled, or padded so that every block lies within it."""
+    """An array tiled, or padded so that each block is in bounds."""
     fact = map_of(kernel, block)
     plans = plan_dims(block, fact.affine, kernel.grid) if fact is not None else None
     if plans is not None:
@@ -419,7 +419,7 @@ class Sequential:
         ]
 
     def fixed(self, t: Any) -> dict[int, Any]:
-        """The ids of the carry axes at turn `t` of the loop."""
+        """The ids of the carry axes in iteration `t` of the loop."""
         return unravel(t, self.carry, self.sizes)
 
     def cell(self, args: Sequence[Any]) -> list[Any]:
@@ -446,7 +446,7 @@ class Sequential:
         return found
 
     def turn(self, t: Any, prefetched: Sequence[Any], operands: Sequence[Any], states: Sequence[Any]) -> list[Any]:
-        """All parallel cells at one turn of the loop."""
+        """All parallel cells in one iteration of the loop."""
         fixed = self.fixed(t) if self.carry else {}
         values, layouts = self.low.ids(self.parallel, fixed)
         values += prefetched
@@ -503,7 +503,7 @@ class Sequential:
         return bind_scan(program, fixed_values, states, [steps], length=turns, reverse=False, unroll=1)
 
     def while_loop(self, operands: Sequence[Any], states: Sequence[Any]) -> list[Any]:
-        """A loop whose number of turns is computed."""
+        """A loop with a computed trip count."""
         prefetched = self.low.prefetched
         sizes = list(self.grid)
         for axis, size in computed_sizes(self.kernel, prefetched).items():
@@ -563,11 +563,11 @@ class Lowered(NamedTuple):
 @cached(1024)
 def lowered(kernel: Kernel, off: frozenset[str] = frozenset()) -> Lowered:
     """A kernel for XLA to compute; `off` are options of `cpu` that are not used."""
-    kernel = poisoned(plain(kernel, poisons=True)) if ZEROS in off else plain(kernel)
+    kernel = poisoned(desugared(kernel, poisons=True)) if ZEROS in off else desugared(kernel)
     # The loop over an axis whose size differs from row to row of a batch runs the most; the rest is masked.
     kernel = guarded(kernel, tuple(a for a, p in kernel.extents if by_ids(kernel, p)))
     found = _lowered(kernel, (), off)
-    if kernel.cells and held_bytes(found.program) > budget_of(kernel):
+    if kernel.cells and peak_bytes(found.program) > budget_of(kernel):
         smaller, outer = (kernel, kernel.long_axes) if kernel.extents else chunked(kernel, found.program)
         if outer:
             return _lowered(smaller, outer, off)

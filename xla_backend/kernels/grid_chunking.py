@@ -22,7 +22,7 @@ from ..cpu_passes.options import BUDGET, LOOP_BUDGET
 FUSED = (POINTWISE, IDENTITY, MOVER, EFFECT)
 
 
-def is_held(eqn: Eqn) -> bool:
+def stays_in_memory(eqn: Eqn) -> bool:
     """Whether XLA holds an equation's results in memory: it fuses what is elementwise, moves or sums up elements."""
     if eqn.primitive.kind in FUSED:
         return False
@@ -34,15 +34,15 @@ def is_held(eqn: Eqn) -> bool:
     return product or bool(relation.of_kind(Whole) or relation.of_kind(Window))
 
 
-def held_bytes(program: Program) -> int:
+def peak_bytes(program: Program) -> int:
     """The bytes of the largest intermediate result of a Program."""
     largest = 0
     for eqn in program.eqns:
-        if is_held(eqn):
+        if stays_in_memory(eqn):
             sizes = [v.type.nbytes for v in eqn.outputs if isinstance(v.type, ArrayType)]
             largest = max(largest, *sizes, 0)
         for _, inner in subprograms(eqn):
-            largest = max(largest, held_bytes(inner))
+            largest = max(largest, peak_bytes(inner))
     return largest
 
 
@@ -51,14 +51,14 @@ def budget_of(kernel: Kernel) -> int:
     stated = params_of(kernel, CompilerParams).intermediate_bytes
     if stated is not None:
         return stated
-    if analyse(kernel).phases is None:  # a loop over the carry axes: what one turn makes should stay in the cache
+    if analyse(kernel).phases is None:  # a loop over the carry axes: one iteration's results should fit the cache
         return LOOP_BUDGET
     return max(BUDGET, 4 * sum(t.nbytes for t in (*kernel.in_types, *kernel.out_types)))
 
 
 def chunked(kernel: Kernel, program: Program) -> tuple[Kernel, tuple[int, ...]]:
     """A kernel (its axes perhaps split) and the axes to loop over, so that its largest intermediate fits."""
-    needed = -(-held_bytes(program) // budget_of(kernel))
+    needed = -(-peak_bytes(program) // budget_of(kernel))
     outer: list[int] = []
     carry = analyse(kernel).carry
     for axis in kernel.long_axes:

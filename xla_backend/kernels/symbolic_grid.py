@@ -26,7 +26,7 @@ def lowered_rows(kernel: Kernel, off: frozenset[str] = frozenset()) -> Lowered:
     """A kernel for XLA to compute, its grid axes of symbolic size as axes of a batch.
 
     Raises:
-      UnsupportedError: the kernel is cut in another way along an axis of symbolic size.
+      UnsupportedError: the kernel tiles an axis of symbolic size in another way.
     """
     axis = next((a for a, n in enumerate(kernel.grid) if type(n) is not int), None)
     if axis is None:

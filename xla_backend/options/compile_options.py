@@ -44,7 +44,7 @@ class Settings:
 
     @property
     def name(self) -> str:
-        """The target's name, as it was asked for."""
+        """The target's name, as requested."""
         return self.asked or ("cpu" if self.target == "cpu" else self.target.name)
 
 
@@ -57,11 +57,11 @@ class Call(NamedTuple):
 
 
 class Place(NamedTuple):
-    """How the arrays of a program lie on a mesh: a `NamedSharding` or None for each input and result.
+    """The shardings of a program's arrays on a mesh: a `NamedSharding` or None for each input and result.
 
-    Before the pass `partition` None is for what it is to decide. After it each array has a sharding, `devices` are
-    those that the program runs on (None where none are here), `count` is their number, `boundary` prints its inputs and
-    results and `runner` makes what calls it. Padding is in the types of the Program, not in those that the caller sees.
+    Before the pass `partition`, None leaves the choice to it. After it each array has a sharding, `devices` are those
+    the program runs on (None where they are not local), `count` is their number, `boundary` prints inputs and results
+    and `runner` makes the runner. The Program's types include padding, the caller's types do not.
     """
 
     ins: tuple[Any, ...]
@@ -74,12 +74,12 @@ class Place(NamedTuple):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Unit:
-    """A Program on its way, and how it is to be called.
+    """A Program between passes, with its calling convention.
 
-    From the pass `expand` on (with a `place`, from `partition`) its arrays of random keys are arrays of words, and
-    its first inputs are `constants`; `in_types` and `out_types` are those that the caller sees. `place` is None for
-    programs of one device. From `legalize` on a device's kernels are as it takes them; `ways` says of each what it was
-    made of, and which backends may compile it.
+    From the pass `expand` on (with a `place`, from `partition` on) random keys are arrays of words and the first
+    inputs are `constants`; `in_types` and `out_types` are the caller's types. `place` is None for single-device
+    programs. From `legalize` on, kernels have the form their device takes; `ways` has the original of each, and the
+    backends that may compile it.
     """
 
     program: Program

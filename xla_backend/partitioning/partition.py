@@ -94,12 +94,15 @@ def partition(
         program = calls.split(mesh, shardy.unknown_calls(text) if text else {})
     if None in outs:
         text = lowered(replace(settled, program=_between(program, resolved), place=resolved), settings)
-        resolved = resolved._replace(outs=_decided(shardy.propagated(text), outs, program, mesh))
+        decided = _decided(shardy.propagated(text), outs, program, mesh)
+        decided = [s if given else _spelt(s, len(t.shape), settled.in_types, ins)
+                   for t, s, given in zip(settled.out_types, decided, outs, strict=True)]  # fmt: skip
+        resolved = resolved._replace(outs=tuple(decided))
     if inspect_sharding_p in primitives_of(program):
         asked, told = inspect_sharding.numbered(program)
         text = lowered(replace(settled, program=_between(asked, resolved), place=resolved), settings)
-        inspect_sharding.tell(told, mesh, shardy.unknown_calls(text))
-        program = inspect_sharding.without(program)
+        inspect_sharding.call_back(told, mesh, shardy.unknown_calls(text))
+        program = inspect_sharding.without_inspections(program)
     types = tuple(map(_out_type, settled.out_types, place.outs, resolved.outs))
     unit = replace(settled, program=_between(program, resolved), place=resolved, out_types=types)
     return unit, None if calls is None else calls.told
@@ -127,6 +130,19 @@ def _decided(found: Sequence[Any], outs: Sequence[Any], program: Program, mesh: 
     return tuple(decided)
 
 
+def _spelt(sharding: NamedSharding, ndim: int, types: Sequence[Any], ins: Sequence[NamedSharding]) -> NamedSharding:
+    """A result's sharding in the spelling of an equal one of an input: `P('x', None)` for `P('x',)`.
+
+    On a mesh whose axes are all Explicit the spec has an entry for each dimension.
+    """
+    if sharding.mesh.are_all_axes_explicit:
+        return sharding.with_spec([names or None for names in sharding.spec.padded(ndim)])
+    for t, s in zip(types, ins, strict=True):
+        if len(t.shape) == ndim and s.kind is None and s.mesh is sharding.mesh and s.spec.trimmed() is sharding.spec:
+            return s
+    return sharding
+
+
 # ---------------------------------------------------------------------------- the mesh of a program
 
 
@@ -135,7 +151,7 @@ def meshes_in(program: Program) -> Iterator[Any]:
     for eqn in program.eqns:
         if eqn.primitive in (constraint_p, shard_map_p):
             found = eqn.params.get("mesh") or getattr(eqn.params.get("sharding"), "mesh", None)
-            if found is not None:
+            if found is not None and not found.manual_axes:  # the `shard_map` around it names the mesh
                 yield found
         for _, inner in subprograms(eqn):
             yield from meshes_in(inner)
@@ -149,14 +165,22 @@ def _mesh(shardings: Sequence[Any], program: Program, settings: Settings) -> tup
         first = next(iter(found))
         if settings.device is not None:
             raise MeshError(f"a program on {first}, which has no devices", "use a `Mesh`, or arrays sharded over one")
+    if not isinstance(first, Mesh):
+        return first, None
     for other in found:
-        apart = other.size != first.size or (isinstance(other, Mesh) and set(other.flat) != set(first.flat))
-        if apart and isinstance(first, Mesh):
-            raise MeshError(
-                f"{program.name} is given arrays on {first} and on {other}, which are of different devices",
-                "move them to one device with `device_put`",
-            )
-    return first, first.flat if isinstance(first, Mesh) else None
+        if other.size != first.size or isinstance(other, Mesh) and other.flat != first.flat:
+            same = isinstance(other, Mesh) and {*other.flat} == {*first.flat}
+            difference = "have the same devices in different orders" if same else "are of different devices"
+            one, two = map(_listed if same else str, (first, other))
+            raise MeshError(f"{program.name} is given arrays on {one} and on {two}, which {difference}",
+                            "move them to one mesh with `device_put`")  # fmt: skip
+    return first, first.flat
+
+
+def _listed(mesh: Mesh) -> str:
+    """A mesh with the numbers of its first devices."""
+    ids = [d.id for d in mesh.flat]
+    return f"{mesh} of devices {', '.join(map(str, ids[:8]))}{', ...' * (len(ids) > 8)}"
 
 
 def _on(sharding: NamedSharding, mesh: Any) -> NamedSharding:

@@ -1,6 +1,6 @@
 """`expand`: a Program in what XLA has.
 
-Constants become leading inputs, random keys the words that they are made of, and a primitive that has no rule in
+Constants become leading inputs, random keys become arrays of words, and a primitive that has no rule in
 `lower` its expansion, which is printed in place.
 """
 
@@ -14,6 +14,7 @@ from ...core.ir.program import Eqn, Program, subprograms
 from ...core.ir.types import ArrayType
 from ...core.ir.verifier import check_program
 from ...core.primitives.control_flow.jit_primitive import jit_p
+from ...core.primitives.control_flow.while_loop import while_vjp_p
 from ...core.random.key_lowering import holds_keys, physicalize
 from ...core.support.errors import ProgramError, UnsupportedError
 from ...core.tracing.trace import trace_program
@@ -46,6 +47,21 @@ def expanded(program: Program) -> Program:
         return program
     known: dict[Any, Program] = {}
     return rewritten(physicalize(program), _lacking, lambda eqn: _expanded(eqn, known), known)
+
+
+def expand_sweeps(program: Program) -> Program:
+    """The Program with the reverse sweeps of loops as loops, before anything in these becomes a kernel."""
+    known: dict[Any, Program] = {}
+
+    def change(eqn: Eqn) -> Eqn:
+        made = trace_program(lambda *args: while_vjp_p.expand(*args, **eqn.params),  # type: ignore[misc]
+                             [a.type for a in eqn.inputs], "while_vjp")  # fmt: skip
+        return in_place(eqn, rewritten(made, wanted, change, known))
+
+    def wanted(primitive: Primitive) -> bool:
+        return primitive is while_vjp_p
+
+    return rewritten(program, wanted, change, known)
 
 
 def _lacking(primitive: Primitive) -> bool:

@@ -1,4 +1,4 @@
-"""`inspect_array_sharding` of values within a program: told when it is compiled, then taken out of it."""
+"""`inspect_array_sharding` within a program: callbacks run at compile time and are then removed."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ..options.compile_options import Unit
 
 
 def numbered(program: Program) -> tuple[Program, list[Callable[[Any], None]]]:
-    """A Program whose values that are inspected have numbers, and the functions that are to be told."""
+    """The Program with its inspected values numbered, and their callbacks."""
     told: list[Callable[[Any], None]] = []
 
     def change(eqn: Eqn) -> Eqn:
@@ -25,24 +25,24 @@ def numbered(program: Program) -> tuple[Program, list[Callable[[Any], None]]]:
     return rewritten(program, lambda p: p is inspect_sharding_p, change, {}), told
 
 
-def without(program: Program) -> Program:
-    """The Program in which nothing is inspected."""
+def without_inspections(program: Program) -> Program:
+    """The Program without inspections."""
     if inspect_sharding_p not in primitives_of(program):
         return program
-    eqns = [within(eqn, without) for eqn in program.eqns if eqn.primitive is not inspect_sharding_p]
+    eqns = [within(eqn, without_inspections) for eqn in program.eqns if eqn.primitive is not inspect_sharding_p]
     return program.replace(eqns=eqns)
 
 
-def told_of_one(unit: Unit, device: Device | None) -> Unit:
-    """A unit of one device without what is inspected in it, once that is told."""
+def inspected_on_one_device(unit: Unit, device: Device | None) -> Unit:
+    """A single-device unit after its callbacks have run, without inspections."""
     program, told = numbered(unit.program)
     for callback in told:
         callback(SingleDeviceSharding(device or default_device()))
-    return replace(unit, program=without(program)) if told else unit
+    return replace(unit, program=without_inspections(program)) if told else unit
 
 
-def tell(told: list[Callable[[Any], None]], mesh: Any, found: Mapping[int, Any]) -> None:
-    """Tell each function how its value lies, by what Shardy found for the calls of these numbers."""
+def call_back(told: list[Callable[[Any], None]], mesh: Any, found: Mapping[int, Any]) -> None:
+    """Call each callback with the sharding that Shardy inferred for its value."""
     names = {str(n): n for n in mesh.axis_names}
     for number, callback in enumerate(told):
         dims = found[number][0][0] or ()

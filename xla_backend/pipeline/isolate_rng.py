@@ -1,9 +1,9 @@
-"""Hashes of random keys apart from what repeats their words, in programs for the CPU.
+"""Optimisation barriers between hashes of random keys and broadcasts of their words, in programs for the CPU.
 
-XLA fuses a hash with what takes its words. Where these are repeated along an axis, it hashes again for each element,
-and LLVM's vectoriser, which asks of each value whether its uses are the same in all lanes, walks every path through
-the rounds, of which there are 4**20: one such program took longer than ten minutes to compile. So there is a barrier in
-front of what repeats the words, as there is in front of a hash whose keys are words of another one.
+XLA fuses a hash with the consumers of its words. Where these are broadcast along an axis, the hash is recomputed for
+each element, and LLVM's vectoriser, which checks whether all uses of a value are uniform, walks each of the 4**20 paths
+through the rounds: one such program took longer than ten minutes to compile. A barrier therefore precedes each
+broadcast of words, and each hash whose keys are words of another hash.
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ from ...core.primitives.custom.checkpoint import optimization_barrier_p
 from ...core.primitives.keys.threefry import threefry2x32_p
 from ...core.primitives.movement.shape import broadcast_in_dim_p
 
-Flags = tuple[bool, ...]  # which of some values are made of words
+Flags = tuple[bool, ...]  # which values hold words of a hash
 
 
-def apart(program: Program) -> Program:
-    """The Program with barriers in front of what repeats the words of hashes; within loops it stays as it is."""
+def isolate_hashes(program: Program) -> Program:
+    """The Program with barriers before broadcasts of hashes' words; loop bodies are unchanged."""
     if threefry2x32_p not in primitives_of(program):
         return program
-    return _apart(program, (False,) * len(program.inputs), {})[0]
+    return _isolated(program, (False,) * len(program.inputs), {})[0]
 
 
-def _apart(
+def _isolated(
     program: Program, given: Flags, known: dict[tuple[Program, Flags], tuple[Program, Flags]]
 ) -> tuple[Program, Flags]:
     if (program, given) in known:
@@ -41,7 +41,7 @@ def _apart(
             eqn = eqn.replace(inputs=tuple(behind.get(a, a) for a in eqn.inputs))  # type: ignore[arg-type]
         of_words = tuple(type(a) is Var and a in words for a in eqn.inputs)
         if eqn.primitive is jit_p:
-            inner, outs = _apart(eqn.params["program"], of_words, known)
+            inner, outs = _isolated(eqn.params["program"], of_words, known)
             eqn = eqn.replace(params=eqn.params | {"program": inner})
         else:
             made = eqn.primitive is threefry2x32_p or any(of_words) and not any(subprograms(eqn))

@@ -89,7 +89,7 @@ def text_of(branches: Sequence[Branch], kept: Sequence[int], scope: Any, names: 
 
 
 def _boundary(e: Emitter, unit: Unit, kept: Sequence[int]) -> tuple[list[str], list[str]]:
-    """The attributes of a module's inputs and results, which tell how they lie on a mesh; none for one device."""
+    """The sharding attributes of a module's inputs and results; none for a single device."""
     place, program = unit.place, unit.program
     if place is None:
         return [], []

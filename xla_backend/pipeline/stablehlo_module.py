@@ -28,8 +28,8 @@ from .expand_primitives import expanded
 class Module:
     """The text of a module and what is needed to call it.
 
-    The module takes the inputs at positions `kept` (constants first, then arguments) and gives all
-    outputs but those in `forwarded`, which are inputs passed through: output number -> input number.
+    The module takes the inputs with the indices `kept` (constants first, then arguments) and returns all outputs
+    but the `forwarded` ones, which are inputs passed through: output index -> input index.
     """
 
     text: str
@@ -70,7 +70,7 @@ class DonationWarning(UserWarning):
 
 def printed(unit: Unit, settings: Settings) -> Module:
     """Print a unit, all of whose primitives have rules, as a module."""
-    program = isolate_rng.apart(unit.program) if settings.platform == "cpu" else unit.program
+    program = isolate_rng.isolate_hashes(unit.program) if settings.platform == "cpu" else unit.program
     call, offset = unit.call, len(unit.constants)
     given = {i + offset for i in call.donated}
     position = {v: i for i, v in enumerate(program.inputs)}
@@ -128,7 +128,7 @@ def rules_for(settings: Settings, program: Program) -> Mapping[Primitive, Any]:
         return found
     many = occurrences(program, threefry2x32_p) > _FUSED_HASHES
     return {**found, **(products.RULES if "products" not in settings.off else {}),
-            **({threefry2x32_p: random.apart} if many else {})}  # fmt: skip
+            **({threefry2x32_p: random.behind_barrier} if many else {})}  # fmt: skip
 
 
 def check_module(module: Module) -> None:
@@ -143,7 +143,7 @@ def check_module(module: Module) -> None:
 
 
 def _aliases(body: Program, kept: Sequence[int], donated: set[int]) -> tuple[list[str], set[int]]:
-    """For each input of a module its attributes; and the positions whose memory an output takes."""
+    """The attributes of each input of a module, and the indices of inputs donated to an output."""
     free: dict[Any, list[int]] = {}
     for number, atom in enumerate(body.outputs):
         free.setdefault(physical(atom.type.strong()), []).append(number)

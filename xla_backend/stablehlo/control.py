@@ -40,7 +40,7 @@ def _cond(e: Emitter, operands: list[Operand], outs: list[Any], *, branches: tup
     results = e.ops("stablehlo.case", [index], [*outs, *([before.type] if before else [])], regions=regions)
     if ordered:
         e.token = results.pop()
-    # What all branches hand on from outside has one buffer with it for XLA:CPU, which may write over it too soon.
+    # XLA:CPU shares a buffer between an operand and its copy that all branches forward, and may overwrite it too soon.
     columns = zip(results, *given, strict=True)
     return [Operand(x.name, out.type) if all([x.name == y.name for y in same]) else out for out, x, *same in columns]
 
@@ -80,6 +80,7 @@ def _while(
     body_program: Program,
     cond_nconsts: int,
     body_nconsts: int,
+    **_: Any,
 ) -> list[Operand]:
     n = cond_nconsts + body_nconsts
     cond_consts, body_consts, carry = operands[:cond_nconsts], operands[cond_nconsts:n], operands[n:]

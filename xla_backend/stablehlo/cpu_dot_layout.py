@@ -1,4 +1,4 @@
-"""Products on the CPU whose left matrix lies by columns, in the form that XLA:CPU multiplies fastest."""
+"""Products on the CPU with a column-major left matrix, in the form that XLA:CPU multiplies fastest."""
 
 from __future__ import annotations
 

@@ -117,7 +117,7 @@ def spread(e: Emitter, operands: Sequence[Operand], shape: Sequence[int]) -> lis
     return [e.broadcast(o, shape) for o in operands]
 
 
-def plain(name: str) -> Rule:
+def one_operation(name: str) -> Rule:
     """The rule of a primitive that is one operation."""
 
     def rule(e: Emitter, operands: list[Operand], out: ArrayType, **params: Any) -> Operand:
@@ -189,7 +189,7 @@ def _pow(e: Emitter, operands: list[Operand], out: ArrayType) -> Operand:
     x, y = spread(e, operands, out.shape)
     y = e.convert(y, out.dtype)
     if is_integer(out.dtype):
-        return _whole_power(e, x, y, out)
+        return _integer_power(e, x, y, out)
     found = e.op("stablehlo.power", [x, y], out)
     return _power_of_zero(e, x, y, found) if is_complex(out.dtype) else found
 
@@ -203,7 +203,7 @@ def _power_of_zero(e: Emitter, x: Operand, y: Operand, found: Operand) -> Operan
     return e.op("stablehlo.select", [fits, zero, found], found.type)
 
 
-def _whole_power(e: Emitter, x: Operand, y: Operand, out: ArrayType) -> Operand:
+def _integer_power(e: Emitter, x: Operand, y: Operand, out: ArrayType) -> Operand:
     """Integers to the power of integers, six bits of the exponent at a time: XLA looks at no more of them."""
     bits = np.iinfo(out.dtype).bits - (not is_unsigned(out.dtype))
     zero, low, six = (scalar(e, n, out) for n in (0, 63, 6))
@@ -344,7 +344,7 @@ def _identity(e: Emitter, operands: list[Operand], out: ArrayType, **params: Any
     return operands[0]
 
 
-RULES: dict[Primitive, Rule] = {name: plain(operation) for name, operation in PLAIN.items()} | {
+RULES: dict[Primitive, Rule] = {name: one_operation(operation) for name, operation in PLAIN.items()} | {
     sin_p: _circular("stablehlo.sine", "real", "stablehlo.cosine"),
     cos_p: _circular("stablehlo.cosine", "imag", "stablehlo.sine"),
     abs_p: _abs, sign_p: _sign, round_p: _round, square_p: _square, exp2_p: _exp2, pow_p: _pow,

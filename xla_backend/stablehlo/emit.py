@@ -133,19 +133,19 @@ class Emitter:
         located: bool = False,
     ):  # fmt: skip
         self.rules, self.platform = rules, platform
-        self.located = located  # whether each operation tells the user's line that it comes from
+        self.located = located  # whether each operation carries the user's source line
         self.expanded = expanded  # what gives a Program that a rule has traced in primitives that have rules
         self.lines: list[str] = []
         self.functions: list[str] = []
         self.called: dict[Any, str] = {}
-        self.handed_on: dict[str, list[int | None]] = {}  # which argument of a function each result is, if any
+        self.forwarded: dict[str, list[int | None]] = {}  # which argument of a function each result is, if any
         self.callbacks: list[Any] = []  # host functions of callback equations, in order of appearance
         self.keep: list[Any] = []  # objects the executable must keep alive
         self.token: Any = None  # orders effects within a function: an i32 that each ordered callback passes on
         self.transposes: dict[str, tuple[Operand, Sequence[int]]] = {}  # of what each transposed value is made, and how
         self.reductions: list[tuple[tuple[int, ...], tuple[int, ...]]] = []  # shapes and axes of what is reduced
         self.counter = 0
-        self.imported: dict[Any, str] = {}  # of exported functions that are called, the names of their own
+        self.imported: dict[Any, str] = {}  # names of the exported functions that are called
         self.unrefined = False  # whether sizes within one of them are to be worked out before XLA compiles the module
         self.meshes: Any = None  # the names of meshes, in programs that run on one
         self.within_mesh = 0  # how many `shard_map`s are being printed; functions are printed in place there
@@ -273,7 +273,7 @@ class Emitter:
         else:
             types = [*program.out_types, TOKEN]
             *results, self.token = self.ops("func.call", [*operands, self.token], types, f"callee = @{name}")
-        return [out if i is None else operands[i] for out, i in zip(results, self.handed_on[name], strict=True)]
+        return [out if i is None else operands[i] for out, i in zip(results, self.forwarded[name], strict=True)]
 
     def callee(self, program: Program) -> str:
         """The name of the private function that a Program is printed as."""
@@ -305,7 +305,7 @@ class Emitter:
             self.token = self.constant(0, TOKEN) if ORDERED in program.effects else None
             results = self.inline(program, inputs)
         places = {o.name: i for i, o in enumerate(inputs)}
-        self.handed_on[name] = [places.get(r.name) for r, _ in zip(results, program.outputs, strict=False)]
+        self.forwarded[name] = [places.get(r.name) for r, _ in zip(results, program.outputs, strict=False)]
         self.token = outer_token
         names = ", ".join(r.name for r in results)
         body = "\n".join(self.lines)

@@ -82,7 +82,7 @@ def _limits(shape: Any, sizes: Any, mapped: Sequence[int]) -> list[int]:
 
 
 def _inside(e: Emitter, indices: Operand, limits: list[int]) -> Operand:
-    """Which windows lie wholly within the operand."""
+    """Which windows are entirely in bounds."""
     flags = ArrayType(indices.shape, BOOL)
 
     def compare(a: Operand, b: Operand) -> Operand:

@@ -49,7 +49,7 @@ def threefry2x32(e: Emitter, operands: list[Operand], outs: list[ArrayType]) -> 
     return [w.operand for w in threefry_rounds(k1, k2, x1, x2, rotate, number)]
 
 
-def apart(e: Emitter, operands: list[Operand], outs: list[ArrayType]) -> list[Operand]:
+def behind_barrier(e: Emitter, operands: list[Operand], outs: list[ArrayType]) -> list[Operand]:
     """The rounds with a barrier behind them: what takes the words does not hash again."""
     return e.ops("stablehlo.optimization_barrier", threefry2x32(e, operands, outs), outs)
 

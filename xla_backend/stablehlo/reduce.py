@@ -32,7 +32,7 @@ Combine = Callable[[Emitter, list[Operand]], Sequence[Operand]]
 def reduce(
     e: Emitter, arrays: Sequence[Operand], starts: Sequence[Operand], axes: Sequence[int], combine: Combine
 ) -> list[Operand]:
-    """`stablehlo.reduce` of some arrays together; `combine` prints the body on scalars."""
+    """A variadic `stablehlo.reduce`; `combine` prints the body on scalars."""
     outs = [ArrayType(tuple(d for i, d in enumerate(a.shape) if i not in axes), a.dtype) for a in arrays]
     scalars = [ArrayType((), a.dtype) for a in arrays]
     region = e.region([*scalars, *scalars], lambda values: combine(e, values))

@@ -286,7 +286,7 @@ def _unknown_typing(*given: Any, number: int, rule: str, types: Any) -> list[Any
     return list(types)
 
 
-# A call that XLA does not know, of which Shardy is told the rule: what propagation is asked about.
+# A placeholder call with a Shardy rule, through which propagation is queried.
 unknown_call_p = Primitive("unknown_call", _unknown_typing, multiple=True)
 
 
@@ -304,7 +304,7 @@ def _unknown_call(
 
 
 def _inspected(e: Emitter, operands: list[Operand], outs: list[Any], *, number: int, **_: Any) -> list[Operand]:
-    """A call that Shardy's propagation is asked about."""
+    """A placeholder call through which Shardy's propagation is queried."""
     e.lines.append(
         f'"stablehlo.custom_call"({operands[0].name}) <{{call_target_name = "tilewright.unknown.{number}", '
         f"has_side_effect = true}}> : ({tensor(operands[0].type)}) -> ()"

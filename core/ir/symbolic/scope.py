@@ -1,6 +1,6 @@
 """Symbols and what is known of them: scopes, constraints, the text of sizes, and deciding comparisons.
 
-A comparison is decided by intervals: each symbol is 1 or more, each operation lies between bounds, and constraints
+A comparison is decided by intervals: each symbol is 1 or more, each operation has bounds, and constraints
 (those given, and those that define the operations) are subtracted, times a number, where that cancels a term, a few at
 a time. It is sound and not complete: what it cannot decide is an error that names the comparison.
 """
@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 from ...support.errors import ArgumentError, ShapeError
 from .dim import APPLY, CONSTANT, Dim, Monomial, Operation, Size, evaluated, made, symbol
 
-DEPTH = 3  # constraints that are used together, at most
+DEPTH = 3  # constraints that are combined, at most
 _SIGNS = {ast.GtE: ">=", ast.LtE: "<=", ast.Gt: ">", ast.Lt: "<", ast.Eq: "=="}
 _COMPARE = {">=": operator.ge, "<=": operator.le, ">": operator.gt, "<": operator.lt, "==": operator.eq}
 Interval = tuple[float, float]
@@ -181,9 +181,19 @@ def _defining(size: Dim, scope: SymbolicScope) -> Iterator[Dim]:
 # ---------------------------------------------------------------------------- text
 
 
+LONGEST, HIGHEST, MOST_TERMS = 4096, 64, 256  # characters of the text of a size, its powers, its terms
+
+
 def _unreadable(text: str) -> ShapeError:
     return ShapeError(f"{text!r} is no size", "a sum of products of names and integers, with floordiv(a, b), "
                       "mod(a, b), max(a, b), min(a, b) and powers by ^")  # fmt: skip
+
+
+def _bounded(size: Size, text: str) -> Size:
+    """A size; raises `ShapeError` where it is too large to be one, as a text from elsewhere may have it."""
+    if abs(size) >> 63 if isinstance(size, int) else len(size.terms) > MOST_TERMS:
+        raise _unreadable(text)
+    return size
 
 
 def _size(node: ast.AST, scope: SymbolicScope, text: str) -> Size:
@@ -196,9 +206,14 @@ def _size(node: ast.AST, scope: SymbolicScope, text: str) -> Size:
         case ast.UnaryOp(op=ast.USub(), operand=inner):
             return -_size(inner, scope, text)
         case ast.BinOp(left=left, op=ast.Pow(), right=ast.Constant(value=int(power))) if power >= 0:
-            return _size(left, scope, text) ** power
+            if power > HIGHEST:
+                raise _unreadable(text)
+            found, base = 1, _size(left, scope, text)
+            for _ in range(power):
+                found = _bounded(found * base, text)
+            return found
         case ast.BinOp(left=left, op=op, right=right) if type(op) in _BINARY:
-            return _BINARY[type(op)](_size(left, scope, text), _size(right, scope, text))
+            return _bounded(_BINARY[type(op)](_size(left, scope, text), _size(right, scope, text)), text)
         case ast.Call(func=ast.Name(id=name), args=[left, right]) if name in APPLY:
             return APPLY[name](_size(left, scope, text), _size(right, scope, text))
     raise _unreadable(text)
@@ -216,9 +231,13 @@ def parse(text: str, scope: SymbolicScope) -> Size:
     Raises:
       ShapeError: the text is not one of a size.
     """
+    if len(text) > LONGEST:
+        raise _unreadable(f"{text[:40]}...")
     try:
         return _size(ast.parse(text.replace("^", "**").strip(), mode="eval").body, scope, text)
-    except (SyntaxError, ZeroDivisionError):
+    except (SyntaxError, ValueError, ZeroDivisionError, RecursionError, MemoryError) as error:
+        if isinstance(error, ShapeError):
+            raise
         raise _unreadable(text) from None
 
 

@@ -1,4 +1,4 @@
-"""Which values of symbols turn the sizes that were stated into those that came."""
+"""Solve for the values of symbols that make the stated sizes equal the actual ones."""
 
 from __future__ import annotations
 

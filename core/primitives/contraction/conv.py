@@ -388,7 +388,7 @@ def conv_general_dilated(
 
     `padding` is 'SAME', 'SAME_LOWER', 'VALID' or a (low, high) pair per axis of space; `dimension_numbers`
     three strings or None for ('NCHW', 'OIHW', 'NCHW'). Raises `ShapeError`, `DtypeError` or `ArgumentError`
-    where operands and options do not fit together.
+    where operands and options are incompatible.
 
     >>> import numpy as np
     >>> image, kernel = np.ones((1, 3, 8, 8), np.float32), np.ones((4, 3, 3, 3), np.float32)

@@ -129,7 +129,7 @@ def coo_matmul(data: Any, rows: Any, columns: Any, dense: Any, *, size: int) -> 
     up, and those whose row or column is outside count nothing.
 
     Raises:
-      ShapeError, DtypeError: operands that do not fit together.
+      ShapeError, DtypeError: incompatible operands.
 
     >>> import numpy as np
     >>> eye, places = np.ones(2, np.float32), np.arange(2, dtype=np.int32)

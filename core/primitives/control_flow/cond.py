@@ -196,7 +196,7 @@ def _batch(axis: AxisInfo, args: Sequence[Any], dims: Sequence[int | None], *, b
     outs, out_dims = [], []
     given_by = zip(*(b.outputs for b in branches), strict=True)
     for column, outputs in zip(zip(*results, strict=True), given_by, strict=True):
-        operand = _handed_on(outputs, branches)
+        operand = _forwarded(outputs, branches)
         if operand is not None and in_dims[operand] is None:  # the same whichever branch is taken
             outs.append(operands[operand])
             out_dims.append(None)
@@ -206,7 +206,7 @@ def _batch(axis: AxisInfo, args: Sequence[Any], dims: Sequence[int | None], *, b
     return outs, out_dims
 
 
-def _handed_on(outputs: Sequence[Any], branches: Branches) -> int | None:
+def _forwarded(outputs: Sequence[Any], branches: Branches) -> int | None:
     """Which operand all branches give as one of their results, if they do."""
     places = {next((i for i, v in enumerate(b.inputs) if v is out), None)
               for b, out in zip(branches, outputs, strict=True)}  # fmt: skip

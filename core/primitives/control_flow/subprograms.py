@@ -141,7 +141,7 @@ def same_type(a: Type, b: Type) -> bool:
 
 
 def _bare(type: Type) -> Type:
-    return type.plain.strong() if isinstance(type, ArrayType) and type.placed is None else type.strong()
+    return type.unvarying.strong() if isinstance(type, ArrayType) else type.strong()
 
 
 def convert(x: Any, type: Type) -> Any:
@@ -204,7 +204,8 @@ def joined(types: Sequence[Type]) -> Type:
 def _settled(given: Type, found: Type) -> Type:
     if isinstance(given, ArrayType) and isinstance(found, ArrayType) and given.weak_type and given.shape == found.shape:
         dtype, weak = promote_types([given, found])
-        return VaryingType(ArrayType(given.shape, dtype, weak and dtype == given.dtype), given.vary | found.vary)
+        settled = ArrayType(given.shape, dtype, weak and dtype == given.dtype, sharding=given.placed)
+        return VaryingType(settled, given.vary | found.vary)
     if isinstance(given, ArrayType) and isinstance(found, ArrayType) and not found.vary <= given.vary:
         return VaryingType(given, given.vary | found.vary)
     return given

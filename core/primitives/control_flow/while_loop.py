@@ -2,33 +2,43 @@
 
 while(*cond_consts, *body_consts, *carry; cond_program, body_program, cond_nconsts, body_nconsts) -> *carry
 cond_program: *cond_consts, *carry -> bool        body_program: *body_consts, *carry -> *carry
+
+`checkpoints`, a further parameter where the caller states it, is for reverse mode (`while_vjp.py`).
 """
 
 from __future__ import annotations
 
 import contextlib
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
-from ...ir.primitive import OWN, AxisInfo, Primitive, Zero
+from ...ir.passes import primitives_of
+from ...ir.primitive import OWN, AxisInfo, Linear, Primitive, Zero
 from ...ir.program import Effects, Eqn, Program, Var
 from ...ir.types import ArrayType, VaryingType, is_float, is_integer
 from ...support import pytree as tree
 from ...support.config import current
-from ...support.errors import ArgumentTypeError, ControlFlowTypeError, DifferentiationError, TracerBoolError
+from ...support.errors import ArgumentTypeError, ControlFlowTypeError, TracerBoolError
 from ...support.memo import cached
 from ...tracing.numpy_interpreter import evaluate
 from ...tracing.trace import Tracer, eval_program, shape_of, trace_program, typeof
-from ...transforms.batching import batch_program
+from ...transforms.batching import batch_flat, batch_program
 from ...transforms.jvp import jvp_program
 from ...transforms.linearize import Purpose, linearized, purpose
 from ...transforms.rule_helpers import instantiate
 from ...transforms.structural_primitives import moved
+from ..elementwise.arithmetic import add_p, max_p, mul_p, sub_p
 from ..elementwise.comparison import lt_p, select_n_p
+from ..elementwise.conversion import convert_element_type
 from ..movement.shape import broadcast_in_dim_p
 from ..reduction.reduce import reduce_or_p
+from ..spmd import collective
+from ..spmd.varying_axes import ordered, pmax_invariant_p, pmin_invariant_p, psum_invariant_p
+from .checkpointed_sweep import check_checkpoints, reverse_sweep, room_for
+from .loop_adjoint import LoopAdjoint, check_repeatable, full_carry, loop_adjoint, silenced
 from .scan import CARRY_REMEDY, cut, scan
 from .subprograms import (
     check_match,
@@ -50,6 +60,8 @@ from .subprograms import (
 )
 
 Flags = tuple[bool, ...]
+# What all devices of a mesh take part in.
+EXCHANGES = frozenset((*collective.PRIMITIVES, psum_invariant_p, pmax_invariant_p, pmin_invariant_p))
 
 
 def _typing(*types: Any, body_program: Program, **_: Any) -> list[Any]:
@@ -57,15 +69,16 @@ def _typing(*types: Any, body_program: Program, **_: Any) -> list[Any]:
 
 
 def _effects(
-    *types: Any, cond_program: Program, body_program: Program, cond_nconsts: int, body_nconsts: int
+    *types: Any, cond_program: Program, body_program: Program, cond_nconsts: int, body_nconsts: int, **_: Any
 ) -> Effects:
     return cond_program.effects | shifted(body_program.effects, cond_nconsts)
 
 
 def bind_while(
-    cond: Program, body: Program, cond_consts: Sequence[Any], body_consts: Sequence[Any], init: Sequence[Any]
-) -> list[Any]:
-    """Bind Programs that may hold constants."""
+    cond: Program, body: Program, cond_consts: Sequence[Any], body_consts: Sequence[Any], init: Sequence[Any],
+    **how: Any,
+) -> list[Any]:  # fmt: skip
+    """Bind Programs that may hold constants; `how` is `checkpoints`, where it is stated."""
     cond, cond_values = close(cond)
     body, body_values = close(body)
     return while_p.bind(
@@ -78,6 +91,7 @@ def bind_while(
         body_program=body,
         cond_nconsts=len(cond_values) + len(cond_consts),
         body_nconsts=len(body_values) + len(body_consts),
+        **how,
     )
 
 
@@ -111,6 +125,7 @@ def _pushforward(
     body_program: Program,
     cond_nconsts: int,
     body_nconsts: int,
+    **how: Any,
 ) -> tuple[list[Any], list[Any]]:
     nonzero = tuple(type(t) is not Zero for t in tangents[cond_nconsts:])
     cond, body, carry_nz = _jvp_programs(cond_program, body_program, nonzero, body_nconsts)
@@ -118,7 +133,7 @@ def _pushforward(
     _, consts_t, carry_t = cut(tangents, cond_nconsts, body_nconsts)
     given = [t for t in consts_t if type(t) is not Zero]
     outs = bind_while(
-        cond, body, cond_consts, [*body_consts, *given], [*carry, *map(instantiate, chosen(carry_t, carry_nz))]
+        cond, body, cond_consts, [*body_consts, *given], [*carry, *map(instantiate, chosen(carry_t, carry_nz))], **how
     )
     rest = iter(outs[len(carry) :])
     types = body_program.out_types
@@ -138,22 +153,63 @@ def _linearize(primals: Sequence[Any], nonzero: Flags, **params: Any) -> Any:
 
 def _known_part(
     primals: Sequence[Any], nonzero: Flags, cond_program: Program, body_program: Program, cond_nconsts: int,
-    body_nconsts: int,
+    body_nconsts: int, **how: Any,
 ) -> list[Any]:  # fmt: skip
     """The loop without what its body does with the operands that are not known."""
     _, consts_nz, _ = cut(nonzero, cond_nconsts, body_nconsts)
     _, _, carry_nz = _jvp_programs(cond_program, body_program, tuple(nonzero[cond_nconsts:]), body_nconsts)
     body = linearized(body_program, (*consts_nz, *carry_nz)).primal
     body = with_output_types(body.replace(outputs=body.outputs[: len(carry_nz)]), body_program.out_types)
-    return bind_while(cond_program, body, *cut(primals, cond_nconsts, body_nconsts))
+    return bind_while(cond_program, body, *cut(primals, cond_nconsts, body_nconsts), **how)
 
 
-def _transpose(cts: Any, *args: Any, **params: Any) -> Any:
-    raise DifferentiationError(
-        "reverse-mode differentiation of `while_loop`, or of `fori_loop` with bounds that are traced: the number of "
-        "steps is not known, so their values cannot be stored",
-        "use `scan`, or `fori_loop` with static bounds; or give the function a `custom_vjp`; or use forward mode",
-    )
+def _transpose(
+    cts: Sequence[Any], *args: Any, cond_program: Program, body_program: Program, cond_nconsts: int, body_nconsts: int,
+    **how: Any,
+) -> list[Any]:  # fmt: skip
+    check_repeatable(cond_program, body_program)
+    wanted = tuple(isinstance(a, Linear) for a in args)
+    given = tuple(type(ct) is not Zero for ct in cts)
+    if cond_program.out_types[0].vary:
+        back = loop_adjoint(cond_program, body_program, cond_nconsts, body_nconsts, wanted[cond_nconsts:]).back
+        if not primitives_of(back).isdisjoint(EXCHANGES):
+            cond_program, body_program = _in_step(cond_program, body_program, cond_nconsts)
+            found = _transpose(cts, *args[:cond_nconsts], *args, cond_program=cond_program, body_program=body_program,
+                               cond_nconsts=cond_nconsts, body_nconsts=cond_nconsts + body_nconsts, **how)  # fmt: skip
+            return found[cond_nconsts:]
+    found = iter(while_vjp_p.bind(
+        *map(_filled, args), *chosen(cts, given), cond_program=cond_program, body_program=body_program,
+        cond_nconsts=cond_nconsts, body_nconsts=body_nconsts, given=given, wanted=wanted[cond_nconsts:], **how,
+    ))  # fmt: skip
+    return [next(found) if w else None for w in wanted]
+
+
+def _in_step(cond: Program, body: Program, cond_nconsts: int) -> tuple[Program, Program]:
+    """A loop whose number of iterations differs between devices, with the largest number on all of them.
+
+    A sum over devices in an iteration needs all of them. Those that are done keep their values.
+    """
+    axes = ordered(cond.out_types[0].vary)
+
+    def any_left(*args: Any) -> list[Any]:
+        (going,) = eval_program(cond, *args)
+        return [lt_p.bind(np.int32(0), pmax_invariant_p.bind(convert_element_type(going, np.int32), axes=axes))]
+
+    def step(*args: Any) -> list[Any]:
+        cond_consts, rest = cut(args, cond_nconsts)
+        carry = rest[len(rest) - len(body.outputs) :]
+        (going,) = eval_program(cond, *cond_consts, *carry)
+        new = eval_program(body, *rest)
+        return [x if x is y else select_n_p.bind(going, x, y) for x, y in zip(carry, new, strict=True)]
+
+    types = [*cond.in_types[:cond_nconsts], *body.in_types]
+    stepped = with_output_types(trace_program(step, types, body.name), body.out_types)
+    return trace_program(any_left, cond.in_types, cond.name), stepped
+
+
+def _filled(x: Any) -> Any:
+    """An operand; zeros for one that the loop is linear in, whose value nothing reads."""
+    return instantiate(Zero(x.type)) if isinstance(x, Linear) else x
 
 
 # ---------------------------------------------------------------------------- batching and dead code
@@ -214,19 +270,32 @@ def _batch(
     body_program: Program,
     cond_nconsts: int,
     body_nconsts: int,
+    **how: Any,
 ) -> Any:
     flags = tuple(d is not None for d in dims)
     cond, body, carry_b, masked = _batched(cond_program, body_program, axis, flags, cond_nconsts, body_nconsts)
-    consts = cond_nconsts + body_nconsts
-    flags = (*flags[:consts], *carry_b)
-    operands = [moved(axis, x, d, 0) if f else x for x, d, f in zip(args, dims, flags, strict=True)]
-    cond_consts, body_consts, carry = cut(operands, cond_nconsts, body_nconsts)
+    operands = _moved(axis, args, dims, (*flags[: cond_nconsts + body_nconsts], *carry_b))
+    consts, fixed, carry = cut(operands, cond_nconsts, body_nconsts)
+    outs = bind_while(*_masked_parts(cond, body, masked, consts, fixed, carry), **how)
+    return outs, [0 if b else None for b in carry_b]
+
+
+def _moved(axis: AxisInfo, args: Sequence[Any], dims: Sequence[int | None], flags: Sequence[bool]) -> list[Any]:
+    return [moved(axis, x, d, 0) if f else x for x, d, f in zip(args, dims, flags, strict=True)]
+
+
+def _masked_parts(
+    cond: Program, body: Program, masked: bool, cond_consts: list[Any], body_consts: list[Any], carry: list[Any]
+) -> tuple[Program, Program, list[Any], list[Any], list[Any]]:
+    """What a batched loop is bound with; where the condition is batched too, elements that are done keep their values.
+
+    The constants of the condition are then the first ones of the body too.
+    """
     if masked:
         values, cond, body = _lift(cond, body, cond_consts)
-        cond, body = _masked(cond, body, len(values), body_nconsts)
+        cond, body = _masked(cond, body, len(values), len(body_consts))
         cond_consts, body_consts = values, [*values, *body_consts]
-    outs = bind_while(cond, body, cond_consts, body_consts, carry)
-    return outs, [0 if b else None for b in carry_b]
+    return cond, body, cond_consts, body_consts, carry
 
 
 def _lift(cond: Program, body: Program, cond_consts: Sequence[Any]) -> tuple[list[Any], Program, Program]:
@@ -260,7 +329,9 @@ def _dce(used: Sequence[bool], eqn: Eqn) -> Eqn | None:
     )
 
 
-def _numpy(*args: Any, cond_program: Program, body_program: Program, cond_nconsts: int, body_nconsts: int) -> list[Any]:
+def _numpy(
+    *args: Any, cond_program: Program, body_program: Program, cond_nconsts: int, body_nconsts: int, **_: Any
+) -> list[Any]:
     cond_consts, body_consts, carry = cut(args, cond_nconsts, body_nconsts)
     while evaluate(cond_program, *cond_consts, *carry)[0]:
         carry = evaluate(body_program, *body_consts, *carry)
@@ -279,17 +350,225 @@ while_p = Primitive(
     numpy=_numpy,
     recounted=recounted("cond_nconsts", "body_nconsts"), multiple=True, varies=OWN,
 )
-PRIMITIVES = (while_p,)
+
+# ---------------------------------------------------------------------------- reverse mode
+
+
+def _vjp_typing(*types: Any, body_program: Program, wanted: Flags, **_: Any) -> list[Any]:
+    return [t.cotangent() for t in chosen(body_program.in_types, wanted)]
+
+
+def _vjp_effects(*types: Any, cond_program: Program, body_program: Program, **_: Any) -> Effects:
+    return frozenset(e for e in cond_program.effects | body_program.effects if e.kind == "axis")
+
+
+def _vjp_jvp(
+    primals: Sequence[Any], tangents: Sequence[Any], *, cond_program: Program, body_program: Program,
+    cond_nconsts: int, body_nconsts: int, given: Flags, wanted: Flags, **how: Any,
+) -> Any:  # fmt: skip
+    """The reverse sweep of the loop that carries tangents too.
+
+    Its cotangents of tangents are those of this loop's primals, and its cotangents of primals their tangents.
+    """
+    n = cond_nconsts + len(wanted)
+    nonzero = tuple(w or type(t) is not Zero for w, t in zip(wanted, tangents[cond_nconsts:n], strict=True))
+    cond, body, carry_nz = _jvp_programs(cond_program, body_program, nonzero, body_nconsts)
+    cond_consts, body_consts, carry, cts = cut(primals, cond_nconsts, body_nconsts, len(given))
+    _, consts_t, carry_t, cts_t = cut(tangents, cond_nconsts, body_nconsts, len(given))
+    consts_nz = nonzero[:body_nconsts]
+    first = [None if type(t) is Zero else t for t in _placed(cts_t, given, None)]
+    second = chosen(_placed(cts, given, None), carry_nz)
+    consts_w, carry_w = wanted[:body_nconsts], wanted[body_nconsts:]
+    groups = (consts_w, chosen(consts_w, consts_nz), carry_w, chosen(carry_w, carry_nz))
+    outs = while_vjp_p.bind(
+        *cond_consts, *body_consts, *map(instantiate, chosen(consts_t, consts_nz)),
+        *carry, *map(instantiate, chosen(carry_t, carry_nz)), *(ct for ct in (*first, *second) if ct is not None),
+        cond_program=cond, body_program=body, cond_nconsts=cond_nconsts, body_nconsts=body_nconsts + sum(consts_nz),
+        given=tuple(ct is not None for ct in (*first, *second)), wanted=tuple(w for g in groups for w in g), **how,
+    )  # fmt: skip
+    found_t, found, carry_found_t, carry_found = cut(outs, *map(sum, groups[:3]))
+    return [*found, *carry_found], [*found_t, *carry_found_t]
+
+
+def _placed(values: Sequence[Any], flags: Sequence[bool], rest: Any) -> list[Any]:
+    """Values where flags are set, and `rest` elsewhere."""
+    given = iter(values)
+    return [next(given) if f else rest for f in flags]
+
+
+def _vjp_linearize(primals: Sequence[Any], nonzero: Flags, **params: Any) -> Any:
+    outs = while_vjp_p.bind(*primals, **params)
+    return outs, lambda *tangents: _vjp_jvp(primals, tangents, **params)[1]
+
+
+def _vjp_transpose(cts: Sequence[Any], *args: Any, given: Flags, wanted: Flags, **params: Any) -> list[Any]:
+    """Of what is linear in cotangents: the loop's tangents. In operands: the derivative along `cts` is symmetric."""
+    start, n = params["cond_nconsts"], params["cond_nconsts"] + len(wanted)
+    linear, operands = [isinstance(a, Linear) for a in args], [_filled(a) for a in args]
+    zeros = [Zero(typeof(x).tangent()) for x in operands]
+    along = [z if ct is None or type(ct) is Zero else ct
+             for z, ct in zip(zeros[start:n], _placed(cts, wanted, None), strict=True)]  # fmt: skip
+    results: list[Any] = [None] * len(args)
+    if any(linear[n:]):
+        _, pushed = _pushforward(operands[:n], [*zeros[:start], *along], **params)
+        results[n:] = [t if li else None for t, li in zip(chosen(pushed, given), linear[n:], strict=True)]
+    of, known = tuple(linear[start:n]), [not li for li in linear[n:]]
+    if any(of) and any(known):
+        directions = [z if li else t for z, t, li in zip(zeros[start:n], along, of, strict=True)]
+        found = iter(_vjp_jvp(
+            [*operands[:n], *chosen(operands[n:], known)], [*zeros[:start], *directions, *chosen(zeros[n:], known)],
+            given=tuple(_placed(known, given, False)), wanted=of, **params)[1])  # fmt: skip
+        results[start:n] = [next(found) if li else None for li in of]
+    return results
+
+
+def _vjp_batch(axis: AxisInfo, args: Sequence[Any], dims: Sequence[int | None], *, given: Flags, wanted: Flags,
+               **params: Any) -> Any:  # fmt: skip
+    nc, nb = params["cond_nconsts"], params["body_nconsts"]
+    n = nc + len(wanted)
+    if all(d is None for d in dims[:n]):  # states are the same for each element
+        expanded = functools.partial(_vjp_expand, given=given, wanted=wanted, **params)
+        return batch_flat(expanded, axis, args, dims)
+    flags = tuple(d is not None or w for d, w in zip(dims[:n], (*(False,) * nc, *wanted), strict=True))
+    cond, body, carry_b, masked = _batched(params["cond_program"], params["body_program"], axis, flags, nc, nb)
+    operands = _moved(axis, args[:n], dims[:n], (*flags[: nc + nb], *carry_b))
+    cond_consts, body_consts, carry = cut(operands, nc, nb)
+    cond, body, cond_consts, body_consts, carry = _masked_parts(cond, body, masked, cond_consts, body_consts, carry)
+    cond, cond_values = close(cond)
+    body, body_values = close(body)
+    more = len(body_values) + len(body_consts) - nb
+    cts = _placed(_moved(axis, args[n:], dims[n:], (True,) * len(args[n:])), given, None)
+    still = tuple(g and b for g, b in zip(given, carry_b, strict=True))  # others depend on nothing that is wanted
+    outs = while_vjp_p.bind(
+        *cond_values, *cond_consts, *body_values, *body_consts, *carry, *chosen(cts, still),
+        **params | {"cond_program": cond, "body_program": body, "cond_nconsts": len(cond_values) + len(cond_consts),
+                    "body_nconsts": len(body_values) + len(body_consts), "given": still,
+                    "wanted": (*(False,) * more, *wanted)})  # fmt: skip
+    return outs, [0] * len(outs)
+
+
+def _vjp_dce(used: Sequence[bool], eqn: Eqn) -> Eqn | None:
+    if not any(used):
+        return None
+    wanted = tuple(bool(u) for u in _placed(used, eqn.params["wanted"], False))
+    return reduced(eqn, eqn.inputs, chosen(eqn.outputs, used), wanted=wanted)
+
+
+def _vjp_recounted(params: dict[str, Any], widths: Sequence[int]) -> dict[str, Any]:
+    nc, nb = params["cond_nconsts"], params["body_nconsts"]
+    n = nc + len(params["wanted"])
+
+    def spread(flags: Sequence[bool], counts: Sequence[int]) -> Flags:
+        return tuple(f for f, width in zip(flags, counts, strict=True) for _ in range(width))
+
+    return params | {"cond_nconsts": sum(widths[:nc]), "body_nconsts": sum(widths[nc : nc + nb]),
+                     "wanted": spread(params["wanted"], widths[nc:n]),
+                     "given": spread(params["given"], widths[nc + nb : n])}  # fmt: skip
+
+
+def _vjp_start(
+    adjoint: LoopAdjoint, cts: Sequence[Any], given: Flags, wanted: Flags, body: Program, nb: int
+) -> list[Any]:
+    """The cotangents that the sweep starts with: of what is carried, and zeros for those of the constants."""
+    places = _placed(cts, given, None)
+    carried = [Zero(t.cotangent()) if ct is None else ct for ct, t in zip(places, body.in_types[nb:], strict=True)]
+    sums = [Zero(t.cotangent()) for t in chosen(body.in_types[:nb], wanted[:nb])]
+    return [instantiate(ct) for ct in (*chosen(carried, adjoint.active), *sums)]
+
+
+def _vjp_expand(
+    *args: Any, cond_program: Program, body_program: Program, cond_nconsts: int, body_nconsts: int, given: Flags,
+    wanted: Flags, checkpoints: int | None = None,
+) -> list[Any]:  # fmt: skip
+    adjoint = loop_adjoint(cond_program, body_program, cond_nconsts, body_nconsts, wanted)
+    cond_consts, body_consts, init, cts = cut(args, cond_nconsts, body_nconsts, len(given))
+    start = _vjp_start(adjoint, cts, given, wanted, body_program, body_nconsts)
+
+    def going(state: Sequence[Any]) -> Any:
+        return eval_program(silenced(cond_program), *cond_consts, *full_carry(init, adjoint.state, state))[0]
+
+    def advance(state: Sequence[Any]) -> list[Any]:
+        return eval_program(adjoint.step, *body_consts, *full_carry(init, adjoint.state, state))
+
+    def back(carry: Sequence[Any], cts: Sequence[Any]) -> list[Any]:
+        return eval_program(adjoint.back, *body_consts, *carry, *cts)
+
+    state = tuple(chosen(init, adjoint.state))
+    if adjoint.counted:
+        found = _counted_sweep(adjoint, going, advance, back, init, state, start)
+    else:
+        found = reverse_sweep(while_loop, going, advance, lambda s, c: back(full_carry(init, adjoint.state, s), c),
+                              state, start, room_for(checkpoints))  # fmt: skip
+    carried, sums = cut(found, sum(adjoint.active))
+    places = _placed(carried, adjoint.active, None)
+    return [*sums, *chosen(places, wanted[body_nconsts:])]
+
+
+def _counted_sweep(
+    adjoint: LoopAdjoint, going: Any, advance: Any, back: Any, init: Sequence[Any], state: Any, start: Sequence[Any]
+) -> Sequence[Any]:
+    """The sweep of a loop whose iterations backwards read only counters: nothing is kept, and nothing run again."""
+    one = np.int32(1)
+    if adjoint.bounds is not None:
+        first, last = (init[k] for k in adjoint.bounds)
+        count = max_p.bind(sub_p.bind(last, first), np.zeros((), typeof(last).dtype)[()])
+        number = convert_element_type(count, np.int32)
+    else:
+        number, _ = while_loop(lambda c: going(c[1]), lambda c: (c[0] + one, tuple(advance(c[1]))), (one - one, state))
+
+    def carry_at(at: Any) -> list[Any]:
+        return [add_p.bind(x, mul_p.bind(convert_element_type(at, typeof(x).dtype),
+                                         np.asarray(n, typeof(x).dtype)[()])) if (n := adjoint.counters.get(k)) else x
+                for k, x in enumerate(init)]  # fmt: skip
+
+    def turn(c: Any) -> Any:
+        return c[0] - one, tuple(back(carry_at(c[0] - one), c[1]))
+
+    return while_loop(lambda c: c[0] > np.int32(0), turn, (number, tuple(start)))[1]
+
+
+def _vjp_numpy(*args: Any, cond_program: Program, body_program: Program, cond_nconsts: int, body_nconsts: int,
+               given: Flags, wanted: Flags, **_: Any) -> list[Any]:  # fmt: skip
+    adjoint = loop_adjoint(cond_program, body_program, cond_nconsts, body_nconsts, wanted)
+    cond_consts, body_consts, carry, cts = cut(args, cond_nconsts, body_nconsts, len(given))
+    found = _vjp_start(adjoint, cts, given, wanted, body_program, body_nconsts)
+    states = []
+    while evaluate(cond_program, *cond_consts, *carry)[0]:
+        states.append(carry)
+        carry = evaluate(body_program, *body_consts, *carry)
+    for carry in reversed(states):
+        found = evaluate(adjoint.back, *body_consts, *carry, *found)
+    carried, sums = cut(found, sum(adjoint.active))
+    return [*sums, *chosen(_placed(carried, adjoint.active, None), wanted[body_nconsts:])]
+
+
+while_vjp_p = Primitive(
+    "while_vjp",
+    _vjp_typing,
+    jvp=_vjp_jvp,
+    linearize=_vjp_linearize,
+    transpose=_vjp_transpose,
+    batch=_vjp_batch,
+    dce=_vjp_dce,
+    effects=_vjp_effects,
+    numpy=_vjp_numpy,
+    expand=_vjp_expand,
+    recounted=_vjp_recounted, multiple=True, varies=OWN,
+)
+PRIMITIVES = (while_p, while_vjp_p)
 
 
 # ---------------------------------------------------------------------------- functions
 
 
-def while_loop(cond_fun: Callable[[Any], Any], body_fun: Callable[[Any], Any], init_val: Any) -> Any:
+def while_loop(
+    cond_fun: Callable[[Any], Any], body_fun: Callable[[Any], Any], init_val: Any, *, checkpoints: int | None = None
+) -> Any:
     """Apply `body_fun` to a value for as long as `cond_fun` of it is true.
 
     The value is a pytree that keeps its structure, shapes and dtypes, else `ControlFlowTypeError` names the
-    leaf. Under `vmap` the loop runs until every element is done. Forward mode only.
+    leaf. Under `vmap` the loop runs until every element is done. Reverse mode keeps at most `checkpoints` values (64
+    unless stated; an integer from 4, else `ArgumentError`) and recomputes those in between.
 
     >>> from tilewright import lax
     >>> print(lax.while_loop(lambda x: x < 100.0, lambda x: 2.0 * x, 3.0))
@@ -297,6 +576,7 @@ def while_loop(cond_fun: Callable[[Any], Any], body_fun: Callable[[Any], Any], i
     """
     if not callable(cond_fun) or not callable(body_fun):
         raise ArgumentTypeError(f"while_loop takes two functions, got {cond_fun!r} and {body_fun!r}", "pass callables")
+    how = {} if check_checkpoints(checkpoints) is None else {"checkpoints": check_checkpoints(checkpoints)}
     if current().disable_jit:
         value = init_val
         with contextlib.suppress(TracerBoolError):  # within `vmap` no one truth value says whether to go on
@@ -333,7 +613,7 @@ def while_loop(cond_fun: Callable[[Any], Any], body_fun: Callable[[Any], Any], i
         )
     leaves = [convert(x, t) for x, t in zip(leaves, types, strict=True)]
     body = with_output_types(body, types)
-    outs = bind_while(cond, body, [], [], leaves)
+    outs = bind_while(cond, body, [], [], leaves, **how)
     return structure.unflatten(unchanged(leaves, outs, body.inputs, body.outputs))
 
 
@@ -341,7 +621,7 @@ def _bound(x: Any) -> int | None:
     if getattr(x, "symbolic", False):
         return x
     value = known(x)
-    if value is None or isinstance(value, Tracer) or value != int(value):
+    if value is None or isinstance(value, Tracer) or np.asarray(value) != int(value):
         return None
     return int(value)
 
@@ -361,11 +641,12 @@ def _counter_dtype(lower: Any, upper: Any) -> ArrayType:
 
 
 def fori_loop(
-    lower: Any, upper: Any, body_fun: Callable[[Any, Any], Any], init_val: Any, *, unroll: int | bool | None = None
-) -> Any:
+    lower: Any, upper: Any, body_fun: Callable[[Any, Any], Any], init_val: Any, *, unroll: int | bool | None = None,
+    checkpoints: int | None = None,
+) -> Any:  # fmt: skip
     """Apply `value = body_fun(i, value)` for `i` from `lower` up to, but without, `upper`: integers, or two floats.
 
-    With bounds known while tracing it is a `scan` and has reverse mode; else a `while_loop`. Errors as theirs.
+    With bounds known while tracing it is a `scan`; else a `while_loop`, which `checkpoints` is for. Errors as theirs.
 
     >>> from tilewright import lax
     >>> print(lax.fori_loop(0, 5, lambda i, x: x + i, 0))
@@ -373,6 +654,7 @@ def fori_loop(
     """
     if not callable(body_fun):
         raise ArgumentTypeError(f"fori_loop takes a function, got {body_fun!r}", "pass body_fun(i, value)")
+    check_checkpoints(checkpoints)
     counter = _counter_dtype(lower, upper)
     first, last = _bound(lower), _bound(upper)
     if first is not None and last is not None:
@@ -403,9 +685,10 @@ def fori_loop(
 
     step.traces_for, step.loop = (body_fun, "fori while"), "fori_loop"
     going.traces_for = (_typing, "fori")
-    return while_loop(going, step, (convert(lower, counter), convert(upper, counter), init_val))[2]
+    bounds = convert(lower, counter), convert(upper, counter)
+    return while_loop(going, step, (*bounds, init_val), checkpoints=checkpoints)[2]
 
 
 __all__ = [
-    "fori_loop", "while_loop", "while_p",
+    "fori_loop", "while_loop", "while_p", "while_vjp_p",
 ]  # fmt: skip

@@ -290,7 +290,7 @@ def _has_rules(program: Program) -> bool:
 
 def inlined(program: Program, policy: Policy = None) -> Program:
     """A Program with its `jit` calls replaced by what they call, so that a policy sees inside, and, given the policy,
-    what has rules of its own (`custom_remat`) by what these make of it."""
+    functions with custom rules (`custom_remat`) by the results of these."""
     eqns: list[Eqn] = []
     env: dict[Any, Any] = {}
     constants, values = list(program.constants), list(program.values)

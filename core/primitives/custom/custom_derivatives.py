@@ -1,4 +1,4 @@
-"""Derivatives of the user's own: `custom_jvp`, `custom_vjp` and what is made of them."""
+"""User-defined derivatives: `custom_jvp`, `custom_vjp` and functions built on them."""
 
 from __future__ import annotations
 
@@ -352,7 +352,7 @@ class custom_vjp[**P, R](_Custom):
     def defvjp_with_logs(self, fwd: Callable[..., Any], bwd: Callable[..., Any], **how: Any) -> None:
         """Set the rules, of which `bwd` gives a pair: the cotangents, and a dictionary of what it tells, or None.
 
-        `pullback.with_logs(ct)` gives what rules told; else it is dropped.
+        `pullback.with_logs(ct)` returns the logs of rules; otherwise they are dropped.
         """
         self.defvjp(fwd, bwd, **how)
         self.tells = True
@@ -400,7 +400,7 @@ class _Rules:
     def _backward(
         self, out_tree: Any, held_tree: Any, numbers: Sequence[Any], residuals: Sequence[Any], cts: Sequence[Any]
     ) -> list[Any]:
-        """The backward rule of one run of the forward rule, which told the first three."""
+        """The backward rule of one run of the forward rule, which supplied the first three."""
         call, custom = self.call, self.custom
         ct = out_tree.unflatten([_seen(x, custom.symbolic_zeros) for x in cts])
         arrays = iter(residuals[call.extra :])
@@ -439,7 +439,7 @@ class _Rules:
         return leaves
 
 
-# ---------------------------------------------------------------------------- made of them
+# ---------------------------------------------------------------------------- built on them
 
 
 @pytree.register_static

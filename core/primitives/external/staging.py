@@ -18,7 +18,7 @@ from ...tracing.array_conversion import as_array
 from ...tracing.trace import shape_of
 from ..custom.checkpoint import optimization_barrier
 from ..elementwise.conversion import convert_element_type
-from ..movement.shape import broadcast_to, concatenate, copy_p, expand_dims, full
+from ..movement.shape import broadcast_to, concatenate, copy_p, expand_dims, full, placed_like
 
 
 def empty(shape: Any, dtype: Any, *, out_sharding: Any = None) -> Array:
@@ -46,12 +46,15 @@ def shape_as_value(shape: Sequence[Any]) -> ArrayLike:
 
 
 def broadcast_like(arr: Any, like_arr: Any) -> Array:
-    """An array broadcast, by NumPy's rules, to the shape of another.
+    """An array broadcast, by NumPy's rules, to the shape of another, with that one's sharding.
 
     >>> import numpy as np
     >>> broadcast_like(np.arange(2.0), np.zeros((3, 2))).shape
     (3, 2)
     """
+    placed = placed_like(like_arr)
+    if placed is not None:
+        return with_out_sharding(placed, broadcast_to, as_array(arr), shape_of(like_arr))
     return broadcast_to(as_array(arr), shape_of(like_arr))
 
 

@@ -3,7 +3,7 @@
 A key of the threefry generator is two uint32 words. Bits, splits and folds are all one hash of a
 64-bit counter under the key: element `i` of a sample depends on the key and `i` alone, so that the
 parts of a sample can be computed apart. Each key primitive but `random_wrap` and `random_unwrap` is
-defined by its expansion, which goes through those two to the words and back.
+defined by its expansion, which converts to words and back by these two.
 
 Source of the hash: Salmon, Moraes, Dror and Shaw, "Parallel random numbers: as easy as 1, 2, 3" (2011).
 """

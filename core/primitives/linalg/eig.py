@@ -58,7 +58,7 @@ def _jvp(
     primals: Any, tangents: Any, *, compute_left_eigenvectors: bool, compute_right_eigenvectors: bool,
     enable_eigvec_derivs: bool,
 ) -> Any:  # fmt: skip
-    """dw = diag(V^-1 dA V) and, where they are asked for, the vectors' change under LAPACK's normalisation.
+    """dw = diag(V^-1 dA V) and, on request, the vectors' tangent under LAPACK's normalisation.
 
     M. B. Giles, "Collected matrix derivative results for forward and reverse mode algorithmic differentiation", 2008,
     section 3.1. Left vectors are the right ones of the adjoint.
@@ -71,7 +71,7 @@ def _jvp(
             "use `lax.linalg.eig(x, enable_eigvec_derivs=True)`, or `numpy.linalg.eigvals`")  # fmt: skip
     (x,), (change,) = primals, tangents
     all_of_it = {"compute_left_eigenvectors": compute_left_eigenvectors, "compute_right_eigenvectors": True}
-    # What is made of the vectors here does not depend on how they are scaled, so that they may be differentiated again.
+    # The result does not depend on the scale of the vectors, so that they may be differentiated again.
     values, *vectors = eig_p.bind(x, **all_of_it, enable_eigvec_derivs=True)
     right = vectors[-1]
     change = convert_element_type(change, typeof(values).dtype)

@@ -25,7 +25,7 @@ from .matrices import adjoint, columns_of, from_triangle, hermitian, on_diagonal
 
 
 class EighImplementation(enum.Enum):
-    """How eigenvalues are found: by what the device's library does best, whichever is asked for."""
+    """The algorithm for eigenvalues; the device's library uses its best one, whichever is requested."""
 
     QR = "qr"
     JACOBI = "jacobi"

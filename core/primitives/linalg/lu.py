@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from ...ir.array import Array
+from ...ir.axis_relation import Kind, Loops, Relation, Whole
 from ...ir.primitive import AxisInfo, Linear, Primitive, Zero
 from ...ir.types import INT32, ArrayType, is_integer
 from ...support.errors import DtypeError, ShapeError
@@ -206,6 +207,17 @@ def _solve_typing(a: ArrayType, factors: ArrayType, permutation: ArrayType, b: A
     return b.strong()
 
 
+def _solve_relation(ins: Any, outs: Any, *, trans: int) -> Relation:
+    """Right-hand sides are parallel; the axes of the matrices are whole."""
+    loops, count = Loops(), ins[0].ndim - 2
+    shared = loops.axes(ins[0].shape[:count])
+    own = [loops.axes(t.shape[count:]) for t in ins[:3]]
+    rows, found, columns = (loops.axis(n) for n in (ins[3].shape[-2], ins[3].shape[-2], ins[3].shape[-1]))
+    kinds: dict[int, Kind] = {f: Whole() for axis in (*own[0], *own[1], *own[2], rows, found) for f in axis}
+    operands = [*((*shared, *axes) for axes in own), (*shared, rows, columns)]
+    return loops.relation(operands, [(*shared, found, columns)], kinds)
+
+
 def solve_factored(factors: Any, permutation: Any, b: Any, trans: int) -> Any:
     """`A^-1 B` from LU factors (`trans` 0), or the transpose's (1), or the adjoint's (2)."""
     if trans == 0:
@@ -275,7 +287,7 @@ def _solve_batch(axis: AxisInfo, args: Any, dims: Any, *, trans: int) -> Any:
 
 lu_solve_p = Primitive(
     "lu_solve", weak_as_operands(_solve_typing), jvp=_solve_jvp, transpose=_solve_transpose, batch=_solve_batch,
-    numpy=each(_solve_typing, _solve_numpy, [2, 2, 1, 2]), expand=_solve, relation=matrixwise(2, 2, 1, 2),
+    numpy=each(_solve_typing, _solve_numpy, [2, 2, 1, 2], finite=False), expand=_solve, relation=_solve_relation,
 )  # fmt: skip
 
 

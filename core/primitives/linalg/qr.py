@@ -1,4 +1,4 @@
-"""QR factors, pivoted or not, and the Householder reflectors that they are made of."""
+"""QR factors, pivoted or not, and their Householder reflectors."""
 
 from __future__ import annotations
 

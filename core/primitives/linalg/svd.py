@@ -56,7 +56,7 @@ def _reciprocal(x: Any) -> Any:
 def _jvp(primals: Any, tangents: Any, *, full_matrices: bool, compute_uv: bool, algorithm: SvdAlgorithm) -> Any:
     """With P = U^H dA V: dS = Re diag P, dU = U (F * (P S + S P^H)) + (1 - U U^H) dA V S^-1, and so for V.
 
-    F_ij = 1 / (s_j^2 - s_i^2), 0 on the diagonal; complex vectors turn by the imaginary parts of P's diagonal. The
+    F_ij = 1 / (s_j^2 - s_i^2), 0 on the diagonal; complex vectors rotate by the imaginary parts of P's diagonal. The
     values' derivative stays finite where they repeat; that of the vectors does not exist there.
 
     M. B. Giles, "Collected matrix derivative results for forward and reverse mode algorithmic differentiation", 2008,

@@ -147,7 +147,7 @@ def _starts(name: str, shape: Shape, starts: Any, wrap: Any) -> list[Any]:
     wraps = [wrap] * len(shape) if isinstance(wrap, bool) else list(wrap)
     if len(wraps) != len(shape):
         raise ArgumentError(f"{name}: allow_negative_indices {wrap} needs one entry per axis of shape {shape}")
-    # Known positions become int32 literals, so that one program serves every Python integer type.
+    # Static indices become int32 literals, so that one program serves every Python integer type.
     found = [wrapped(s, d) if w else s for s, d, w in zip(starts, shape, wraps, strict=True)]
     return [_literal(s) if isinstance(s, int) else s for s in found]
 

@@ -1,4 +1,4 @@
-"""What gather and scatter share: which axes they relate, windows at computed positions, and what happens outside.
+"""Shared parts of gather and scatter: related axes, windows at computed indices, and out-of-bounds modes.
 
 A gather has an operand, and indices whose last axis holds one start position per axis named in
 `start_index_map`. For each position it takes the window of `slice_sizes`; window axes that are neither

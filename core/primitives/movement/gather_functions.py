@@ -1,4 +1,4 @@
-"""`gather`, and functions that read an array at computed positions."""
+"""`gather`, and functions that read an array at computed indices."""
 
 from __future__ import annotations
 

@@ -235,7 +235,7 @@ def _numpy(combine: Any) -> Callable[..., Any]:
 
 
 def reads_of(x: Any, indices: Any, updates_shape: Shape, params: dict[str, Any], fill: Any = 0) -> Any:
-    """What lies in `x` where the updates go."""
+    """The elements of `x` at the scattered places."""
     d = params["dimension_numbers"]
     sizes = window_sizes(shape_of(x), updates_shape, d)
     how = {k: params[k] for k in ("indices_are_sorted", "unique_indices", "mode")}

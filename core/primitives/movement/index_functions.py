@@ -1,4 +1,4 @@
-"""Reading and writing arrays at computed positions: the primitives of dynamic_slice.py and gather_scatter.py."""
+"""Reading and writing arrays at computed indices, by the primitives of dynamic_slice.py and gather_scatter.py."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The functions `scatter`, `scatter_add`, ...: writing windows into an array at computed positions."""
+"""The functions `scatter`, `scatter_add`, ...: writing windows into an array at computed indices."""
 
 from __future__ import annotations
 

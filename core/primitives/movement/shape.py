@@ -487,9 +487,17 @@ def full(shape: Any, fill_value: Any, dtype: Any = None, *, sharding: None = Non
     return broadcast_in_dim(_cast(fill_value, dtype), shape, ())
 
 
+def placed_like(x: Any) -> Any:
+    """The sharding over a mesh of an array, a traced value (as its type shows it) or a struct; None without one."""
+    if isinstance(x, Value):
+        return x.aval.placed or getattr(x, "_placed", None)
+    sharding = getattr(x, "sharding", None)
+    return sharding if hasattr(sharding, "mesh") else None
+
+
 @public
 def full_like(x: Any, fill_value: Any, dtype: Any = None, shape: Any = None, *, sharding: None = None) -> Array:
-    """An array filled with a scalar, of the shape and dtype of `x` where they are not given.
+    """An array filled with a scalar, of the shape, sharding and dtype of `x` where they are not given.
 
     >>> from tilewright import lax, numpy as jnp
     >>> lax.full_like(jnp.zeros(2), 7)
@@ -497,14 +505,19 @@ def full_like(x: Any, fill_value: Any, dtype: Any = None, shape: Any = None, *, 
     """
     if sharding is not None:
         return with_out_sharding(sharding, full_like, x, fill_value, dtype, shape)
+    placed = placed_like(x) if shape is None else None
     type = x if hasattr(x, "shape") and hasattr(x, "dtype") else typeof(x)
     shape = tuple(type.shape) if shape is None else as_shape(shape, "full_like")
     weak = dtype is None and getattr(typeof(x) if isinstance(x, Value) else type, "weak_type", False)
     if weak and isinstance(fill_value, (bool, int, float, complex)):
         python = {"float": float, "complex": complex}.get(kind(type.dtype), int)
         if dtype_of(python(0)) == type.dtype:
-            return full(shape, python(fill_value))
-    return full(shape, fill_value, type.dtype if dtype is None else dtype)
+            return _filled(placed, shape, python(fill_value))
+    return _filled(placed, shape, fill_value, type.dtype if dtype is None else dtype)
+
+
+def _filled(placed: Any, *args: Any) -> Any:
+    return full(*args) if placed is None else with_out_sharding(placed, full, *args)
 
 
 def _cast(value: Any, dtype: Any) -> Any:

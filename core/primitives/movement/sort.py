@@ -1,7 +1,7 @@
 """`sort` of any number of arrays by one or several of them, and `top_k`.
 
 The order is total: -0 equals 0, NaNs come last, complex numbers go by real then imaginary part; `top_k`
-tells -0 from 0 and takes NaN for the greatest.
+orders -0 before 0 and NaN last.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Reductions over axes: sums, products, extrema, their positions, bits, and any user's monoid."""
+"""Reductions over axes: sums, products, extrema and their indices, bits, and any user's monoid."""
 
 from __future__ import annotations
 
@@ -23,6 +23,7 @@ from ...support import pytree
 from ...support.errors import ArgumentError, DtypeError, ShapeError
 from ...tracing.numpy_interpreter import evaluate
 from ...tracing.trace import eval_program, shape_of, trace_program, typeof
+from ...tracing.unreduced_scope import asked_open, split_within
 from ...transforms.batching import batch_program
 from ...transforms.jvp import expanded_jvp
 from ...transforms.rule_helpers import no_tangent
@@ -176,11 +177,19 @@ class Reducer(Protocol):
     def __call__(self, operand: ArrayLike, axes: Sequence[int], *, out_sharding: Any = None) -> Array: ...
 
 
+def bind_sum(operand: Any, axes: Any) -> Any:
+    """A sum that is deferred along those mesh axes, of the ones that the caller asked for, that split what it adds."""
+    asked = asked_open.get()
+    deferred = asked and asked & split_within(typeof(operand), axes)
+    return reduce_sum_p.bind(operand, axes=axes, **({"open_axes": deferred} if deferred else {}))
+
+
 def _function(primitive: Primitive, doc: str) -> Reducer:
     def reducer(operand: Any, axes: Sequence[int], *, out_sharding: None = None) -> Any:
         if out_sharding is not None:
             return with_out_sharding(out_sharding, reducer, operand, axes)
-        return primitive.bind(operand, axes=as_axes(axes, len(shape_of(operand)), primitive.name))
+        axes = as_axes(axes, len(shape_of(operand)), primitive.name)
+        return bind_sum(operand, axes) if primitive is reduce_sum_p else primitive.bind(operand, axes=axes)
 
     reducer.__name__ = reducer.__qualname__ = primitive.name
     reducer.__doc__ = doc
@@ -196,7 +205,7 @@ reduce_or = _function(reduce_or_p, "The disjunction over some axes, of booleans 
 reduce_xor = _function(reduce_xor_p, "The exclusive disjunction over some axes, of booleans or of bits.")
 
 
-# ---------------------------------------------------------------------------- positions of extrema
+# ---------------------------------------------------------------------------- indices of extrema
 
 
 def _position_typing(name: str) -> Callable[..., ArrayType]:

@@ -1,4 +1,4 @@
-"""Reductions over sliding windows, and the two operations that their derivatives are made of.
+"""Reductions over sliding windows, and the two operations in their derivatives.
 
 `select_and_gather_add` picks from each window the tangent at the place that the selection prefers (the
 maximum, say); `select_and_scatter_add` is its transpose and adds each cotangent at that place.
@@ -139,7 +139,7 @@ def _slides(x: ArrayType, joined: Kind, params: dict[str, Any]) -> tuple[Axes, A
 
 
 def _relation(joined: Kind) -> Callable[..., Relation]:
-    """The relation of an operation whose operands lie alike, and whose result has an element for each window."""
+    """The relation of an operation with operands of equal layout, and a result with an element per window."""
 
     def relation(ins: Any, outs: Any, **params: Any) -> Relation:
         old, new, loops, kinds = _slides(ins[0], joined, params)
@@ -172,7 +172,7 @@ def _scattering(ins: Any, outs: Any, **params: Any) -> Relation:
 
 
 def padded(x: np.ndarray, padding: Pads, dilation: Dims, fill: Any) -> np.ndarray:
-    """Spread the elements `dilation` apart, then pad or (where negative) crop each end."""
+    """Dilate by `dilation`, then pad or (where negative) crop each end."""
     shape = [dilated(n, d) for n, d in zip(x.shape, dilation, strict=True)]
     wide = np.full([n + max(a, 0) + max(b, 0) for n, (a, b) in zip(shape, padding, strict=True)], fill, x.dtype)
     inner = tuple(slice(max(a, 0), max(a, 0) + n, d) for n, (a, _), d in zip(shape, padding, dilation, strict=True))

@@ -57,7 +57,7 @@ def _zero(x: Any) -> Any:
 
 
 def _margin(index: Index, x: Any) -> tuple[Any, list[int]]:
-    """A value with room around it for windows whose traced starts lie outside; and how much came before."""
+    """A value padded for windows with traced out-of-bounds starts; and the padding before it."""
     room = [e.size if e.start is None and type(e) is Span else 0 for e in index]
     if not any(room):
         return x, room

@@ -3,8 +3,8 @@
 An access names one entry per axis of the Ref:
 
     Index ::= Point(start)              one position; the axis goes away
-            | Span(start, size, stride) `size` positions
-            | Take(shape)               positions given by an integer array operand
+            | Span(start, size, stride) `size` indices
+            | Take(shape)               indices from an integer array operand
 
 A `start` of None is a scalar operand. Operands are `ref, [value], dynamic entries in axis order,
 [mask, [other]]`. Results are laid out as by NumPy (a Point beside a Take counts as a Take). Masked-out
@@ -48,7 +48,7 @@ class Point:
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """`size` positions along an axis from `start`, `stride` apart."""
+    """`size` indices along an axis from `start`, with a stride."""
 
     start: int | None
     size: int
@@ -87,11 +87,11 @@ class Index(tuple[Entry, ...]):
 
     @property
     def takes(self) -> bool:
-        """Whether an entry is an array of positions."""
+        """Whether an entry is an array of indices."""
         return any(type(e) is Take for e in self)
 
     def picked(self) -> tuple[Shape, int]:
-        """The shape that arrays of positions make together, and its place among the axes of what is read."""
+        """The broadcast shape of the index arrays, and its place among the axes of the result."""
         if not self.takes:
             return (), 0
         others = [i for i, e in enumerate(self) if type(e) is not Span]

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from ...ir.array import Array
+from ...ir.axis_relation import other_places, same_places
 from ...ir.primitive import AxisInfo, Primitive, Zero
 from ...ir.types import BOOL, INT32, ArrayType, canonical_dtype
 from ...support import pytree
@@ -126,7 +127,8 @@ def _reduction(name: str, over: Callable[[Any], Any], repeated: Callable[[Any, i
         rest = tuple(a for a in axes if a != axis.name)
         return (primitive.bind(x, axes=rest) if rest else x), None
 
-    primitive = Primitive(name, typing=lambda x, *, axes: x.strong(), batch=batch, effects=axis_effects, **rules)
+    primitive = Primitive(name, typing=lambda x, *, axes: x.strong(), batch=batch, effects=axis_effects,
+                          places=same_places, **rules)  # fmt: skip
     return primitive
 
 
@@ -157,7 +159,8 @@ pmin_p = _reduction("pmin", _min, lambda x, n: x)
 
 
 def _mover(
-    name: str, typing: Callable[..., Any], over: Callable[..., Any], shift: Callable[..., Any], transpose: Any
+    name: str, typing: Callable[..., Any], over: Callable[..., Any], shift: Callable[..., Any], transpose: Any,
+    places: Any = same_places,
 ) -> Primitive:
     """A collective over one axis: `over(axis, x batched at 0, **params) -> out, dim`; `shift(params, dim)` moves its
     dimensions past another batch axis and says where that axis ends up."""
@@ -171,7 +174,7 @@ def _mover(
 
     primitive = Primitive(
         name, typing, jvp=_linear_jvp(lambda: primitive), transpose=transpose, batch=batch, effects=axis_effects,
-        varies=_moving,
+        varies=_moving, places=places,
     )  # fmt: skip
     return primitive
 
@@ -195,6 +198,14 @@ def _gather_typing(
     return x.with_shape(shape).strong()
 
 
+def _gather_places(types: Any, outs: Any, *, dimension: int, tiled: bool, **params: Any) -> Any:
+    """The result has the operand's sharding, and a new axis is not sharded."""
+    if tiled:
+        return same_places(types, outs)
+    dims = types[0].placed.spec.padded(types[0].ndim)
+    return [(*dims[:dimension], (), *dims[dimension:])]
+
+
 def _gather_over(axis: AxisInfo, x: Any, *, dimension: int, size: int, tiled: bool) -> Any:
     out = moveaxis(x, 0, dimension)
     if tiled:
@@ -209,6 +220,7 @@ all_gather_p = _mover(
     _gather_over,
     _plus_one("dimension"),
     lambda ct, x, **params: [psum_scatter_p.bind(ct, **params)],
+    _gather_places,
 )
 
 
@@ -229,6 +241,10 @@ def _scatter_typing(
     return x.with_shape(shape).strong()
 
 
+def _scatter_places(types: Any, outs: Any, *, dimension: int, tiled: bool, **params: Any) -> Any:
+    return same_places(types, outs) if tiled else other_places(types, outs, axes=(dimension,))
+
+
 def _scatter_over(axis: AxisInfo, x: Any, *, dimension: int, size: int, tiled: bool) -> Any:
     out = _sum(x)
     if tiled:
@@ -243,6 +259,7 @@ psum_scatter_p = _mover(
     _scatter_over,
     _plus_one("dimension"),
     lambda ct, x, **params: [all_gather_p.bind(ct, **params)],
+    _scatter_places,
 )
 
 
@@ -329,6 +346,7 @@ axis_index_p = Primitive(
 def _within(name: str, **rules: Any) -> Primitive:
     """A reduction within groups of the members of an axis of a mesh."""
     return Primitive(name, typing=lambda x, *, axes, groups: x.strong(), effects=axis_effects, varies=_moving,
+                     places=same_places,
                      batch=lambda axis, args, dims, **params: (primitives[name].bind(*args, **params), dims[0]),
                      **rules)  # fmt: skip
 

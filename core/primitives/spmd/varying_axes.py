@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from ...ir.axis_relation import same_places
 from ...ir.extension_types import is_opaque
 from ...ir.primitive import OWN, AxisInfo, Primitive
 from ...ir.program import Effect, Effects
@@ -99,7 +100,7 @@ pvary_p = Primitive(
     "pvary", typing=lambda x, *, axes: x, jvp=linear_jvp(lambda: pvary_p),
     transpose=lambda ct, x, *, axes: [psum_invariant_p.bind(ct, axes=axes)],
     batch=_batch_of(lambda: pvary_p, lambda x, axis: (x, 0)), effects=axis_effects,
-    varies=lambda vary, params: vary | {*params["axes"]}, numpy=lambda x, *, axes: x,
+    varies=lambda vary, params: vary | {*params["axes"]}, numpy=lambda x, *, axes: x, places=same_places,
 )  # fmt: skip
 
 
@@ -107,7 +108,7 @@ def _invariant(name: str, over: Callable[[Any], Any], **rules: Any) -> Primitive
     """A reduction over devices after which all have one value."""
     primitive = Primitive(
         name, typing=lambda x, *, axes: x.strong(), batch=_batch_of(lambda: primitive, lambda x, axis: (over(x), None)),
-        effects=axis_effects, varies=lambda vary, params: vary - {*params["axes"]}, **rules,
+        effects=axis_effects, varies=lambda vary, params: vary - {*params["axes"]}, places=same_places, **rules,
     )  # fmt: skip
     return primitive
 
@@ -130,7 +131,7 @@ def _share(ct: Any, x: Any, *, axes: Names) -> list[Any]:
 assume_equal_p = Primitive(
     "assume_equal", typing=lambda x, *, axes: x, jvp=linear_jvp(lambda: assume_equal_p), transpose=_share,
     batch=_batch_of(lambda: assume_equal_p, lambda x, axis: (squeeze(slice_in_dim(x, 0, 1), (0,)), None)),
-    effects=axis_effects, varies=lambda vary, params: vary - {*params["axes"]},
+    effects=axis_effects, varies=lambda vary, params: vary - {*params["axes"]}, places=same_places,
 )  # fmt: skip
 
 PRIMITIVES = (pvary_p, psum_invariant_p, pmax_invariant_p, pmin_invariant_p, assume_equal_p)

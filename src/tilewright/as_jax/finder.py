@@ -15,7 +15,7 @@ from types import ModuleType
 from typing import Any
 
 from ..core.support.errors import NotAdaptedModuleError
-from ..core.support.version import JAXLIB as FOLLOWED
+from ..core.support.version import JAX_API
 from .table import ADAPTED, place_of
 
 KERNELS = "jax.experimental.pallas.ops"
@@ -84,7 +84,7 @@ class JaxDistribution(Distribution):
         if filename != "METADATA":
             return None
         message = Message()
-        message["Metadata-Version"], message["Name"], message["Version"] = "2.1", "jax", FOLLOWED
+        message["Metadata-Version"], message["Name"], message["Version"] = "2.1", "jax", JAX_API
         message["Summary"] = "tilewright under the name of jax"
         return message.as_string()
 

@@ -9,8 +9,7 @@ from ..core.support import native_protocols
 from ..core.support.config import config
 from ..core.support.errors import RealJaxError
 from ..core.support.runtime import runtime
-from ..core.support.version import JAXLIB as FOLLOWED
-from ..core.support.version import __version__
+from ..core.support.version import JAX_API, __version__
 from . import aliases
 from .finder import Finder
 
@@ -48,7 +47,7 @@ def install(quiet: bool = False) -> None:
     config.update("parallel_writes", "order")  # as a TPU of one core runs the kernels that were written for one
     native_protocols.hide(True)  # NumPy's functions give NumPy's arrays, which may be changed
     if not quiet:
-        sys.stderr.write(f"tilewright {__version__} is `jax` {FOLLOWED} in this process\n")
+        sys.stderr.write(f"tilewright {__version__} is `jax` {JAX_API} in this process\n")
 
 
 def uninstall() -> None:

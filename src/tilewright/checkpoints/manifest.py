@@ -3,18 +3,29 @@
 from __future__ import annotations
 
 import json
+import math
 import os
+import re
 import zlib
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
+import ml_dtypes
+import numpy as np
+
+from ..core.ir.types import KEY_DTYPES
 from ..core.support.errors import DamagedCheckpointError
+from . import coverage
+from .coverage import Bounds
+from .files import open_regular
 
 NAME = "manifest.json"
 NUMBERS = (bool, int, float, complex)  # leaves that are numbers of Python
 FORMAT = "tilewright checkpoint 1"
-Bounds = tuple[tuple[int, int], ...]  # first and past the last element of each dimension
+MOST_DIMENSIONS, LARGEST = 64, 1 << 62  # of an array of NumPy, and its elements
+PART = re.compile(r"part-\d+\.safetensors")
+_EXTENDED = frozenset(n for n, t in vars(ml_dtypes).items() if isinstance(t, type) and issubclass(t, np.generic))
 
 
 @dataclass(frozen=True)
@@ -67,29 +78,39 @@ def metadata(path: str | os.PathLike[str]) -> Manifest:
     """
     path = os.fspath(path)
     try:
-        with open(os.path.join(path, NAME), encoding="utf-8") as file:
-            table = json.load(file)
-        if table["format"] != FORMAT:
+        with open_regular(os.path.join(path, NAME)) as file:
+            table = json.loads(file.read())
+        _is(table, dict, "the file")
+        if _field(table, "format", str) != FORMAT:
             raise DamagedCheckpointError(f"{path} is of the format {table['format']!r}", f"this version reads {FORMAT}")
-        if _checksum(table["body"]) != table["crc32"]:
+        body = _field(table, "body", dict)
+        if _checksum(body) != _field(table, "crc32", int):
             raise ValueError("its checksum is another one")
-        body = table["body"]
-        return Manifest({k: _leaf(v) for k, v in body["leaves"].items()}, body["notes"], body["time_ns"])
+        if table.keys() != {"format", "crc32", "body"}:
+            raise ValueError("it has other fields")
+        leaves = {k: _leaf(k, v) for k, v in _field(body, "leaves", dict).items()}
+        for name, leaf in leaves.items():
+            _check_coverage(name, leaf)
+        return Manifest(leaves, body["notes"], _field(body, "time_ns", int))
     except FileNotFoundError:
         there = f"{path} has no {NAME}" if os.path.isdir(path) else f"there is nothing at {path}"
         raise DamagedCheckpointError(f"there is no complete checkpoint: {there}",
                                      "`latest` finds the last complete one") from None  # fmt: skip
     except DamagedCheckpointError:
         raise
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        raise DamagedCheckpointError(f"there is no complete checkpoint at {path}: {NAME}: {error}",
+    except RecursionError:
+        raise DamagedCheckpointError(f"there is no complete checkpoint at {path}: {NAME} is nested too deeply",
+                                     "`latest` finds the last complete one") from None  # fmt: skip
+    except (OSError, ValueError, KeyError) as error:
+        why = f"it has no {error}" if isinstance(error, KeyError) else str(error)
+        raise DamagedCheckpointError(f"there is no complete checkpoint at {path}: {NAME}: {why}",
                                      "`latest` finds the last complete one") from None  # fmt: skip
 
 
 def leaves_of(file: str) -> dict[str, Leaf]:
     """The leaves that a process has written a part of, of a save that is under way."""
-    with open(file, encoding="utf-8") as text:
-        return {k: _leaf(v) for k, v in json.load(text)["body"]["leaves"].items()}
+    with open_regular(file) as text:
+        return {k: _leaf(k, v) for k, v in json.loads(text.read())["body"]["leaves"].items()}
 
 
 def merged(tables: Sequence[dict[str, Leaf]]) -> dict[str, Leaf]:
@@ -100,9 +121,70 @@ def merged(tables: Sequence[dict[str, Leaf]]) -> dict[str, Leaf]:
     }
 
 
-def _leaf(v: dict[str, Any]) -> Leaf:
-    pieces = (Piece(tuple(map(tuple, p["bounds"])), p["file"], p["name"], p["crc32"]) for p in v["pieces"])
-    return Leaf(tuple(v["shape"]), v["dtype"], v["key"], tuple(pieces))
+def dtype_of(name: str) -> np.dtype:
+    """The dtype of a name of NumPy's or ml_dtypes'.
+
+    Raises:
+      ValueError: it is none of numbers.
+    """
+    if name in _EXTENDED:
+        return np.dtype(getattr(ml_dtypes, name))
+    try:
+        found = np.dtype(name)
+    except (TypeError, ValueError):
+        found = np.dtype(object)
+    if found.kind not in "biufc" or found.name != name:
+        raise ValueError(f"{name!r} is no dtype of numbers")
+    return found
+
+
+def _is(value: Any, kind: type, what: str) -> Any:
+    if type(value) is not kind:
+        raise ValueError(f"{what} is of type {type(value).__name__}, not {kind.__name__}")
+    return value
+
+
+def _field(table: Any, name: str, kind: type) -> Any:
+    return _is(table[name], kind, repr(name))
+
+
+def _leaf(name: str, v: Any) -> Leaf:
+    """A leaf of the manifest, each field of which is checked.
+
+    Raises:
+      ValueError or KeyError: a field is missing or wrong; it names the leaf and the field.
+    """
+    try:
+        shape = tuple(_is(n, int, "a size in 'shape'") for n in _field(_is(v, dict, "it"), "shape", list))
+        if any(n < 0 for n in shape) or len(shape) > MOST_DIMENSIONS or math.prod(shape) > LARGEST:
+            raise ValueError(f"'shape' is {list(shape)}")
+        dtype, key = dtype_of(_field(v, "dtype", str)), v["key"]
+        if key is not None and key not in KEY_DTYPES:
+            raise ValueError(f"'key' is {key!r}")
+        return Leaf(shape, dtype.name, key, tuple(map(_piece, _field(v, "pieces", list))))
+    except KeyError as error:
+        raise ValueError(f"the leaf {name} has no {error}") from None
+    except ValueError as error:
+        raise ValueError(f"the leaf {name}: {error}") from None
+
+
+def _piece(v: Any) -> Piece:
+    _is(v, dict, "a piece")
+    bounds = _field(v, "bounds", list)
+    if not all(type(pair) is list and len(pair) == 2 and all(type(x) is int for x in pair) for pair in bounds):
+        raise ValueError("'bounds' of a piece are no pairs of integers")
+    file, crc32 = _field(v, "file", str), _field(v, "crc32", int)
+    if not PART.fullmatch(file):
+        raise ValueError(f"'file' of a piece is {file!r}, not part-NUMBER.safetensors in its folder")
+    if not 0 <= crc32 < 1 << 32:
+        raise ValueError(f"'crc32' of a piece is {crc32}")
+    return Piece(tuple((a, b) for a, b in bounds), file, _field(v, "name", str), crc32)
+
+
+def _check_coverage(name: str, leaf: Leaf) -> None:
+    """Raise a `ValueError` unless the pieces of a leaf cover it exactly once."""
+    if why := coverage.fault(leaf.shape, [piece.bounds for piece in leaf.pieces]):
+        raise ValueError(f"the leaf {name}: its pieces {why}, of shape {list(leaf.shape)}")
 
 
 def latest(directory: str | os.PathLike[str]) -> str | None:

@@ -7,7 +7,6 @@ import os
 import zlib
 from typing import Any
 
-import ml_dtypes
 import numpy as np
 
 from ..core.ir.types import KEY_DTYPES, KeyDtype, canonical_dtype
@@ -17,8 +16,9 @@ from ..core.support.errors import CheckpointMismatchError, DtypeError, MeshError
 from ..devices import device_put
 from ..random.key import wrap_key_data
 from ..sharding import make_array_from_callback
-from .manifest import NUMBERS, Bounds, Leaf, Manifest, Piece, metadata
-from .safetensors import Part, raw
+from .coverage import Bounds
+from .manifest import NUMBERS, Leaf, Manifest, Piece, dtype_of, metadata
+from .safetensors import NAMES, Part, raw
 
 
 class Reader:
@@ -31,9 +31,11 @@ class Reader:
     def piece(self, leaf: Leaf, piece: Piece) -> np.ndarray:
         """A part that was saved, not read yet."""
         if piece.file not in self._parts:
-            self._parts[piece.file] = Part(os.path.join(self.path, piece.file))
-        shape = tuple(b - a for a, b in piece.bounds)
-        return self._parts[piece.file].array(piece.name, _dtype(leaf.dtype), shape)
+            self._parts[piece.file] = Part(os.path.join(self.path, piece.file), follow=False)
+        part, dtype, shape = self._parts[piece.file], dtype_of(leaf.dtype), tuple(b - a for a, b in piece.bounds)
+        size = math.prod(shape) * dtype.itemsize
+        part.check(piece.name, NAMES.get(dtype, "U8"), shape if dtype in NAMES else (size,))
+        return part.array(piece.name, dtype, shape)
 
     def whole_piece(self, leaf: Leaf, piece: Piece) -> np.ndarray:
         """A part that was saved, read and held against its checksum."""
@@ -45,7 +47,7 @@ class Reader:
 
     def read(self, leaf: Leaf, wanted: list[Bounds]) -> dict[Bounds, np.ndarray]:
         """The values of an array between bounds that do not overlap; parts that are needed whole are checked."""
-        found = {w: np.empty([b - a for a, b in w], _dtype(leaf.dtype)) for w in wanted}
+        found = {w: np.empty([b - a for a, b in w], dtype_of(leaf.dtype)) for w in wanted}
         for piece in leaf.pieces:
             cuts = [(w, cut) for w in wanted if (cut := _common(w, piece.bounds)) is not None]
             if not cuts:
@@ -59,10 +61,6 @@ class Reader:
                 found[w][_within(cut, w)] = part
                 self.bytes_read += part.nbytes * count
         return found
-
-
-def _dtype(name: str) -> np.dtype:
-    return np.dtype(getattr(ml_dtypes, name, name))
 
 
 def _common(a: Bounds, b: Bounds) -> Bounds | None:
@@ -149,7 +147,7 @@ def _check_leaf(name: str, leaf: Leaf, like: Any) -> None:
                                     "give an array, a ShapeDtypeStruct or a number")  # fmt: skip
     if isinstance(like, NUMBERS):
         shape, dtype, key = (), np.asarray(like).dtype.name, None
-        fits = leaf.shape == () and leaf.key is None and _dtype(leaf.dtype).kind == np.asarray(like).dtype.kind
+        fits = leaf.shape == () and leaf.key is None and dtype_of(leaf.dtype).kind == np.asarray(like).dtype.kind
     else:
         of_keys = isinstance(like.dtype, KeyDtype)
         key = like.dtype.generator if of_keys else None
@@ -169,7 +167,7 @@ def _restored(reader: Reader, name: str, leaf: Leaf, like: Any, place: Any) -> A
     if place is None and isinstance(like, (np.ndarray, np.generic, *NUMBERS)):
         values = reader.read(leaf, [whole])[whole]
         return values if isinstance(like, np.ndarray) else values[()] if isinstance(like, np.generic) else values.item()
-    if canonical_dtype(_dtype(leaf.dtype)) != _dtype(leaf.dtype):
+    if canonical_dtype(dtype_of(leaf.dtype)) != dtype_of(leaf.dtype):
         raise DtypeError(f"the leaf {name} was saved as {leaf.dtype}, which arrays have with `enable_x64` alone",
                          "set enable_x64, or pass a NumPy array in `like`")  # fmt: skip
     if place is not None and hasattr(place, "placed"):
@@ -187,7 +185,7 @@ def _restored(reader: Reader, name: str, leaf: Leaf, like: Any, place: Any) -> A
         def part(index: tuple[slice, ...]) -> np.ndarray:
             return parts[tuple(i.indices(n)[:2] for i, n in zip(index, leaf.shape, strict=True))]
 
-        array = make_array_from_callback(leaf.shape, place, part, dtype=_dtype(leaf.dtype))
+        array = make_array_from_callback(leaf.shape, place, part, dtype=dtype_of(leaf.dtype))
     else:
         array = device_put(reader.read(leaf, [whole])[whole], place)
     return array if leaf.key is None else wrap_key_data(array, dtype=KEY_DTYPES[leaf.key])

@@ -16,6 +16,7 @@ import ml_dtypes
 import numpy as np
 
 from ..core.support.errors import CheckpointWriteError, DamagedCheckpointError, DtypeError
+from .files import open_regular
 
 DTYPES = {
     "BOOL": "bool", "U8": "uint8", "I8": "int8", "U16": "uint16", "I16": "int16", "U32": "uint32", "I32": "int32",
@@ -26,6 +27,7 @@ DTYPES = {
 NAMES = {np.dtype(v): k for k, v in DTYPES.items()}
 LENGTH = struct.Struct("<Q")
 WRITABLE = "free space on the disk, or save where you may write; what was saved before is untouched"
+_FIELDS = {"dtype", "shape", "data_offsets"}
 LONGEST = 100_000_000  # bytes of a header, as in the format's description
 
 
@@ -58,13 +60,28 @@ def header(arrays: Mapping[str, np.ndarray], metadata: Mapping[str, str] | None 
     return LENGTH.pack(len(text)) + text
 
 
-class Part:
-    """A file of the format, read through a memory map."""
+def _entry(name: str, v: Any) -> Entry:
+    """An entry of a header.
 
-    def __init__(self, path: str | os.PathLike[str]):
+    Raises:
+      ValueError, TypeError or KeyError: a field is missing or wrong.
+    """
+    shape, (begin, end) = tuple(v["shape"]), v["data_offsets"]
+    if not all(type(n) is int and n >= 0 for n in (*shape, begin, end)) or end < begin or v.keys() != _FIELDS:
+        raise ValueError(f"{name!r} is {v}")
+    if not isinstance(v["dtype"], str):
+        raise ValueError(f"{name!r} has the dtype {v['dtype']!r}")
+    return Entry(v["dtype"], shape, begin, end)
+
+
+class Part:
+    """A file of the format, read through a memory map; links to it are followed unless `follow` is False."""
+
+    def __init__(self, path: str | os.PathLike[str], follow: bool = True):
         self.path = os.fspath(path)
         try:
-            self.bytes = np.memmap(self.path, np.uint8, "r")
+            with open_regular(self.path, follow) as file:
+                self.bytes = np.memmap(file, np.uint8, "r")
         except (OSError, ValueError) as error:
             raise self.damaged(f"cannot be read: {error}") from None
         size = LENGTH.unpack(self.bytes[:8].tobytes())[0] if len(self.bytes) >= 8 else LONGEST + 1
@@ -74,15 +91,26 @@ class Part:
         try:
             table = json.loads(self.bytes[8 : 8 + size].tobytes())
             self.metadata: dict[str, str] = table.pop("__metadata__", {})
-            self.entries = {
-                k: Entry(v["dtype"], tuple(map(int, v["shape"])), *map(int, v["data_offsets"]))
-                for k, v in table.items()
-            }
-        except (ValueError, TypeError, KeyError, AttributeError):
-            raise self.damaged("has a header that is not of the format") from None
-        end = max((e.end for e in self.entries.values()), default=0)
-        if end != len(self.data):
-            raise self.damaged(f"has {len(self.data)} bytes of arrays, where its header says {end}")
+            self.entries = {name: _entry(name, v) for name, v in table.items()}
+        except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+            raise self.damaged(f"has a header that is not of the format: {error!r}") from None
+        self._check_coverage()
+
+    def _check_coverage(self) -> None:
+        """Raise unless the arrays cover the bytes after the header exactly once."""
+        at = 0
+        for name, e in sorted(self.entries.items(), key=lambda item: (item[1].begin, item[1].end)):
+            if e.begin != at:
+                raise self.damaged(f"has {name!r} at byte {e.begin} of its arrays, where what is before ends at {at}")
+            at = e.end
+        if at != len(self.data):
+            raise self.damaged(f"has {len(self.data)} bytes of arrays, where its header says {at}")
+
+    def check(self, name: str, dtype: str, shape: tuple[int, ...]) -> None:
+        """Raise unless an array has a dtype of the format and a shape."""
+        entry = self.entries.get(name)
+        if entry is not None and (entry.dtype, entry.shape) != (dtype, shape):
+            raise self.damaged(f"holds {name!r} as {entry.dtype}{list(entry.shape)}, not as {dtype}{list(shape)}")
 
     def damaged(self, why: str) -> DamagedCheckpointError:
         return DamagedCheckpointError(f"the file {self.path} {why}", "save it again; `latest` finds a complete one")

@@ -10,7 +10,7 @@ import time
 import warnings
 import zlib
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import numpy as np
@@ -36,7 +36,9 @@ from ..xla_backend.arrays.transfer import physical
 from ..xla_backend.devices.coordination import group
 from ..xla_backend.execution.sharded_execution import distinct, local_part
 from ..xla_backend.host.digest import digest
-from .manifest import NAME, NUMBERS, Bounds, Leaf, Manifest, Piece, leaves_of, merged
+from .coverage import Bounds
+from .files import partial_of, writing
+from .manifest import NAME, NUMBERS, Leaf, Manifest, Piece, dtype_of, leaves_of, merged
 from .safetensors import WRITABLE, header, raw, told_of
 
 CHUNK = 2**24  # bytes written at once
@@ -139,12 +141,15 @@ def _copied(name: str, x: Any) -> tuple[np.dtype, tuple[int, ...], str | None, P
         values, key = np.asarray(x), None
     else:
         raise NonArrayArgumentError(f"the leaf {name} of type {type(x).__name__} in a checkpoint", "save it in `notes`")
-    if values.dtype.hasobject or values.dtype.kind in "USMm":
-        raise NonArrayArgumentError(f"the leaf {name} of dtype {values.dtype} in a checkpoint", "save it in `notes`")
+    try:
+        dtype = dtype_of(values.dtype.name)
+    except ValueError:
+        raise NonArrayArgumentError(f"the leaf {name} of dtype {values.dtype} in a checkpoint",
+                                    "save it in `notes`") from None  # fmt: skip
     parts = []
     if values.size and runtime.process_index == 0:
-        parts.append((tuple((0, n) for n in values.shape), np.array(values, order="C")))
-    return values.dtype, values.shape, key, parts
+        parts.append((tuple((0, n) for n in values.shape), np.array(values, dtype, order="C")))  # this machine's bytes
+    return dtype, values.shape, key, parts
 
 
 def _generator(x: Array) -> str | None:
@@ -165,13 +170,10 @@ def _parts(x: Array, shape: tuple[int, ...]) -> Parts:
 
 def _write(path: str, leaves: dict[str, Any], notes: Any, progress: bool, source: Source | None, number: int) -> None:
     """Write a checkpoint in three phases, each of which all processes have come through before the next."""
-    partial = os.path.join(os.path.dirname(path), f".{os.path.basename(path)}.partial")
-    first = runtime.process_index == 0
+    partial, first, held = partial_of(path), runtime.process_index == 0, ExitStack()
 
     def begin() -> None:
-        os.makedirs(os.path.dirname(path), exist_ok=True)
-        shutil.rmtree(partial, ignore_errors=True)  # of a process that was killed
-        os.mkdir(partial)
+        held.enter_context(writing(path))
 
     def write() -> None:
         total = sum(v.nbytes for *_, parts in leaves.values() for _, v in parts)
@@ -190,19 +192,20 @@ def _write(path: str, leaves: dict[str, Any], notes: Any, progress: bool, source
         os.rename(partial, path)
         _sync_directory(os.path.dirname(path))
 
-    for name, action, everywhere in (("begin", begin, False), ("write", write, True), ("commit", commit, False)):
-        failure = ""
-        try:
-            if first or everywhere:
-                action()
-        except OSError as error:
-            failure = told_of(error, path)
-        for process, why in enumerate(_told(f"save/{number}/{name}", failure, f"the save of {path}")):
-            if why:
-                if first:
-                    shutil.rmtree(partial, ignore_errors=True)
-                who = f" by process {process}" if runtime.process_count > 1 else ""
-                raise CheckpointWriteError(f"{path} cannot be written{who}: {why}", WRITABLE, source)
+    with held:
+        for name, action, everywhere in (("begin", begin, False), ("write", write, True), ("commit", commit, False)):
+            failure = ""
+            try:
+                if first or everywhere:
+                    action()
+            except OSError as error:
+                failure = told_of(error, path)
+            for process, why in enumerate(_told(f"save/{number}/{name}", failure, f"the save of {path}")):
+                if why:
+                    if first and name != "begin":
+                        shutil.rmtree(partial, ignore_errors=True)
+                    who = f" by process {process}" if runtime.process_count > 1 else ""
+                    raise CheckpointWriteError(f"{path} cannot be written{who}: {why}", WRITABLE, source)
 
 
 def _table(partial: str, process: int) -> str:

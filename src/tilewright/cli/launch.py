@@ -6,6 +6,7 @@ import argparse
 import os
 import queue
 import re
+import secrets
 import signal
 import subprocess
 import sys
@@ -15,6 +16,7 @@ from collections.abc import Sequence
 from typing import TextIO
 
 from ..distributed.coordinator import Coordinator
+from ..distributed.protocol import TOKEN
 
 GRACE = 0.5  # seconds between SIGTERM and SIGKILL
 RAISED = re.compile(r"[\w.]+(Error|Exception|Interrupt)\b")  # whose message may go on in indented lines
@@ -71,8 +73,10 @@ def launch(
         shown.write("".join(f"tilewright launch: {line}\n" for line in text.splitlines()))
         shown.flush()
 
-    coordinator = Coordinator(count, "127.0.0.1", 0, say, lambda process, how: None)  # a death is seen here
-    shared = os.environ | {"PYTHONUNBUFFERED": "1", "TILEWRIGHT_NUM_PROCESSES": str(count),
+    token = secrets.token_hex(32)
+    seen_here = lambda process, how: None  # noqa: E731 (deaths)
+    coordinator = Coordinator(count, "127.0.0.1", 0, say, seen_here, token=token)
+    shared = os.environ | {"PYTHONUNBUFFERED": "1", "TILEWRIGHT_NUM_PROCESSES": str(count), TOKEN: token,
                            "TILEWRIGHT_COORDINATOR": f"127.0.0.1:{coordinator.port}"}  # fmt: skip
     asked = {"NUM_CPU_DEVICES": devices, "STALL_SECONDS": stall, "STALL_LIMIT": stall_limit}
     shared |= {f"TILEWRIGHT_{name}": str(value) for name, value in asked.items() if value is not None}

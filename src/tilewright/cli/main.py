@@ -25,7 +25,8 @@ from ..compiler.pipeline import compile as compile_to
 from ..core.support.config import ENVIRONMENT, config, default_device
 from ..core.support.errors import ArgumentError, TilewrightError
 from ..core.support.settings import ROWS
-from ..core.support.version import JAXLIB, __version__
+from ..core.support.supported import SUPPORTED
+from ..core.support.version import __version__
 from ..devices import devices
 from ..export import command as export_command
 from ..lang.targets.target import TARGETS
@@ -78,7 +79,8 @@ def versions() -> Iterator[tuple[str, str]]:
             found = metadata.version(name)
         except metadata.PackageNotFoundError:
             found = "missing" if name in REQUIRED else "not installed (optional)"
-        yield name, f"{found} (pinned to {JAXLIB})" if name == "jaxlib" else found
+        support = SUPPORTED.get(name)
+        yield name, f"{found} ({support.status(found)})" if support is not None and found[:1].isdigit() else found
 
 
 def can_compile(backend: Backend) -> str:

@@ -14,7 +14,7 @@ from ..lang.cost.roofline import roofline
 from ..lang.kernel.kernel import UNBOUNDED, Kernel, show_size
 from ..lang.kernel.traverse import block_bytes
 from ..lang.targets.target import Resources, target_of
-from ..lang.transforms.desugar import plain
+from ..lang.transforms.desugar import desugared
 from ..lang.verify.verify import Finding, verify
 from ..lang.warpgroups.specs import mesh_of
 
@@ -111,7 +111,7 @@ def kernel_report(
         return KernelReport(kernel, (), cost.flops, cost.transcendentals, moved, block_bytes(kernel), found, (), None,
                             None, fused, target)  # fmt: skip
     return KernelReport(
-        kernel, analyse(plain(kernel)).carry, cost.flops, cost.transcendentals, moved, block_bytes(kernel),
+        kernel, analyse(desugared(kernel)).carry, cost.flops, cost.transcendentals, moved, block_bytes(kernel),
         (*verify(kernel), *found), tuple(derivative_plan(kernel)) if fused is None else (),
         None if least is None else least.seconds, None if least is None else least.by, fused, target,
     )  # fmt: skip

@@ -37,7 +37,7 @@ from ..xla_backend.devices.client import Device, as_device, default_device, of_p
 from ..xla_backend.execution.backend import XlaBackend, with_flags
 from ..xla_backend.execution.executable import compile_module
 from ..xla_backend.options.compile_options import Call, Place, Settings, Unit
-from ..xla_backend.pipeline.expand_primitives import check_expanded, expand, require_rules
+from ..xla_backend.pipeline.expand_primitives import check_expanded, expand, expand_sweeps, require_rules
 from ..xla_backend.pipeline.stablehlo_module import Module, check_module, printed
 from . import lazy_layers
 from .pass_manager import Level, Pass, Reports, up_to, walk
@@ -67,7 +67,7 @@ def _trace(request: Request, settings: Settings, reports: Reports) -> tuple[Unit
 
 def _transform(unit: Unit, settings: Settings, reports: Reports) -> tuple[Unit, None]:
     program = physicalize(unit.program, keys=False) if opaque_types else unit.program
-    return replace(unit, program=eliminate_dead(program)[0]), None
+    return replace(unit, program=expand_sweeps(eliminate_dead(program)[0])), None
 
 
 def _partition(unit: Unit, settings: Settings, reports: Reports) -> tuple[Unit, Any]:
@@ -75,7 +75,7 @@ def _partition(unit: Unit, settings: Settings, reports: Reports) -> tuple[Unit, 
     here = settings.device is not None
     if unit.place is None and not (is_loaded(lazy_layers.mesh) and lazy_layers.partition.on_mesh(unit.program, here)):
         inspected = is_loaded(lazy_layers.visualize)
-        return lazy_layers.inspect_sharding.told_of_one(unit, settings.device) if inspected else unit, None
+        return lazy_layers.inspect_sharding.inspected_on_one_device(unit, settings.device) if inspected else unit, None
     unit, told = lazy_layers.partition.partition(unit, settings, _text, lazy_layers.shardy, _kernels(unit, settings))
     refused = current().communication == "error"
     if not (settings.explained or refused):

@@ -25,6 +25,7 @@ from ..xla_backend.jaxlib import shim
 from .clusters import CLUSTERS, detected
 from .coordinator import Coordinator
 from .member import Member
+from .protocol import TOKEN
 
 __all__ = ["initialize", "is_initialized", "shutdown"]
 __dir__ = __all__.copy
@@ -67,7 +68,8 @@ def initialize(
     Call it once in each, before anything is computed. What is not given is found in the environment: of `tilewright
     launch`, SLURM, Open MPI, Kubernetes or Cloud TPU (`cluster_detection_method` names one). `coordinator_address` is
     `host:port` of process 0, which listens there, at `coordinator_bind_address` if that is another. `local_device_ids`
-    are the numbers of the GPUs that this process is to use. Limits are in seconds.
+    are the numbers of the GPUs that this process is to use. Limits are in seconds. Where the environment has a
+    `TILEWRIGHT_COORDINATOR_TOKEN`, the coordinator refuses processes with another one.
 
     Raises:
       ProcessError: it was called before, or after the first computation.
@@ -92,7 +94,8 @@ def initialize(
     if index == 0 and launcher != "tilewright":
         _state.coordinator = _coordinator(coordinator_bind_address or address, count, initialization_timeout)
     try:
-        member = Member(group, address, index, count, _versions(), initialization_timeout, heartbeat_timeout_seconds)
+        member = Member(group, address, index, count, _versions(), initialization_timeout, heartbeat_timeout_seconds,
+                        _token())  # fmt: skip
         group.store = shim.coordination_client(address, index, initialization_timeout, shutdown_timeout_seconds)
     except BaseException:
         if _state.coordinator is not None:
@@ -130,10 +133,17 @@ def _versions() -> dict[str, str]:
 def _coordinator(address: str, count: int, timeout: int) -> Coordinator:
     host, _, port = address.rpartition(":")
     try:
-        return Coordinator(count, host, int(port), timeout=timeout)
-    except OSError as error:
-        raise CoordinatorError(f"process 0 cannot listen at {address}: {error}",
-                               "take another port, or end what uses this one") from None  # fmt: skip
+        return Coordinator(count, host, int(port), timeout=timeout, token=_token())
+    except (OSError, OverflowError) as error:
+        raise CoordinatorError(
+            f"process 0 cannot listen at {address}: {error}",
+            "take another port, or end what uses this one; where the host is no address of this machine, name one by "
+            "coordinator_bind_address, such as '0.0.0.0:8476' for every interface") from None  # fmt: skip
+
+
+def _token() -> str:
+    """What the coordinator asks of every process: of `tilewright launch`, or set by whoever starts them."""
+    return os.environ.get(TOKEN, "")
 
 
 def shutdown() -> None:

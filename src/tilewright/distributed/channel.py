@@ -1,24 +1,15 @@
-"""Messages between a process and the coordinator: objects of JSON, one a line, over a TCP connection.
-
-    process to coordinator           coordinator to process
-    {"join": 1, "count": 4, ...}     {"start": true} or {"refused": text, "kind": "absent"}
-    {"stalled": "call 3 of step"}    {"where": 7}, which asks for
-    {"here": 7, "calls": 2, ...}     {"end": text}
-    {"marks": [...]}                 {"mismatch": text}
-    {"at": ..., "steps": 2, ...}
-    {"failed": "ValueError: ..."}
-    {"bye": true}                    {"done": true}, when all have said so
-"""
+"""A connection between a process and the coordinator, over which messages of `protocol` go."""
 
 from __future__ import annotations
 
 import contextlib
 import json
-import select
+import selectors
 import socket
+from collections.abc import Mapping
 from typing import Any
 
-LONGEST = 1 << 20  # bytes of a message
+from .protocol import FROM_COORDINATOR, LONGEST, Check, MalformedError, Message, parsed
 
 
 class GoneError(Exception):
@@ -26,10 +17,15 @@ class GoneError(Exception):
 
 
 class Channel:
-    """One end of a connection, from which messages are read without waiting."""
+    """One end of a connection, from which messages are read without waiting: of some `kinds`, up to `longest` bytes."""
 
-    def __init__(self, connection: socket.socket, alive: int = 0):
-        self.socket, self._read = connection, b""
+    def __init__(
+        self, connection: socket.socket, alive: int = 0, kinds: Mapping[str, Mapping[str, Check]] = FROM_COORDINATOR,
+        longest: int = LONGEST,
+    ):  # fmt: skip
+        self.socket, self._read, self.kinds, self.longest = connection, b"", kinds, longest
+        self._selector = selectors.PollSelector()  # without a file descriptor of its own
+        self._selector.register(connection, selectors.EVENT_READ)
         connection.settimeout(10.0)  # for sending
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         if alive:
@@ -51,13 +47,13 @@ class Channel:
         with contextlib.suppress(OSError):
             self.socket.sendall(json.dumps(message).encode() + b"\n")
 
-    def receive(self, seconds: float = 0.0) -> list[dict[str, Any]]:
+    def receive(self, seconds: float = 0.0) -> list[Message]:
         """The messages that have come, or come within a time.
 
         Raises:
           GoneError: the other end has closed the connection, or sends something else than messages.
         """
-        if not select.select([self.socket], [], [], seconds)[0]:
+        if not self._selector.select(seconds):
             return []
         try:
             data = self.socket.recv(1 << 16)
@@ -66,13 +62,13 @@ class Channel:
         if not data:
             raise GoneError("closed")
         *lines, self._read = (self._read + data).split(b"\n")
+        if any(len(line) > self.longest for line in (*lines, self._read)):
+            raise GoneError("not of this protocol: a line is too long")
         try:
-            found = [json.loads(line) for line in lines]
-        except ValueError:
-            raise GoneError("not of this protocol") from None
-        if len(self._read) > LONGEST or not all(isinstance(m, dict) for m in found):
-            raise GoneError("not of this protocol")
-        return found
+            return [parsed(line, self.kinds) for line in lines]
+        except MalformedError as error:
+            raise GoneError(f"not of this protocol: {error}") from None
 
     def close(self) -> None:
+        self._selector.close()
         self.socket.close()

@@ -3,6 +3,9 @@
 It is in a thread of process 0, or of `tilewright launch`, which no death of a process takes along. First it listens at
 the coordinator's address itself. When all processes have come, and are of one version, it gives the address to XLA's
 coordination service and tells them to begin; the connections stay, so that the end of one is noticed at once.
+
+Anyone may connect to the port until then. A process is taken in only with the coordinator's token, and whatever is no
+message of `protocol` costs its sender the connection, and nothing else.
 """
 
 from __future__ import annotations
@@ -17,20 +20,45 @@ from collections.abc import Callable
 from typing import Any
 
 from ..xla_backend.jaxlib import shim
-from .channel import Channel, GoneError
+from . import protocol
+from .channel import Channel
 
 ANSWERS = 2.0  # seconds in which processes say where they are
 CLOSING = 5.0  # seconds in which processes that are done close their connections
 TICK = 0.2
+JOINING = 10.0  # seconds that a connection has to join
+MOST_WAITING = 512  # connections that have not joined; the one that waits for longest makes room
+EVERY_INTERFACE = ("", "0.0.0.0", "::")
+HOSTS_FILE = "127.0.1.1"  # which Debian writes there for the machine's own name
 
 
 def listening(host: str, port: int) -> socket.socket:
-    """A socket that listens at an address of this machine: on every interface unless the host is this machine."""
-    if host in ("localhost", "127.0.0.1", "::1"):
-        return socket.create_server(("127.0.0.1", port), backlog=1024)
+    """A socket that listens at an address of this machine: that of the host alone, unless it names every interface.
+
+    Every interface are "", "0.0.0.0" and "::". So is a name that only this machine takes for itself (127.0.1.1 in its
+    file of hosts), since others reach it elsewhere.
+
+    Raises:
+      OSError: the host is unknown, no address of this machine, or its port is in use.
+    """
+    name = host.strip("[]")
+    if name in EVERY_INTERFACE:
+        return _everywhere(port) if name != "0.0.0.0" else _at(socket.AF_INET, name, port)
+    found = socket.getaddrinfo(name, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    family, address = min(((f, str(a[0])) for f, _, _, _, a in found), key=lambda pair: pair[0] != socket.AF_INET)
+    if address == HOSTS_FILE and name != address:
+        return _everywhere(port)
+    return _at(family, address, port)
+
+
+def _at(family: int, address: str, port: int) -> socket.socket:
+    return socket.create_server((address, port), family=family, backlog=1024)
+
+
+def _everywhere(port: int) -> socket.socket:
     if socket.has_dualstack_ipv6():
         return socket.create_server(("", port), family=socket.AF_INET6, dualstack_ipv6=True, backlog=1024)
-    return socket.create_server(("", port), backlog=1024)
+    return _at(socket.AF_INET, "", port)
 
 
 class Report:
@@ -80,20 +108,22 @@ class Report:
 class Coordinator:
     """The coordinator of `count` processes at an address; its port is chosen by the system where 0 is given.
 
-    `say` prints a report; `lost` is told of a process that went without a word, and why.
+    `say` prints a report; `lost` is told of a process that went without a word, and why. `token` is asked of each.
     """
 
     def __init__(
         self, count: int, host: str, port: int, say: Callable[[str], None] | None = None,
-        lost: Callable[[int, str], None] | None = None, timeout: int = 300,
+        lost: Callable[[int, str], None] | None = None, timeout: int = 300, token: str = "",
     ):  # fmt: skip
-        self.count, self.timeout = count, timeout
+        self.count, self.timeout, self.token = count, timeout, token
         self.say = say or _to_stderr
         self.lost = lost or self._end_others
         self.listener: socket.socket | None = listening(host, port)
         bound = self.listener.getsockname()
         self.interface, self.port = f"[{bound[0]}]" if ":" in bound[0] else bound[0], bound[1]
         self.service: Any = None
+        self.fault: Exception | None = None  # what ended the thread, which nothing should
+        self.waiting: dict[Channel, float] = {}  # connected and not joined yet, the earliest first, and since when
         self.members: dict[int, Channel] = {}
         self.joined: dict[int, dict[str, Any]] = {}
         self.gone: set[int] = set()
@@ -124,73 +154,90 @@ class Coordinator:
     # ------------------------------------------------------------ the thread
 
     def _run(self) -> None:
-        waiting: set[Channel] = set()  # connected, and not joined yet
+        try:
+            self._serve()
+        except Exception as error:
+            self.fault = error
+            _to_stderr(f"the coordinator ended with {type(error).__name__}: {error}")
+            self._tell(end=f"the coordinator ended with {type(error).__name__}")
+            raise
+
+    def _serve(self) -> None:
         while not self.stopping.is_set():
             for key, _ in self.selector.select(TICK):
                 if key.fileobj is self.listener:
-                    self._accept(waiting)
+                    self._accept()
                 else:
-                    self._read(key.fileobj, waiting)
+                    self._read(key.fileobj)
             self._tick()
-        for channel in (*waiting, *self.members.values()):
+        for channel in (*self.waiting, *self.members.values()):
             channel.close()
         if self.listener is not None:
             self.listener.close()
         self.selector.close()
 
-    def _accept(self, waiting: set[Channel]) -> None:
+    def _accept(self) -> None:
         assert self.listener is not None
-        with contextlib.suppress(OSError):
+        while len(self.waiting) >= MOST_WAITING:
+            self._drop(next(iter(self.waiting)))
+        try:
             connection, _ = self.listener.accept()
-            channel = Channel(connection)
-            waiting.add(channel)
-            self.selector.register(channel, selectors.EVENT_READ)
+        except OSError:  # it is gone again, or this process has no file descriptors left
+            time.sleep(0.01)
+            return
+        channel = Channel(connection, kinds=protocol.FROM_PROCESS, longest=protocol.LONGEST_JOIN)
+        self.waiting[channel] = time.monotonic()
+        self.selector.register(channel, selectors.EVENT_READ)
 
     def _drop(self, channel: Channel) -> None:
+        self.waiting.pop(channel, None)
         with contextlib.suppress(KeyError, ValueError):
             self.selector.unregister(channel)
         channel.close()
 
-    def _read(self, channel: Any, waiting: set[Channel]) -> None:
+    def _read(self, channel: Any) -> None:
+        if channel.fileno() < 0:  # dropped by what came before it
+            return
         process = next((p for p, c in self.members.items() if c is channel), None)
         try:
-            messages = channel.receive()
-        except GoneError as error:
-            self._drop(channel)
-            waiting.discard(channel)
-            if process is not None:
-                del self.members[process]
-                self._left(process, f"died without a word ({error})")
-            return
-        for message in messages:
-            if process is None:
-                waiting.discard(channel)
-                process = self._join(channel, message)
+            for message in channel.receive():
                 if process is None:
-                    return self._drop(channel)
-            else:
-                self._take(process, message)
+                    process = self._join(channel, message)
+                    if process is None:
+                        return self._drop(channel)
+                else:
+                    self._take(process, message)
+        except Exception as error:  # of its sender alone, whatever it is
+            self._drop(channel)
+            if process is not None and self.members.pop(process, None) is not None:
+                self._left(process, f"died without a word ({error})")
 
     # ------------------------------------------------------------ meeting
 
     def _join(self, channel: Channel, message: dict[str, Any]) -> int | None:
         """Take a process in; gives its number, None where it is refused."""
         process = message.get("join")
-        if not isinstance(process, int):
+        if process is None:
+            return None
+        if not protocol.same_token(message["token"], self.token):
+            channel.send(kind="absent", refused="it does not have the token of the coordinator: set the same "
+                                                f"{protocol.TOKEN} for every process, or for none")  # fmt: skip
             return None
         other = self.joined.get(process)
         if other is not None:
             channel.send(kind="taken", refused=f"process {process} is there already: process id {other['pid']} on "
                                                f"{other['host']}")  # fmt: skip
             return None
-        if not 0 <= process < self.count or message.get("count") != self.count:
-            channel.send(kind="taken", refused=f"process {process} of {message.get('count')} came to a coordinator of "
+        if process >= self.count or message["count"] != self.count:
+            channel.send(kind="taken", refused=f"process {process} of {message['count']} came to a coordinator of "
                                                f"{self.count} processes")  # fmt: skip
             return None
-        channel.keep_alive(int(message["alive"]))
+        self.waiting.pop(channel, None)
+        channel.longest = protocol.LONGEST
+        channel.keep_alive(message["alive"])
         self.members[process], self.joined[process] = channel, message
         if self.deadline is None:
-            self.deadline = time.monotonic() + float(message["timeout"])
+            self.deadline = time.monotonic() + message["timeout"]
         if len(self.joined) == self.count:
             self._begin()
         return process
@@ -220,6 +267,8 @@ class Coordinator:
 
     def _tick(self) -> None:
         now = time.monotonic()
+        for channel in [c for c, since in self.waiting.items() if now - since > JOINING]:
+            self._drop(channel)
         if self.deadline is not None and now > self.deadline:
             missing = [p for p in range(self.count) if p not in self.joined]
             self._refuse("absent", f"process {', '.join(map(str, missing))} of {self.count} did not come in time")

@@ -7,6 +7,7 @@ So when the coordinator says that it is in vain, or is gone itself, the thread s
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import os
 import socket
 import sys
@@ -18,6 +19,7 @@ from ..core.support.config import current
 from ..core.support.errors import CoordinatorError, ProcessError, ProcessMismatchError
 from ..xla_backend.devices.coordination import Group
 from .channel import Channel, GoneError
+from .protocol import MOST_MARKS, TEXT
 
 TICK = 0.25
 SOON = 1.0  # seconds of waiting after which the coordinator is told where this process is
@@ -28,14 +30,17 @@ KINDS: dict[str, type[ProcessError]] = {"mismatch": ProcessMismatchError}
 
 
 class Member:
-    """This process, number `index` of `count`, at the coordinator `address`.
+    """This process, number `index` of `count`, at the coordinator `address`, with its `token`.
 
     Raises:
       CoordinatorError: it is not reached in time, or not all processes come to it in time.
       ProcessMismatchError: processes of different versions.
     """
 
-    def __init__(self, group: Group, address: str, index: int, count: int, versions: Any, timeout: int, alive: int):
+    def __init__(
+        self, group: Group, address: str, index: int, count: int, versions: Any, timeout: int, alive: int,
+        token: str = "",
+    ):  # fmt: skip
         self.group, self.address, self.index, self.count = group, address, index, count
         self.leaving = False
         self.done = threading.Event()  # all processes have said goodbye
@@ -44,7 +49,7 @@ class Member:
         limit = time.monotonic() + timeout
         self.channel = Channel(_connected(address, limit, index, count), alive)
         self.channel.send(join=index, count=count, versions=versions, timeout=timeout, alive=alive,
-                          pid=os.getpid(), host=socket.gethostname())  # fmt: skip
+                          pid=os.getpid(), host=socket.gethostname()[:255], token=token)  # fmt: skip
         try:
             self._wait_for_start(limit + PATIENCE)
         except ProcessError:
@@ -87,7 +92,7 @@ class Member:
 
     def _take(self, message: dict[str, Any]) -> None:
         if "where" in message:
-            self.channel.send(here=message["where"], **self.group.where())
+            self.channel.send(here=message["where"], **{k: _short(v) for k, v in self.group.where().items()})
         elif "mismatch" in message:
             self.group.fault, self.fault_until = message["mismatch"], time.monotonic() + RAISING
         elif "done" in message:
@@ -99,7 +104,9 @@ class Member:
         """Tell the coordinator of the order of calls, and of a wait that has become too long."""
         marks, self.group.marks = self.group.marks, []
         if marks:
-            self.channel.send(marks=[(_name(m), number, mark) for m, number, mark in marks])
+            for first in range(0, len(marks), MOST_MARKS):
+                part = marks[first : first + MOST_MARKS]
+                self.channel.send(marks=[(_name(m), number, mark) for m, number, mark in part])
         settings, doing, now = current(), self.group.longest(), time.monotonic()
         if doing is None:
             self.asked = None
@@ -109,7 +116,8 @@ class Member:
         if now - doing.since > SOON and self.told != doing.since:
             self.told, here = doing.since, self.group.where()
             for members, steps, calls in self.group.positions():
-                self.channel.send(at=_name(members), steps=steps, calls=calls, what=doing.what, line=here["line"])
+                self.channel.send(at=_name(members), steps=steps, calls=calls, what=_short(doing.what),
+                                  line=_short(here["line"]))  # fmt: skip
         waited, last = now - doing.since, self.asked[1] if self.asked and self.asked[0] == doing.since else doing.since
         over = bool(settings.stall_limit) and waited > settings.stall_limit
         if over and waited > settings.stall_limit + PATIENCE:
@@ -117,7 +125,7 @@ class Member:
                       "answer either")  # fmt: skip
         if over or settings.stall_seconds and now - last > settings.stall_seconds:
             self.asked = doing.since, now
-            self.channel.send(stalled=doing.what, seconds=waited, last=over)
+            self.channel.send(stalled=_short(doing.what), seconds=waited, last=over)
 
     def _end(self, why: str) -> NoReturn:
         text = f"tilewright: process {self.index} of {self.count} was ended: {why}"
@@ -136,14 +144,20 @@ class Member:
             with self.group.waiting("the end of its program, for that of the others"):
                 self.done.wait(timeout)
         else:
-            self.channel.send(failed=failure)
+            self.channel.send(failed=_short(failure))
         self.leaving = True
         self.thread.join(2 * TICK)
         return self.done.is_set()
 
 
 def _name(members: tuple[int, ...]) -> str:
-    return "-".join(map(str, members))
+    """A name of bounded length for a set of processes."""
+    text = "-".join(map(str, members))
+    return text if len(text) <= 256 else hashlib.sha256(text.encode()).hexdigest()
+
+
+def _short(value: Any) -> Any:
+    return value[:TEXT] if isinstance(value, str) else value
 
 
 def _connected(address: str, limit: float, index: int, count: int) -> socket.socket:

@@ -138,5 +138,5 @@ class Core(Device):
 
 
 def run_together(kernel: Kernel, work: Work, locate: Locate, count: int) -> list[list[Any]]:
-    """The results of every device. Raises what `lang.interpret.multi_device.interpret_together` raises."""
+    """The results of every device. Raises what `lang.interpret.multi_device.interpret_all_devices` raises."""
     return Cores(kernel, work, locate, count).run()

@@ -22,7 +22,7 @@ from ..core.tracing.numpy_interpreter import evaluate, replacing
 from ..core.tracing.trace import typeof
 from ..lang.call.primitive import kernel_call_p
 from ..lang.interpret.interpreter import interpret
-from ..lang.interpret.multi_device import interpret_together
+from ..lang.interpret.multi_device import interpret_all_devices
 from ..lang.kernel.kernel import Kernel
 from ..lang.ops.mesh_axes import mesh_of
 from ..lang.targets.target import Target
@@ -117,7 +117,7 @@ class _Run:
             return [self.kernel(*given, kernel=kernel) for given in arrays]
         found = None if way is None else self._emitted(way)
         if found is None or found[1] is not run_mosaic_tpu:
-            return interpret_together(written, arrays)
+            return interpret_all_devices(written, arrays)
         names = [*(f"the prefetched operand {i}" for i in range(len(kernel.prefetch))),
                  *(b.name for b in kernel.blocks), *map(kernel.scratch_name, range(*kernel.splits[3:]))]  # fmt: skip
         given = [_operands(written, a) for a in arrays]

@@ -33,6 +33,7 @@ from ..xla_backend.analysis.hlo_report import XlaReport
 from ..xla_backend.devices.client import default_device
 from ..xla_backend.options.compile_options import Call, Settings, Unit
 from .html import page
+from .loops import LoopSweep, loop_sweeps
 
 
 @dataclass(frozen=True)
@@ -52,6 +53,7 @@ class Explanation:
     machine: Target | None = None
     profile: Any = None
     communication: Any = None  # of programs on a mesh
+    loops: tuple[LoopSweep, ...] = ()
 
     def __str__(self) -> str:
         where = f" on {self.target}" if self.target else ""
@@ -63,6 +65,7 @@ class Explanation:
         if self.target is not None and len(ROUTES.get(self.target.partition(":")[0], ())) > 1:
             lines += [f"kernel {kernel.name} is compiled by {name}" for kernel, name in self.compiled]
         lines += [p.line() for p in self.passed]
+        lines += [loop.line() for loop in self.loops]
         lines += [] if self.communication is None else self.communication.lines()
         return "\n".join(lines + ([] if self.xla is None else self.xla.lines()))
 
@@ -161,7 +164,7 @@ def _explained(
     found = Explanation(
         name, target, () if verified is None else verified.kernels, None if fused is None else fused.fusion,
         tuple(refusals(reports)), program=walked.value.program, machine=target_of(settings.target),
-        profile=_measured(function, args, kwargs) if measure else None,
+        profile=_measured(function, args, kwargs) if measure else None, loops=loop_sweeps(unit.program),
     )  # fmt: skip
     if reports.get("partition") is not None:
         found = replace(found, communication=reports["partition"])

@@ -17,6 +17,9 @@ from typing import Any
 Schema = Mapping[str, Sequence[tuple[str, Any]]]
 
 
+DEEPEST = 100  # tables within tables
+
+
 class FormatError(ValueError):
     """Bytes that are not what a schema says."""
 
@@ -91,7 +94,7 @@ def read(schema: Schema, table: str, data: bytes | bytearray) -> dict[str, Any]:
       FormatError: the bytes are no such table.
     """
     try:
-        return _read_table(schema, table, bytes(data), _target(data, 0), 0)
+        return _Reader(schema, bytes(data)).table(table, _target(data, 0), 0)
     except (struct.error, IndexError, UnicodeDecodeError, RecursionError) as error:
         raise FormatError(f"the bytes are no {table}: {error}") from None
 
@@ -100,34 +103,44 @@ def _target(data: Any, place: int) -> int:
     return place + struct.unpack_from("<I", data, place)[0]
 
 
-def _read_table(schema: Schema, table: str, data: bytes, start: int, depth: int) -> dict[str, Any]:
-    if depth > 100:
-        raise FormatError("tables within tables without an end")
-    vtable = start - struct.unpack_from("<i", data, start)[0]
-    if vtable < 0:
-        raise FormatError("a table without a vtable")
-    length = struct.unpack_from("<H", data, vtable)[0]
-    found: dict[str, Any] = {}
-    for i, (name, kind) in enumerate(schema[table]):
-        slot = 4 + 2 * i
-        place = struct.unpack_from("<H", data, vtable + slot)[0] if slot < length else 0
-        found[name] = None if not place else _read(schema, kind, data, start + place, depth)
-    return found
+class _Reader:
+    """Reads tables of some bytes, as many as they could hold: tables may be referred to more than once."""
 
+    def __init__(self, schema: Schema, data: bytes):
+        self.schema, self.data, self.left = schema, data, len(data)
 
-def _read(schema: Schema, kind: Any, data: bytes, place: int, depth: int) -> Any:
-    if _is_number(kind):
-        return struct.unpack_from(f"<{kind}", data, place)[0]
-    target = _target(data, place)
-    if isinstance(kind, str) and kind not in ("str", "bytes"):
-        return _read_table(schema, kind, data, target, depth + 1)
-    (length,) = struct.unpack_from("<I", data, target)
-    if target + 4 + length > len(data):
-        raise FormatError("a vector longer than the bytes")
-    if kind in ("str", "bytes"):
-        raw = data[target + 4 : target + 4 + length]
-        return raw.decode() if kind == "str" else raw
-    (item,) = kind
-    if _is_number(item):
-        return list(struct.unpack_from(f"<{length}{item}", data, target + 4))
-    return [_read(schema, item, data, target + 4 + 4 * i, depth) for i in range(length)]
+    def table(self, table: str, start: int, depth: int) -> dict[str, Any]:
+        self.left -= 4
+        if depth > DEEPEST or self.left < 0:
+            raise FormatError("tables within tables without an end")
+        vtable = start - self._one("i", start)
+        if vtable < 0:
+            raise FormatError("a table without a vtable")
+        length = self._one("H", vtable)
+        found: dict[str, Any] = {}
+        for i, (name, kind) in enumerate(self.schema[table]):
+            slot = 4 + 2 * i
+            place = self._one("H", vtable + slot) if slot < length else 0
+            found[name] = None if not place else self._value(kind, start + place, depth)
+        return found
+
+    def _one(self, code: str, place: int) -> Any:
+        return struct.unpack_from(f"<{code}", self.data, place)[0]
+
+    def _value(self, kind: Any, place: int, depth: int) -> Any:
+        if _is_number(kind):
+            return self._one(kind, place)
+        target = _target(self.data, place)
+        if isinstance(kind, str) and kind not in ("str", "bytes"):
+            return self.table(kind, target, depth + 1)
+        length = self._one("I", target)
+        self.left -= length if kind in ("str", "bytes") else 4 * length
+        if target + 4 + length > len(self.data) or self.left < 0:
+            raise FormatError("a vector longer than the bytes")
+        if kind in ("str", "bytes"):
+            raw = self.data[target + 4 : target + 4 + length]
+            return raw.decode() if kind == "str" else raw
+        (item,) = kind
+        if _is_number(item):
+            return list(struct.unpack_from(f"<{length}{item}", self.data, target + 4))
+        return [self._value(item, target + 4 + 4 * i, depth) for i in range(length)]

@@ -9,8 +9,8 @@ from ..core.ir.symbolic.scope import SymbolicScope, parse
 from ..core.ir.types import ArrayType
 from ..core.sharding.mesh import AbstractMesh, AxisType, NamedSharding, PartitionSpec
 from ..core.support import pytree
-from ..core.support.errors import ExportError, ExportVersionError, UnsupportedError
-from . import flat
+from ..core.support.errors import ExportError, ExportVersionError, TilewrightError, UnsupportedError
+from . import flat, seal
 from .checks import DisabledSafetyCheck
 from .exported import Exported
 from .nodes import node_of
@@ -23,11 +23,12 @@ _TYPES = {number: type for type, number in KINDS.items()}
 def deserialize(blob: bytes | bytearray) -> Exported:
     """The export that bytes hold, written by this package or by `jax.export`.
 
-    Loading runs nothing; calling it runs its program, so the bytes are to be trusted as a program is.
+    Loading runs nothing; calling it runs its program, so the bytes are to be trusted as a program is. Bytes that this
+    package wrote end with a checksum, which is compared first.
 
     Raises:
-      ExportVersionError: bytes that are no export, or of a version that is not known. TreeError: nodes of a type that
-        is not registered.
+      ExportVersionError: bytes that are damaged or no export, or of a version that is not known. TreeError: nodes of a
+        type that is not registered.
 
     >>> import tilewright as tw
     >>> from tilewright import export
@@ -35,12 +36,18 @@ def deserialize(blob: bytes | bytearray) -> Exported:
     >>> export.deserialize(data).call(tw.numpy.ones(3)).tolist()
     [2.0, 2.0, 2.0]
     """
+    tables, vouched = seal.opened(blob)
     try:
-        table = flat.read(SCHEMA, "Exported", blob)
-    except flat.FormatError as error:
+        table = flat.read(SCHEMA, "Exported", tables)
+        if not vouched:
+            seal.check_unsealed(table["written_by"] or "")
+        return _from_table(table)
+    except TilewrightError:
+        raise
+    except (ValueError, TypeError, LookupError, AttributeError, OverflowError, RecursionError) as error:
+        # Of an export that nothing vouches for, such as one of jax's, any field may be missing or of another length.
         raise ExportVersionError(f"these {len(blob)} bytes are no export: {error}",
                                  "pass what `Exported.serialize()` gave") from None  # fmt: skip
-    return _from_table(table)
 
 
 def _from_table(t: dict[str, Any]) -> Exported:
@@ -63,7 +70,9 @@ def _from_table(t: dict[str, Any]) -> Exported:
     devices = t["devices"] or t["devices_short"] or 1
     meshes = [*map(_read_mesh, t["unique_meshes"] or ())]
     lying = [None, *(_read_sharding(s, meshes) for s in t["unique_shardings"] or ())]
-    lie_in, lie_out = (tuple(lying[i] for i in t[f"{side}_sharding_numbers"] or ()) for side in ("in", "out"))
+    lie_in, lie_out = (
+        tuple(_entry(lying, i, "sharding") for i in t[f"{side}_sharding_numbers"] or ()) for side in ("in", "out")
+    )
     if devices > 1 and not any((*lie_in, *lie_out)):
         raise ExportError(f"{t['name']} was exported for {devices} devices, and does not say its argument shardings",
                           "export it with `in_shardings`, by a version of the same time as this one")  # fmt: skip
@@ -89,13 +98,13 @@ def _read_type(x: dict[str, Any], scope: SymbolicScope) -> ArrayType:
 
 
 def _read_mesh(x: dict[str, Any]) -> AbstractMesh:
-    types = tuple(AXIS_TYPES[i] or AxisType.Auto for i in x["types"] or ()) or None
+    types = tuple(_entry(AXIS_TYPES, i, "kind of axis") or AxisType.Auto for i in x["types"] or ()) or None
     return AbstractMesh(tuple(x["sizes"] or ()), tuple(x["names"] or ()), types)
 
 
 def _read_sharding(x: dict[str, Any], meshes: Sequence[AbstractMesh]) -> NamedSharding | None:
     """How an array lies; None where that is on one device."""
-    spec, mesh = x["spec"], meshes[x["mesh_number"] or 0]
+    spec, mesh = x["spec"], _entry(meshes, x["mesh_number"] or 0, "mesh")
     if spec["reduced"] or spec["unreduced"]:
         raise UnsupportedError("an export of arrays that are `reduced` or `unreduced`", "export it without them")
     kind = None if x["memory_kind"] == "device" else x["memory_kind"]

@@ -7,7 +7,7 @@ from typing import Any
 from ..core.ir.types import ArrayType
 from ..core.support.errors import ExportError, TreeError, UnsupportedError
 from ..core.support.version import __version__
-from . import flat
+from . import flat, seal
 from .checks import DisabledSafetyCheck
 from .nodes import node_of
 from .schema import AXIS_TYPES, CHECKS, CUSTOM, DICT, LEAF, LIST, NONE, NUMBERS, ON_DEVICE, SCHEMA, TUPLE, VERSION
@@ -17,7 +17,7 @@ KINDS: dict[type, int] = {type(None): NONE, tuple: TUPLE, list: LIST, dict: DICT
 
 def serialized(exported: Any, vjp_order: int = 0) -> bytearray:
     """An export as bytes, with the exports of its derivatives up to an order."""
-    return flat.written(SCHEMA, "Exported", _exported(exported, vjp_order))
+    return seal.sealed(flat.written(SCHEMA, "Exported", _exported(exported, vjp_order)))
 
 
 def _exported(e: Any, vjp_order: int) -> dict[str, Any]:

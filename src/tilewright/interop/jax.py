@@ -28,6 +28,7 @@ from ..core.support import pytree
 from ..core.support.config import config, current
 from ..core.support.errors import DtypeError, UnsupportedError, VersionError
 from ..core.support.memo import cached, once
+from ..core.support.version import JAXLIB
 from ..core.tracing.trace import trace_program, typeof
 from ..core.transforms.batching import batch_program
 from ..core.transforms.linearize import linearized
@@ -215,7 +216,7 @@ def _jax() -> Any:
     try:
         import jax
     except ImportError:
-        raise VersionError("jax is not installed", "pip install 'jax==0.11.2', which fits this jaxlib") from None
+        raise VersionError("jax is not installed", f"pip install 'jax=={JAXLIB}', which fits this jaxlib") from None
     return jax
 
 

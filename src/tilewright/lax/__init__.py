@@ -122,6 +122,6 @@ __all__ = [
     "slice_in_dim", "slice_p", "sort", "sort_key_val", "sort_p", "split", "split_p", "sqrt", "sqrt_p", "square",
     "square_p", "squeeze", "squeeze_p", "stack", "stage", "stop_gradient", "stop_gradient_p", "sub", "sub_p", "switch",
     "tan", "tan_p", "tanh", "tanh_p", "tile", "top_k", "top_k_p", "transpose", "transpose_p", "unstack", "while_loop",
-    "while_p", "with_sharding_constraint", "xor_p", "zeta", "zeta_p",
+    "while_p", "while_vjp_p", "with_sharding_constraint", "xor_p", "zeta", "zeta_p",
 ]  # fmt: skip
 __dir__ = __all__.copy

@@ -12,6 +12,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from .. import lax, random
+from ..core.ir.binding import with_out_sharding
 from ..core.ir.types import is_complex
 from ..core.support.call_errors import public
 from ..core.support.errors import ArgumentError
@@ -34,6 +35,8 @@ def _initializer(dtype: DTypeLike, draw: Callable[[Any, Any, Any], Array]) -> In
     default = dtype
 
     def init(key: Any, shape: Any, dtype: DTypeLike = None, out_sharding: Any = None) -> Array:
+        if out_sharding is not None:
+            return with_out_sharding(out_sharding, init, key, shape, dtype)
         chosen = dtype_argument(default if dtype is None else dtype) or default_float()
         return draw(key, tuple(shape), chosen)
 

@@ -335,6 +335,8 @@ def full_like(
         if a.aval.placed is not None:
             return with_out_sharding(a.aval.placed, full_like, a.aval.plain, fill_value, dtype)
         device = getattr(a, "_placed", None)
+    elif device is None and shape in (None, like) and not isinstance(a, Value):  # a ShapeDtypeStruct, perhaps
+        device = getattr(a, "sharding", None)
     where = like if shape is None else shape
     if dtype is None and getattr(a if not isinstance(a, Value) else typeof(a), "weak_type", False):
         fill = util.strong(util.astype(_from_object(fill_value, None), kind))

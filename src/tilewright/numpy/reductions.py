@@ -88,7 +88,7 @@ def sum_dtype(dtype: Any, promote_integers: bool = True) -> Any:
 # ---------------------------------------------------------------------------- sums and products
 
 
-def _added(primitive: Any, combine: Any, neutral: int) -> Any:
+def _added(reduction: Any, combine: Any, neutral: int) -> Any:
     def reduce(
         a: Any, axis: Any = None, dtype: Any = None, keepdims: bool = False, initial: Any = None, where: Any = None,
         promote_integers: bool = True,
@@ -97,7 +97,7 @@ def _added(primitive: Any, combine: Any, neutral: int) -> Any:
         result_dtype = sum_dtype(dtype_of(a), promote_integers) if dtype is None else dtype
         a = masked(summands(a, result_dtype), where, neutral)
         axes = axes_of(axis, len(shape_of(a)))
-        result = kept(primitive.bind(a, axes=axes), axes, keepdims)
+        result = kept(reduction(a, axes), axes, keepdims)
         if initial is not None:
             result = combine(result, astype(initial, dtype_of(a)))
         return astype(result, result_dtype)
@@ -106,8 +106,8 @@ def _added(primitive: Any, combine: Any, neutral: int) -> Any:
 
 
 _STATIC = ("axis", "dtype", "keepdims", "promote_integers")
-_sum = composite(*_STATIC)(_added(lax.reduce_sum_p, lax.add, 0))
-_prod = composite(*_STATIC)(_added(lax.reduce_prod_p, lax.mul, 1))
+_sum = composite(*_STATIC)(_added(lax.reduce_sum, lax.add, 0))
+_prod = composite(*_STATIC)(_added(lax.reduce_prod, lax.mul, 1))
 
 
 @public

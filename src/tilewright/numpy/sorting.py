@@ -235,7 +235,7 @@ def _searchsorted(a: Any, v: Any, side: str, sorter: Any = None, method: str = "
         return _by_sorting(a, v, side, dtype)
 
     # Elements up to `low` come before the value and those from `high` on do not; -1 and n stand for the ends.
-    low, high = lax.full(shape, -1, dtype), lax.full(shape, n, dtype)
+    low, high = lax.full_like(v, -1, dtype), lax.full_like(v, n, dtype)
 
     def narrow(bounds: tuple[Array, Array]) -> tuple[Array, Array]:
         low, high = bounds

@@ -222,9 +222,10 @@ def _same(x: Any) -> Any:
 
 def put(x: Array, device: Any) -> Array:
     """Place an array on a device, or as a sharding says, or leave it where it is."""
-    if hasattr(device, "placed"):
+    single = getattr(device, "device", None)  # of a SingleDeviceSharding
+    if hasattr(device, "placed") and (single is None or isinstance(x, Tracer)):
         return with_out_sharding(device, _same, x)
-    return x if device is None or isinstance(x, Tracer) else x.to_device(device)
+    return x if device is None or isinstance(x, Tracer) else x.to_device(device if single is None else single)
 
 
 __all__ = [

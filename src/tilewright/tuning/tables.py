@@ -12,11 +12,13 @@ import os
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from ..core.support.errors import TuningError
 from ..core.support.memo import once
+from ..core.support.version import JAXLIB, __version__
 from .space import Configuration
 from .store import Problem, Store
 
@@ -124,8 +126,14 @@ def in_force() -> Table:
 
 @once
 def shipped() -> Table:
-    """The entries of the tables that came with the package."""
-    return tuple(entry for path in sorted(SHIPPED.glob("*.json")) for entry in read(path))
+    """The entries of the tables that came with the package, as if measured with the versions that are installed.
+
+    The digest of a function's source guards against changes of the function; a choice measured with another jaxlib is
+    still a better guess than the default.
+    """
+    here = f"{__version__}/{JAXLIB}"
+    return tuple((replace(problem, versions=here), chosen, seconds)
+                 for path in sorted(SHIPPED.glob("*.json")) for problem, chosen, seconds in read(path))  # fmt: skip
 
 
 def nearest(

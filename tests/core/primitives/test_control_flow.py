@@ -11,7 +11,6 @@ from tilewright.core.support.errors import (
     ArgumentError,
     ArgumentTypeError,
     ControlFlowTypeError,
-    DifferentiationError,
     ShapeError,
 )
 
@@ -221,12 +220,16 @@ def test_transpose_of_a_loop_with_a_counter():
     np.testing.assert_allclose(ct, 24.0 * x, rtol=1e-6)
 
 
-def test_traced_bounds_are_forward_only():
+def test_traced_bounds_have_both_modes():
     f = tw.jit(lambda n, x: lax.fori_loop(0, n, lambda i, c: c * x, x))
     assert float(f(3, 2.0)) == 16.0
     assert float(tw.jvp(lambda x: f(3, x), (2.0,), (1.0,))[1]) == 32.0
-    with pytest.raises(DifferentiationError, match="scan.*static bounds"):
-        tw.grad(lambda x: f(3, x))(2.0)
+    assert float(tw.grad(lambda x: f(3, x))(2.0)) == 32.0
+
+
+def test_bounds_that_are_arrays_are_known_while_tracing():
+    f = tw.jit(lambda x: lax.fori_loop(0, tnp.asarray(np.int32(3)), lambda i, c: c * x, x))
+    assert float(f(2.0)) == 16.0
 
 
 def test_bounds_of_loops_may_be_floats():

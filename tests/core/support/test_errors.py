@@ -106,8 +106,11 @@ BAD = {
     "jvp of custom_vjp": (
         lambda: tw.jvp(_with_vjp(), (1.0,), (1.0,)), errors.DifferentiationError, ["custom_jvp"]),
     "reverse through while": (
-        lambda: tw.grad(lambda x: lax.while_loop(lambda c: c < 10.0, lambda c: c * 2.0, x))(1.0),
-        errors.DifferentiationError, ["scan"]),
+        lambda: tw.grad(lambda x: lax.while_loop(lambda c: c < 10.0, _asking, x))(1.0),
+        errors.DifferentiationError, ["io_callback", "effects", "custom_vjp"]),
+    "checkpoints": (
+        lambda: lax.while_loop(lambda c: c < 10.0, lambda c: c * 2.0, 1.0, checkpoints=1),
+        errors.ArgumentError, ["checkpoints", "1", "from 4"]),
     "float of tracer": (
         lambda: tw.jit(lambda x: float(x))(1.0), errors.ConcretizationError, ["Python float", "astype"]),
     "item of tracer": (lambda: tw.jit(lambda x: x.item())(1.0), errors.ConcretizationError, ["outside", "debug.print"]),
@@ -120,6 +123,10 @@ BAD = {
         lambda: tw.grad(lambda x: {"a": x})(1.0), errors.NonScalarGradientError, ["{'a': *}", "has_aux"]),
     "tangent type": (lambda: tw.jvp(lambda x: x, (1.0,), (np.ones(3, "f"),)), errors.ShapeError, ["f32[3]"]),
 }  # fmt: skip
+
+
+def _asking(x):
+    return 2.0 * tw.experimental.io_callback(lambda x: x, tw.ShapeDtypeStruct((), "float32"), lax.stop_gradient(x))
 
 
 def _with_vjp():

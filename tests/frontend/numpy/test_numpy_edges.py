@@ -168,6 +168,12 @@ def test_insert_at_traced_places(places):
         np.testing.assert_array_equal(got, np.insert(x, places, values, axis=axis))
 
 
+@pytest.mark.parametrize("dtype", ("uint8", "uint32", "int8"))
+def test_insert_at_places_of_any_integer_type(dtype):
+    places = np.array([0, 0, 1, 0])
+    np.testing.assert_array_equal(jnp.insert(np.float32(1), places.astype(dtype), 7.0), np.insert(1.0, places, 7.0))
+
+
 def test_the_diagonal_of_tri_may_be_traced():
     np.testing.assert_array_equal(tw.jit(lambda k: jnp.tri(3, 4, k))(1), np.tri(3, 4, 1))
     with pytest.raises(OverflowError):

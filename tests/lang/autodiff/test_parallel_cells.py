@@ -14,7 +14,7 @@ from tests.support.corpus.kit import Size
 from tests.support.gpu.walker import check_mosaic, check_triton, kernels_of
 from tilewright import lang as tl
 from tilewright import numpy as tnp
-from tilewright.lang.analysis.disjoint_parts import apart
+from tilewright.lang.analysis.disjoint_parts import disjoint_axes
 from tilewright.lang.analysis.facts import analyse
 from tilewright.lang.gpu.normalize import GPU_LIMITS
 from tilewright.lang.legalize import legal
@@ -139,10 +139,10 @@ def test_axes_are_told_apart_only_if_no_two_cells_meet(data):
         reached[ids] = here
     meet = {axis for a in reached for b in reached for axis in range(2)
             if a[axis] != b[axis] and (reached[a] & reached[b]).any()}  # fmt: skip
-    assert not meet & set(apart(kernel, 0))
+    assert not meet & set(disjoint_axes(kernel, 0))
     one = [k for k, n in enumerate(grid) if n > 1]
     if len(accesses) == 1 and len(one) == 1 and not meet:
-        assert apart(kernel, 0) == tuple(one)
+        assert disjoint_axes(kernel, 0) == tuple(one)
 
 
 # ---------------------------------------------------------------------------- what is carried along which axis

@@ -16,7 +16,7 @@ from tilewright.core.support.errors import (
     UnsupportedError,
 )
 from tilewright.core.tracing.trace import on_each_device
-from tilewright.lang.interpret.multi_device import interpret_together
+from tilewright.lang.interpret.multi_device import interpret_all_devices
 from tilewright.lang.transforms.spmd_exchange import exchanged
 
 LINE, GRID = [("x", 4)], [("x", 4), ("y", 2)]
@@ -29,7 +29,7 @@ def arrays(devices, *shape):
 
 
 def run(f, mesh, given, params=None):
-    return [out[0] for out in interpret_together(traced(f, mesh, given[0]), [[a] for a in given], params)]
+    return [out[0] for out in interpret_all_devices(traced(f, mesh, given[0]), [[a] for a in given], params)]
 
 
 @pytest.mark.parametrize("params", MODES, ids=["on_wait", "eager", "careful"])

@@ -181,3 +181,37 @@ def test_forward_mode_of_custom_vmap_on_shards():
     body = lambda x: tw.jvp(batched, (x, w), (tnp.ones_like(x), w))[1]  # noqa: E731
     found = tw.shard_map(body, mesh=MESHES[0], in_specs=P("x"), out_specs=P("x"))(x)
     np.testing.assert_allclose(found, 2 * np.cos(x) + 2 * np.sin(x), rtol=1e-6)
+
+
+X = np.linspace(-1, 1, 8 * 4, dtype=np.float32).reshape(8, 4)
+W = np.linspace(-0.6, 0.7, 16, dtype=np.float32).reshape(4, 4)
+
+
+def _powers(n, x, w):
+    return (lax.fori_loop(0, n, lambda _, c: tnp.tanh(c @ w) * 1.1, x, checkpoints=4) ** 2).sum()
+
+
+@pytest.mark.parametrize("explicit", [False, True])
+def test_loops_with_traced_bounds_on_a_mesh(explicit):
+    types = {"axis_types": (tw.sharding.AxisType.Explicit,)} if explicit else {}
+    mesh = tw.make_mesh((8,), ("x",), **types)
+    wanted = tw.grad(_powers, (1, 2))(6, X, W)  # a scan
+    with tw.set_mesh(mesh):
+        x = tw.device_put(X, tw.sharding.NamedSharding(mesh, P("x")))
+        w = tw.device_put(W, tw.sharding.NamedSharding(mesh, P()))
+        found = tw.jit(tw.grad(_powers, (1, 2)))(6, x, w)
+    for a, b in zip(found, wanted, strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-5)
+
+
+def test_devices_run_loops_of_other_lengths_backwards():
+    """The gradient of what devices share is a sum in each iteration, which devices that are done take part in."""
+    n = np.array([0, 3, 1, 7, 2, 2, 5, 4], np.int32)
+    mesh = MESHES[1]
+    local = lambda n, x, w: _powers(n[0], x, w)[None]  # noqa: E731
+    total = lambda x, w: tw.shard_map(  # noqa: E731
+        local, mesh=mesh, in_specs=(P("x"), P("x"), P()), out_specs=P("x"))(n, x, w).sum()
+    found = tw.jit(tw.grad(total, (0, 1)))(X, W)
+    wanted = tw.grad(lambda x, w: sum(_powers(int(k), x[i : i + 1], w) for i, k in enumerate(n)), (0, 1))(X, W)
+    for a, b in zip(found, wanted, strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-5)

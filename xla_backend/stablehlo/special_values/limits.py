@@ -62,7 +62,7 @@ LIMITS: dict[Primitive, list[Row]] = {
 
 
 class _Parts:
-    """The two parts of an operand, and what is asked of them, each printed once."""
+    """The two parts of an operand and the predicates on them, each printed once."""
 
     def __init__(self, e: Emitter, operand: Operand, compare: Callable[..., Operand]):
         self.e, self.compare = e, compare

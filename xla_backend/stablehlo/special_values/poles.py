@@ -10,7 +10,7 @@ from ..emit import Emitter, Operand, Rule
 
 
 class _At:
-    """What is asked of operands of one type."""
+    """The predicates on operands of one type."""
 
     def __init__(self, e: Emitter, out: ArrayType, compare: Callable[..., Operand]):
         self.e, self.out, self.compare = e, ArrayType(out.shape, out.dtype), compare

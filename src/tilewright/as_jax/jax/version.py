@@ -1,5 +1,5 @@
 """`jax.version`: the version of jax that this package follows."""
 
-from ...core.support.version import JAXLIB as __version__
+from ...core.support.version import JAX_API as __version__
 
 __version_info__ = tuple(map(int, __version__.split(".")))

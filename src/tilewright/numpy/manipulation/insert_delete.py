@@ -86,6 +86,7 @@ def insert(arr: ArrayLike, obj: Any, values: ArrayLike, axis: int | None = None)
     if traced:
         order = _order(length, broadcast_to(places, (count,)))
     else:
+        places = places.astype(np.int64)
         places = np.where(places < 0, places + length, places)
         order = np.insert(np.arange(length), np.broadcast_to(places, (count,)), length + np.arange(count))
     found = take(lax.concatenate([a, new], number), astype(order, np.dtype(np.int32)), number, mode="clip")

@@ -17,8 +17,8 @@ from tilewright import lax
 from tilewright import numpy as tnp
 from tilewright.lang.interpret.interpreter import interpret
 from tilewright.lang.ops.interpret_params import InterpretParams
-from tilewright.lang.transforms.desugar import plain
-from tilewright.mosaic_tpu.transpose_lanes import turned
+from tilewright.lang.transforms.desugar import desugared
+from tilewright.mosaic_tpu.transpose_lanes import transpose_lanes
 
 PLAIN = InterpretParams()
 CASES = {c.name: c for c in EVERY}
@@ -26,8 +26,8 @@ CASES = {c.name: c for c in EVERY}
 
 def check_turned(kernel, arrays):
     """A kernel that is turned, which gives what it gave."""
-    kernel = plain(kernel)
-    other = turned(kernel)
+    kernel = desugared(kernel)
+    other = transpose_lanes(kernel)
     assert other.body is not kernel.body
     close(interpret(other, *arrays, params=PLAIN), interpret(kernel, *arrays, params=PLAIN), 1e-6)
 
@@ -88,8 +88,8 @@ def whole_lanes(x, o):
 
 @pytest.mark.parametrize("body", [over_rows, in_half_words, whole_lanes])
 def test_what_joins_rows_or_has_no_use_of_it_stays_as_it_is(body):
-    kernel = plain(blocks(body, X)[0])
-    assert turned(kernel) is kernel
+    kernel = desugared(blocks(body, X)[0])
+    assert transpose_lanes(kernel) is kernel
 
 
 @pytest.mark.skipif(importlib.util.find_spec("libtpu") is None, reason="the extra `tpu` is not installed")

@@ -1,0 +1,1 @@
+"""Random testing: programs, kernels, calls and block specs drawn from a seed (`python -m benchmarks fuzz`)."""

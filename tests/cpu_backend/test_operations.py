@@ -1,0 +1,149 @@
+"""Operations within a block as machine code, against the interpreter, with guard pages around every buffer."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import tilewright as tw
+from tests.support.machine_code import machine_code, needs_llvm
+from tilewright import lang as tl
+from tilewright import lax
+from tilewright import numpy as tnp
+from tilewright.core.tracing.trace import trace_program, typeof
+from tilewright.lang.interpret.interpreter import interpret
+
+pytestmark = needs_llvm
+X, NAN = (5, 7, 37), float("nan")
+
+
+def kernel_of(body, shape, dtype, arrays):
+    """The kernel of one call of a body over whole operands."""
+    call = tl.kernel_call(body, out_shape=tw.ShapeDtypeStruct(shape, dtype))
+    program = trace_program(lambda *xs: [call(*xs)], [typeof(a) for a in arrays])
+    return next(e.params["kernel"] for e in program.eqns if "kernel" in e.params)
+
+
+def check(function, *arrays, exact=True):
+    """Hold a function of whole blocks against the interpreter."""
+    wanted = np.asarray(function(*map(tnp.asarray, arrays)))
+
+    def body(*refs):
+        *inputs, out = refs
+        out[...] = function(*(r[...] for r in inputs))
+
+    kernel = kernel_of(body, wanted.shape, wanted.dtype, arrays)
+    (expected,) = interpret(kernel, *arrays)
+    for high in (False, True):
+        (found,) = machine_code(kernel, *arrays, high=high)
+        assert found.dtype == expected.dtype
+        found, wanted = (x.astype(np.float64) for x in (found, expected))
+        np.testing.assert_allclose(found, wanted, rtol=0 if exact else 2e-5, atol=0 if exact else 1e-6)
+
+
+def numbers(shape, dtype="float32", low=-4, high=5):
+    return np.random.default_rng(0).integers(low, high, shape).astype(tnp.dtype(dtype))
+
+
+@pytest.mark.parametrize("axis", [0, 1, 2])
+@pytest.mark.parametrize("dtype", ["float32", "int32", "bfloat16", "uint8"])
+def test_cumulative_operations(axis, dtype):
+    def function(x):
+        names = "cumsum", "cumprod", "cummax", "cummin"
+        return tnp.stack([getattr(lax, n)(x, axis=axis, reverse=back) for n in names for back in (False, True)])
+
+    check(function, numbers(X, dtype, *((0, 3) if dtype == "uint8" else (-2, 3))))
+
+
+@pytest.mark.parametrize("shape", [(1,), (16,), (1, 1), (3, 1), (1, 40), (8, 33)])
+def test_cumulative_sums_of_small_shapes(shape):
+    for axis in range(len(shape)):
+        check(lambda x, axis=axis: tnp.cumsum(x * 2 + 1, axis=axis), numbers(shape))
+
+
+def test_cumulative_extrema_keep_nan_and_signed_zeros():
+    x = np.array([[-0.0, 0.0, 1.0, NAN, 2.0], [-0.0, -0.0, NAN, 5.0, -1.0]], np.float32)
+    check(lambda x: lax.cummax(x, axis=1), x)
+    check(lambda x: 1 / lax.cumsum(x, axis=1), x[:, :2])
+
+
+def test_cumulative_log_sums():
+    check(lambda x: lax.cumlogsumexp(x, axis=1), numbers((4, 20)), exact=False)
+
+
+def test_a_cumulative_sum_within_a_loop_and_a_carry():
+    def function(x):
+        return lax.fori_loop(0, 3, lambda i, c: tnp.cumsum(c, axis=1) * 0.5 + i.astype("float32"), x)
+
+    check(function, numbers((4, 20)))
+
+
+INDEX = np.array([3, 0, 6, 6, -1, 2], np.int32)
+
+
+@pytest.mark.parametrize("mode", ["clip", "fill"])
+@pytest.mark.parametrize("axis", [0, 1, 2])
+@pytest.mark.parametrize("dtype", ["float32", "int8", "bfloat16"])
+def test_take(mode, axis, dtype):
+    check(lambda x, i: tnp.take(x, i, axis=axis, mode=mode), numbers(X, dtype), INDEX)
+    check(lambda x, i: tnp.take(x, i * 9, axis=axis, mode=mode), numbers(X, dtype), INDEX.reshape(2, 3))
+
+
+@pytest.mark.parametrize("axis", [0, 1])
+def test_take_along_axis(axis):
+    x = numbers((6, 33))
+    shape = (4, 33) if axis == 0 else (6, 50)
+    check(lambda x, i: tnp.take_along_axis(x, i, axis), x, numbers(shape, "int32", 0, 6))
+
+
+def test_gathers_by_several_arrays_and_of_windows():
+    x, i, j = numbers((9, 12, 5)), numbers((4,), "int32", 0, 9), numbers((3, 1), "int32", 0, 12)
+    check(lambda x, i, j: x[i, j], x, i, j)
+    check(lambda x, i: x[i, :, i % 5], x, i)
+    check(lambda x, i: x[:, i + 1, 2:4], x, i)
+    check(lambda x, i: tw.vmap(lambda s: lax.dynamic_slice(x, (s, s, 0), (3, 4, 5)))(i), x, i)
+    check(lambda x, i: (x * 2)[i] + tnp.sum(x, axis=0), x, i)
+
+
+@pytest.mark.parametrize("how", ["add", "set"])
+@pytest.mark.parametrize("mode", ["clip", "drop"])
+def test_scatters(how, mode):
+    x, i = numbers((9, 40)), np.array([3, 8, 3, -20, 11, 3], np.int32)
+    one, row = numbers((6,)), numbers((6, 40))
+    for function in (
+        lambda x, i, u: getattr(x.at[i], how)(u, mode=mode),
+        lambda x, i, u: getattr(x.at[:, i * 4], how)(u.T[:9] if u.ndim > 1 else u, mode=mode),
+        lambda x, i, u: getattr(x.at[i, i + 5], how)(u[:, 0] if u.ndim > 1 else u, mode=mode),
+    ):
+        check(function, x, i, row)
+    check(lambda x, i, u: getattr(x[0].at[i], how)(u, mode=mode), x, i, one)
+    check(lambda x, i, u: lax.fori_loop(0, 3, lambda k, c: getattr(c.at[i + k], how)(u, mode=mode), x[0]), x, i, one)
+
+
+def test_windows_are_scattered():
+    x, i = numbers((9, 40)), np.array([3, 7, 30, 38], np.int32)
+
+    def function(x, i, u):
+        numbers = lax.ScatterDimensionNumbers((1, 2), (), (1,))
+        return lax.scatter_add(x, i[:, None], u, numbers)
+
+    check(function, x, i, numbers((4, 9, 3)))
+
+
+@pytest.mark.parametrize("axis", [0, 1])
+def test_indexed_additions_to_a_ref(axis):
+    x, i = numbers((6, 6)), np.array([1, 3, 1, 1, 0, 3], np.int32)
+
+    def body(x_ref, i_ref, o_ref):
+        o_ref[...] = tnp.zeros_like(o_ref)
+        i = i_ref[...]
+        if axis:
+            o_ref[:, i] += x_ref[...]
+            o_ref[2, i] += x_ref[0]
+        else:
+            o_ref[i] += x_ref[...]
+            o_ref[i, 5 - i] += x_ref[1]
+
+    kernel = kernel_of(body, (6, 6), "float32", (x, i))
+    for high in (False, True):
+        np.testing.assert_array_equal(machine_code(kernel, x, i, high=high)[0], interpret(kernel, x, i)[0])
