@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 else:
     Array = object
 
-Scalar = (bool, int, float, complex)
+Scalar: tuple[type[bool], type[int], type[float], type[complex]] = (bool, int, float, complex)
 
 
 class Value(Array):

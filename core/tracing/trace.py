@@ -331,6 +331,7 @@ class ProgramTrace(Trace):
     """Records equations into a Program."""
 
     __slots__ = ("inputs", "eqns", "constants", "keep", "name", "made")
+    name: str
 
     def __init__(self, parent: Trace | None, name: str = "program"):
         super().__init__(parent)
