@@ -44,10 +44,6 @@ MISSING: list[tuple[str, str]] = [
     ("jax.no_execution", "use `eval_shape` or `jit(f).lower`, which run nothing"),
     ("jax.lax.dce_sink", "XLA drops what no result needs, also in JAX: return the value, or pass it to a callback"),
     ("jax.array_garbage_collection_guard", "a search for cycles of references, which `gc.set_debug` makes too"),
-    (
-        "jax.experimental.custom_partitioning*",
-        "`shard_map` says what each device does; kernels have a rule made of their maps, or one of the user's",
-    ),
     ("jax.experimental.xla_metadata.*", "XLA's own hints; kernels say themselves what is one program"),
     *((f"{space}.{name}", reason) for space, absent in ABSENT.items() for name, reason in absent.items()),
     ("jax.extend.*", _EXTEND),

@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.table import Table
 
 import tilewright as tw
-from examples.digits import load
+from digits import load
 from tilewright import lax, nn, random
 from tilewright import numpy as tnp
 from tilewright.example_libraries import optimizers

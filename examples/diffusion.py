@@ -13,7 +13,7 @@ import numpy as np
 from rich.console import Console
 
 import tilewright as tw
-from examples.digits import load
+from digits import load
 from tilewright import lax, nn, random
 from tilewright import numpy as tnp
 from tilewright.example_libraries import optimizers

@@ -245,7 +245,7 @@ def abroad(target: str, size: int = 1024) -> str:
         used = tw.compile(lambda x, w, b: linear_gelu(x, w, b, tile=(128, 128, 32)), *args, target=target).resources
     except tw.errors.VersionError as missing:
         return f"not compiled: {missing.remedy}"
-    kernel = next(r for r in used if r.kernel == "linear_gelu_kernel")
+    kernel = next(r for r in used if r.kernel.startswith("linear_gelu_kernel"))
     memory = "VMEM" if target.startswith("tpu") else "shared memory"
     parts = [f"{kernel.fast_bytes / 1024:,.0f} of {kernel.fast_limit / 1024:,.0f} KiB of {memory}"]
     if kernel.registers is not None:

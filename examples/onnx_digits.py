@@ -16,7 +16,7 @@ import onnx
 from onnx.reference import ReferenceEvaluator
 
 import tilewright as tw
-from examples.digits import load as load_digits
+from digits import load as load_digits
 from tilewright import nn
 from tilewright.example_libraries import optimizers
 from tilewright.interop import onnx as interop

@@ -16,7 +16,8 @@ class CompilerParams(Params):
 
     Beyond it the cells run in a loop, as many side by side as fit. Without it the bound is some hundred MiB.
     `route`: "machine_code" has the kernel compiled to machine code of this CPU (`docs/cpu.md`), and computed by XLA,
-    with the reason in the kernel's route, where that cannot be; "xla", the default, has XLA compute it.
+    with the reason in the kernel's route, where that cannot be; "xla" has XLA compute it. Without it the setting
+    `cpu_route` counts; where that is None too, the route that is estimated to be faster is taken.
     `backward`: those of the kernels of its gradient; None: the same.
 
     Raises an `ArgumentError` for another route.

@@ -41,13 +41,17 @@ class Backend(Protocol):
         """The target (of `lang`) that the default device is."""
         ...
 
+    def platform(self) -> str:
+        """The platform of the default device: `cpu`, `cuda`, `rocm` or `tpu`."""
+        ...
+
     def lower(
         self, program: Program, name: str, donated: Sequence[int] = (), keep_unused: bool = False, place: Any = None,
-        tiled: bool = True,
+        tiled: bool = True, platform: str | None = None,
     ) -> Any:  # fmt: skip
         """A Program as a module, with `text`; `place`: shardings or None, of each input and of each result.
 
-        `tiled`: standard operations may become kernels.
+        `tiled`: standard operations may become kernels. `platform`: one that need not be here.
         """
         ...
 

@@ -31,7 +31,12 @@ class Value(Array):
 
 
 def typeof(x: Any) -> Type:
-    """The type of an array, tracer or number; an error for anything else."""
+    """The type of an array, tracer or number; an error for anything else.
+
+    >>> import tilewright as tw
+    >>> print(tw.typeof(tw.numpy.ones((2, 3))), tw.typeof(1.0))
+    float32[2,3] float32[]
+    """
     if isinstance(x, Value):
         return x.aval
     kind = type(x)

@@ -198,10 +198,11 @@ class Jit:
         if all(isinstance(x, Value) for x in leaves):
             specialize(self.function, len(args))
 
-    def _module(self, entry: Entry, place: Any = None) -> Any:
+    def _module(self, entry: Entry, place: Any = None, platform: str | None = None) -> Any:
         searched = current().debug_nans or current().debug_infs  # arguments are read again where a result is not finite
         donated = [i for i, d in enumerate(entry.donated) if d and not searched]
-        return runtime.backend.lower(entry.closed, self._name, donated, self._options.keep_unused, place)
+        how = {} if platform is None else {"platform": platform}
+        return runtime.backend.lower(entry.closed, self._name, donated, self._options.keep_unused, place, **how)
 
     # ------------------------------------------------------------ on a mesh
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import enum
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Concatenate, Protocol, overload
 
@@ -12,7 +12,7 @@ from ..api.transformations import struct_of
 from ..ir.array_layout import Format
 from ..ir.program import Program
 from ..support import pytree
-from ..support.errors import ArgumentError, ArgumentTypeError
+from ..support.errors import ArgumentError, ArgumentTypeError, UnsupportedError
 from ..support.runtime import runtime
 from ..tracing.trace import typeof
 
@@ -201,6 +201,11 @@ class Traced:
         return self._function._name, donated, self._function._options.keep_unused
 
     @property
+    def platform(self) -> str:
+        """The platform of the default device."""
+        return runtime.backend.platform()
+
+    @property
     def device(self) -> Any:
         """The `device` argument of `jit`, None if not given."""
         return self._function._options.device
@@ -216,16 +221,25 @@ class Traced:
         run = backend.runner(executable, self._entry.form, self.out_tree.unflatten)
         return Compiled(self, executable, run, functools.partial(backend.buffers, kept=not self.donate_argnums))
 
-    def lower(self) -> Lowered:
-        """Print the Program for the backend."""
-        return Lowered(self, self._function._module(self._entry, self.place))
+    def lower(self, *, lowering_platforms: Sequence[str] | None = None) -> Lowered:
+        """Print the Program for the backend, or for one other platform (`cpu`, `cuda`, `rocm`, `tpu`) as text only.
+
+        Raises:
+          ArgumentError: an unknown platform. UnsupportedError: several platforms.
+        """
+        if lowering_platforms is None:
+            return Lowered(self, self._function._module(self._entry, self.place))
+        names = tuple(lowering_platforms)
+        if len(names) != 1:
+            raise UnsupportedError(f"lower for the platforms {names}", "name one, or use `export.export`")
+        return Lowered(self, self._function._module(self._entry, self.place, names[0]), names[0])
 
 
 class Lowered(_Known):
     """A function as the text of a module."""
 
-    def __init__(self, traced: Traced, module: Any):
-        self._traced, self._module = traced, module
+    def __init__(self, traced: Traced, module: Any, platform: str | None = None):
+        self._traced, self._module, self._platform = traced, module, platform
         self.in_tree, self.out_tree = traced.in_tree, traced.out_tree
 
     def as_text(self, dialect: str | None = None, *, debug_info: bool = False) -> str:
@@ -252,6 +266,9 @@ class Lowered(_Known):
 
     def compile(self, compiler_options: CompilerOptions | None = None) -> Compiled:
         """Compile for the device, with flags of the compiler beside those that `jit` was given."""
+        if self._platform is not None and self._platform != self._traced.platform:
+            what = f"{self._traced.fun_name} was lowered for {self._platform}; devices here are {self._traced.platform}"
+            raise UnsupportedError(what, "use `compile(f, ..., target=)`")
         flags = dict(self._traced.flags) | dict(flags_of(compiler_options))
         return self._traced.compiled(runtime.backend.compile(self._module, self._traced.device, flags_of(flags)))
 

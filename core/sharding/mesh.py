@@ -12,16 +12,16 @@ addresses. A dimension whose size its axes do not divide is held padded: each de
 from __future__ import annotations
 
 import contextlib
+import functools
 import math
 import operator
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from enum import Enum
 from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 
-from ..ir.binding import is_evaluating
 from ..ir.primitive import OWN, AxisInfo, Primitive
 from ..ir.types import with_sharding
 from ..jit.jit import flat_shardings
@@ -40,6 +40,7 @@ from ..support.memo import cached
 from ..support.runtime import runtime
 from ..tracing.trace import axis_environment, typeof
 from ..transforms.rule_helpers import linear_jvp
+from .notebook_display import DeviceGrid
 
 _interned: dict[Any, Any] = runtime.part("mesh.interned", {})  # compared by identity, so none may be forgotten
 
@@ -136,6 +137,16 @@ class _Axes:
     def __exit__(self, *error: Any) -> None:
         _entered().pop().close()
 
+    def __call__[F: Callable[..., Any]](self, f: F) -> F:
+        """A decorator: within calls of the function this is the mesh in force."""
+
+        @functools.wraps(f)
+        def call(*args: Any, **kwargs: Any) -> Any:
+            with self:
+                return f(*args, **kwargs)
+
+        return call  # type: ignore[return-value]
+
 
 def _entered() -> list[contextlib.ExitStack]:
     return runtime.parts.setdefault("mesh.entered", [])
@@ -169,6 +180,11 @@ def _checked_types(types: Any, names: tuple[Any, ...]) -> tuple[AxisType, ...]:
     return found
 
 
+def _given(*pairs: tuple[Any, Any]) -> list[Any]:
+    """Of each pair the first, or the second where that is None."""
+    return [old if new is None else new for new, old in pairs]
+
+
 class AbstractMesh(_Axes):
     """The axes of a mesh without devices: `AbstractMesh((32, 32), ("data", "model"))`.
 
@@ -194,9 +210,18 @@ class AbstractMesh(_Axes):
     abstract_mesh = property(lambda self: self)
     abstract_device = None  # what the devices are is not known
 
+    def update(self, axis_sizes: Any = None, axis_names: Any = None, axis_types: Any = None) -> AbstractMesh:
+        """The mesh with other sizes, names or types of its axes; None leaves them as they are.
+
+        >>> AbstractMesh((4, 2), ("x", "y")).update(axis_sizes=(2, 2)).size
+        4
+        """
+        return AbstractMesh(*_given((axis_sizes, self.axis_sizes), (axis_names, self.axis_names),
+                                    (axis_types, self.axis_types)))  # fmt: skip
+
     def update_axis_types(self, changes: Mapping[Any, AxisType]) -> AbstractMesh:
         """The mesh with other types of some axes."""
-        return AbstractMesh(self.axis_sizes, self.axis_names, self._changed(changes))
+        return self.update(axis_types=self._changed(changes))
 
     @property
     def flat(self) -> tuple[Any, ...]:
@@ -247,9 +272,13 @@ class Mesh(_Axes):
             found = _interned.setdefault(key, found)
         return found
 
+    def update(self, devices: Any = None, axis_names: Any = None, axis_types: Any = None) -> Mesh:
+        """The mesh with other devices, or other names or types of its axes; None leaves them as they are."""
+        return Mesh(*_given((devices, self.devices), (axis_names, self.axis_names), (axis_types, self.axis_types)))
+
     def update_axis_types(self, changes: Mapping[Any, AxisType]) -> Mesh:
         """The mesh with other types of some axes."""
-        return Mesh(self.devices, self.axis_names, self._changed(changes))
+        return self.update(axis_types=self._changed(changes))
 
     @property
     def flat(self) -> tuple[Any, ...]:
@@ -469,7 +498,7 @@ def _names_in(entry: Any) -> Any:
 # ---------------------------------------------------------------------------- shardings
 
 
-class NamedSharding:
+class NamedSharding(DeviceGrid):
     """How an array lies on the devices of a mesh.
 
     Raises:
@@ -663,66 +692,6 @@ def indices(sharding: NamedSharding, shape: tuple[int, ...]) -> tuple[tuple[slic
             index.append(slice(start, min(start + step, length)) if axes else slice(None))
         found.append(tuple(index))
     return tuple(found)
-
-
-# ---------------------------------------------------------------------------- the mesh in force
-
-
-EMPTY = AbstractMesh((), ())
-
-
-def get_abstract_mesh() -> AbstractMesh:
-    """The axes of the mesh in force, none outside of `use_mesh`; within `shard_map` its axes have the type `Manual`.
-
-    >>> get_abstract_mesh().empty
-    True
-    """
-    return EMPTY if current().mesh is None else current().mesh.abstract_mesh
-
-
-def get_mesh() -> AnyMesh:
-    """The mesh in force, an empty one outside of `use_mesh`."""
-    return EMPTY if current().mesh is None else current().mesh
-
-
-def everywhere() -> NamedSharding | None:
-    """The sharding of what nobody splits: whole on each device of the mesh in force; None where it has no devices."""
-    mesh = current().mesh
-    return NamedSharding(mesh, PartitionSpec()) if isinstance(mesh, Mesh) and not mesh.manual_axes else None
-
-
-def use_mesh(mesh: AnyMesh) -> contextlib.AbstractContextManager[Any]:
-    """Within a `with` block, the mesh that a bare `PartitionSpec` means.
-
-    >>> with use_mesh(AbstractMesh((4,), ("x",))):
-    ...     get_abstract_mesh().shape["x"]
-    4
-    """
-    if not isinstance(mesh, (Mesh, AbstractMesh)):
-        raise ArgumentTypeError(f"{mesh!r} is no mesh", "make one by `make_mesh`")
-    return config(mesh=mesh)
-
-
-class set_mesh:  # noqa: N801  (a function to its users)
-    """Set the mesh that a bare `PartitionSpec` means: from here on, or in a `with` block until its end.
-
-    Raises:
-      ArgumentError: within a function that is traced, after which it would stay set.
-    """
-
-    def __init__(self, mesh: AnyMesh | None):
-        if not is_evaluating():
-            raise ArgumentError("set_mesh within a function that is traced", "`with use_mesh(mesh):` there, or before")
-        if mesh is not None:
-            use_mesh(mesh)
-        self._before = current().mesh
-        config.update("mesh", mesh)
-
-    def __enter__(self) -> Any:
-        return current().mesh
-
-    def __exit__(self, *error: Any) -> None:
-        config.update("mesh", self._before)
 
 
 # ---------------------------------------------------------------------------- within a program

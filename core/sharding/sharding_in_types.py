@@ -33,16 +33,8 @@ from ..support.memo import cached
 from ..tracing.trace import Value, on_each_device, trace_program, typeof
 from ..tracing.unreduced_scope import asked_open
 from ..transforms.rule_helpers import linear_jvp
-from .mesh import (
-    UNCONSTRAINED,
-    AxisType,
-    NamedSharding,
-    PartitionSpec,
-    constraint_p,
-    get_abstract_mesh,
-    get_mesh,
-    use_mesh,
-)
+from .mesh import UNCONSTRAINED, AxisType, NamedSharding, PartitionSpec, constraint_p
+from .mesh_in_force import get_abstract_mesh, get_mesh, use_mesh
 from .shard_map import part_type, shard_map_p
 from .unreduced_axes import is_marked, marks_of_results, spec_of
 from .unreduced_scan import carried
@@ -294,6 +286,14 @@ def explicit_axes(f: Callable[..., Any] | None = None, *, axes: Any = None, in_s
 
     Raises:
       ArgumentError: no `in_sharding`, or no mesh in force.
+
+    >>> import tilewright as tw
+    >>> from tilewright.sharding import P, explicit_axes
+    >>> mesh = tw.make_mesh((1,), ('x',))
+    >>> with tw.sharding.use_mesh(mesh):
+    ...     f = tw.jit(explicit_axes(lambda x: print(tw.typeof(x)), in_sharding=P('x')))
+    ...     f(tw.numpy.ones(4))
+    float32[4@x]
     """
     if f is None:
         return functools.partial(explicit_axes, axes=axes, in_sharding=in_sharding)

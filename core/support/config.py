@@ -208,20 +208,35 @@ class _ConfigAccess:
 config: _ConfigAccess = _ConfigAccess()
 
 
-def setting(name: str) -> Callable[..., contextlib.AbstractContextManager[None]]:
-    """The function of a setting's own name that puts it in force within a `with` block."""
+def setting(
+    name: str, shown: Any = True, function: str | None = None
+) -> Callable[..., contextlib.AbstractContextManager[None]]:
+    """The function that puts a setting in force within a `with` block; `shown` is a value of its example."""
     default = True if ROWS[name].kind == "bool" else None
 
     def context(new_val: Any = default) -> contextlib.AbstractContextManager[None]:
         return config(**{name: new_val})
 
     context.__name__ = context.__qualname__ = name
-    context.__doc__ = f"Within a `with` block, set `{name}`: {ROWS[name].doc}."
+    context.__doc__ = (
+        f"Within a `with` block, set `{name}`: {ROWS[name].doc}.\n\n>>> import tilewright as tw\n"
+        f">>> with tw.{function or name}({shown!r}):\n...     tw.config.{name} == {shown!r}\nTrue"
+    )
     return context
 
 
 def disable_jit(disable: bool = True) -> contextlib.AbstractContextManager[None]:
-    """Within a `with` block, run jitted functions step by step, as plain Python."""
+    """Within a `with` block, run jitted functions step by step, as plain Python.
+
+    >>> import tilewright as tw
+    >>> from tilewright import numpy as tnp
+    >>> @tw.jit
+    ... def f(x):
+    ...     return x if x > 0 else -x
+    >>> with tw.disable_jit():
+    ...     print(f(tnp.float32(-2.0)))
+    2.0
+    """
     return config(disable_jit=disable)
 
 
@@ -231,17 +246,17 @@ log_compiles = setting("log_compiles")
 debug_nans = setting("debug_nans")
 debug_infs = setting("debug_infs")
 debug_key_reuse = setting("debug_key_reuse")
-default_device = setting("default_device")
-default_matmul_precision = setting("default_matmul_precision")
-default_prng_impl = setting("default_prng_impl")
+default_device = setting("default_device", None)
+default_matmul_precision = setting("default_matmul_precision", "highest")
+default_prng_impl = setting("default_prng_impl", "rbg")
 enable_custom_prng = setting("enable_custom_prng")
-enable_checks = setting("debug_checks")
+enable_checks = setting("debug_checks", True, "enable_checks")
 no_tracing = setting("no_tracing")
 check_tracer_leaks = setting("check_tracer_leaks")
-transfer_guard = setting("transfer_guard")
-transfer_guard_host_to_device = setting("transfer_guard_host_to_device")
-transfer_guard_device_to_host = setting("transfer_guard_device_to_host")
-transfer_guard_device_to_device = setting("transfer_guard_device_to_device")
-numpy_dtype_promotion = setting("numpy_dtype_promotion")
-numpy_rank_promotion = setting("numpy_rank_promotion")
+transfer_guard = setting("transfer_guard", "log")
+transfer_guard_host_to_device = setting("transfer_guard_host_to_device", "log")
+transfer_guard_device_to_host = setting("transfer_guard_device_to_host", "log")
+transfer_guard_device_to_device = setting("transfer_guard_device_to_device", "log")
+numpy_dtype_promotion = setting("numpy_dtype_promotion", "strict")
+numpy_rank_promotion = setting("numpy_rank_promotion", "raise")
 checking_leaks = check_tracer_leaks

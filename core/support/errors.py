@@ -246,6 +246,10 @@ class ProcessError(TilewrightError, RuntimeError):
     """Base of the errors about groups of processes: initialised twice, too late, or not at all."""
 
 
+class ForkError(ProcessError):
+    """A computation in a forked child of a process that has used a device."""
+
+
 class CoordinatorError(ProcessError, ConnectionError):
     """The coordinator cannot be reached, is gone, or waited for a process that did not come."""
 

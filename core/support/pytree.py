@@ -26,22 +26,44 @@ KeyPath = tuple[KeyEntry, ...]
 
 
 def flatten(tree: Any, is_leaf: Leaf = None) -> tuple[list[Any], PyTreeDef]:
-    """The leaves of a pytree, and its structure."""
+    """The leaves of a pytree, and its structure.
+
+    >>> from tilewright import tree
+    >>> leaves, structure = tree.flatten({'a': 1, 'b': (2, 3)})
+    >>> leaves
+    [1, 2, 3]
+    """
     return registry.flatten(tree, is_leaf)
 
 
 def unflatten(treedef: PyTreeDef, leaves: Any) -> Any:
-    """The pytree of a structure and its leaves."""
+    """The pytree of a structure and its leaves.
+
+    >>> from tilewright import tree
+    >>> structure = tree.structure({'a': 0, 'b': (0, 0)})
+    >>> tree.unflatten(structure, [1, 2, 3])
+    {'a': 1, 'b': (2, 3)}
+    """
     return treedef.unflatten(leaves)
 
 
 def leaves(tree: Any, is_leaf: Leaf = None) -> list[Any]:
-    """The leaves of a pytree, left to right."""
+    """The leaves of a pytree, left to right.
+
+    >>> from tilewright import tree
+    >>> tree.leaves({'b': (2, 3), 'a': 1})
+    [1, 2, 3]
+    """
     return registry.flatten(tree, is_leaf)[0]
 
 
 def structure(tree: Any, is_leaf: Leaf = None) -> PyTreeDef:
-    """The structure of a pytree, its leaves forgotten."""
+    """The structure of a pytree, its leaves forgotten.
+
+    >>> from tilewright import tree
+    >>> tree.structure([1, 2]) == tree.structure(['a', 'b'])
+    True
+    """
     return registry.flatten(tree, is_leaf)[1]
 
 
@@ -74,7 +96,12 @@ _ABSENT = object()
 
 
 def reduce(function: Callable[[Any, Any], Any], tree: Any, initializer: Any = _ABSENT, is_leaf: Leaf = None) -> Any:
-    """Fold a function over the leaves."""
+    """Fold a function over the leaves.
+
+    >>> from tilewright import tree
+    >>> tree.reduce(lambda total, x: total + x, {'a': 1, 'b': [2, 3]}, 0)
+    6
+    """
     if initializer is _ABSENT:
         return functools.reduce(function, leaves(tree, is_leaf))
     return functools.reduce(function, leaves(tree, is_leaf), initializer)
@@ -102,7 +129,12 @@ def reduce_associative(
 
 
 def all(tree: Any, *, is_leaf: Leaf = None) -> bool:  # noqa: A001
-    """Whether every leaf is true."""
+    """Whether every leaf is true.
+
+    >>> from tilewright import tree
+    >>> tree.all([True, (1, False)])
+    False
+    """
     return builtins_all(leaves(tree, is_leaf))
 
 
@@ -115,7 +147,13 @@ def builtins_all(values: Sequence[Any]) -> bool:
 
 
 def transpose(outer_treedef: PyTreeDef, inner_treedef: Any, pytree_to_transpose: Any) -> Any:
-    """Turn a tree of trees inside out; an inner structure of None is that of the first subtree."""
+    """Turn a tree of trees inside out; an inner structure of None is that of the first subtree.
+
+    >>> from tilewright import tree
+    >>> outer, inner = tree.structure([0, 0]), tree.structure({'a': 0})
+    >>> tree.transpose(outer, inner, [{'a': 1}, {'a': 2}])
+    {'a': [1, 2]}
+    """
     outer, inner = outer_treedef, inner_treedef
     flat, treedef = flatten(pytree_to_transpose)
     if inner is None:
@@ -128,28 +166,50 @@ def transpose(outer_treedef: PyTreeDef, inner_treedef: Any, pytree_to_transpose:
 
 
 def flatten_with_path(tree: Any, is_leaf: Any = None, is_leaf_takes_path: bool = False) -> tuple[Any, PyTreeDef]:
-    """The pairs (path, leaf) of a pytree, and its structure; `is_leaf` may take the path before the node."""
+    """The pairs (path, leaf) of a pytree, and its structure; `is_leaf` may take the path before the node.
+
+    >>> from tilewright import tree
+    >>> pairs, structure = tree.flatten_with_path({'a': [1]})
+    >>> [(str(path[0]), str(path[1]), leaf) for path, leaf in pairs]
+    [("['a']", '[0]', 1)]
+    """
     predicate = is_leaf if is_leaf is None or is_leaf_takes_path else (lambda _path, x: is_leaf(x))
     pairs, treedef = registry.flatten_with_path(tree, predicate)
     return [(tuple(path), leaf) for path, leaf in pairs], treedef
 
 
 def leaves_with_path(tree: Any, is_leaf: Any = None, is_leaf_takes_path: bool = False) -> list[tuple[Any, Any]]:
-    """The leaves of a pytree with the path to each."""
+    """The leaves of a pytree with the path to each.
+
+    >>> from tilewright import tree, tree_util
+    >>> [(tree_util.keystr(path), leaf) for path, leaf in tree.leaves_with_path({'a': (1, 2)})]
+    [("['a'][0]", 1), ("['a'][1]", 2)]
+    """
     return flatten_with_path(tree, is_leaf, is_leaf_takes_path)[0]
 
 
 def map_with_path(
     f: Callable[..., Any], tree: Any, *rest: Any, is_leaf: Any = None, is_leaf_takes_path: bool = False
 ) -> Any:
-    """Apply `f(path, leaf, ...)` to the leaves of pytrees of one structure."""
+    """Apply `f(path, leaf, ...)` to the leaves of pytrees of one structure.
+
+    >>> from tilewright import tree, tree_util
+    >>> tree.map_with_path(lambda path, x: f'{tree_util.keystr(path)} is {x}', {'a': 1})
+    {'a': "['a'] is 1"}
+    """
     pairs, treedef = flatten_with_path(tree, is_leaf, is_leaf_takes_path)
     others = [flatten_up_to(treedef, r) for r in rest]
     return treedef.unflatten(f(path, *xs) for (path, *xs) in zip((p for p, _ in pairs), (x for _, x in pairs), *others))
 
 
 def keystr(keys: Sequence[Any], *, simple: bool = False, separator: str = "") -> str:
-    """A path as text, such as `['layers'][0].weight`."""
+    """A path as text, such as `['layers'][0].weight`.
+
+    >>> from tilewright import tree_util
+    >>> (path, _), = tree_util.tree_leaves_with_path({'layers': [1.0]})
+    >>> tree_util.keystr(path)
+    "['layers'][0]"
+    """
     return separator.join(_simple(k) if simple else str(k) for k in keys)
 
 
@@ -161,7 +221,12 @@ def _simple(key: Any) -> str:
 
 
 def broadcast(prefix_tree: Any, full_tree: Any, is_leaf: Leaf = None) -> Any:
-    """Repeat the leaves of a prefix tree over the leaves of a full one."""
+    """Repeat the leaves of a prefix tree over the leaves of a full one.
+
+    >>> from tilewright import tree
+    >>> tree.broadcast([1, 2], [(0, 0), {'a': 0}])
+    [(1, 1), {'a': 2}]
+    """
     return unflatten(structure(full_tree, is_leaf), broadcast_prefix(prefix_tree, full_tree, is_leaf))
 
 
@@ -180,23 +245,45 @@ def broadcast_prefix(prefix: Any, full: Any, is_leaf: Leaf = None) -> list[Any]:
 
 
 def all_leaves(iterable: Any, is_leaf: Leaf = None) -> bool:
-    """Whether every element is a leaf."""
+    """Whether every element is a leaf.
+
+    >>> from tilewright import tree_util
+    >>> tree_util.all_leaves([1, 2]), tree_util.all_leaves([1, (2,)])
+    (True, False)
+    """
     found = [structure(x, is_leaf) for x in iterable]
     return builtins_all([s.num_nodes == s.num_leaves == 1 for s in found])
 
 
 def treedef_tuple(treedefs: Sequence[PyTreeDef]) -> PyTreeDef:
-    """The structure of a tuple of trees."""
+    """The structure of a tuple of trees.
+
+    >>> from tilewright import tree_util
+    >>> one = tree_util.tree_structure([0, 0])
+    >>> tree_util.treedef_tuple((one, one)).num_leaves
+    4
+    """
     return _pytree.treedef_tuple(registry, list(treedefs))
 
 
 def treedef_children(treedef: PyTreeDef) -> list[PyTreeDef]:
-    """The structures of a tree's children."""
+    """The structures of a tree's children.
+
+    >>> from tilewright import tree_util
+    >>> structure = tree_util.tree_structure([1, (2, 3)])
+    >>> [s.num_leaves for s in tree_util.treedef_children(structure)]
+    [1, 2]
+    """
     return treedef.children()
 
 
 def treedef_is_leaf(treedef: PyTreeDef) -> bool:
-    """Whether a structure is one leaf."""
+    """Whether a structure is one leaf.
+
+    >>> from tilewright import tree_util
+    >>> tree_util.treedef_is_leaf(tree_util.tree_structure(1)), tree_util.treedef_is_leaf(tree_util.tree_structure([1]))
+    (True, False)
+    """
     return treedef.num_nodes == 1
 
 
@@ -256,14 +343,33 @@ def static(**kwargs: Any) -> Any:
 def register_pytree_node(
     nodetype: Any, flatten_func: Any, unflatten_func: Any, flatten_with_keys_func: Any = None
 ) -> None:
-    """Make a class a pytree node, given how to take it apart and how to make it again."""
+    """Make a class a pytree node, given how to take it apart and how to make it again.
+
+    >>> from tilewright import tree_util
+    >>> class Pair:
+    ...     def __init__(self, a, b):
+    ...         self.a, self.b = a, b
+    >>> tree_util.register_pytree_node(Pair, lambda p: ((p.a, p.b), None), lambda _, children: Pair(*children))
+    >>> tree_util.tree_leaves(Pair(1, 2))
+    [1, 2]
+    """
     registry.register_node(nodetype, flatten_func, unflatten_func, flatten_with_keys_func)
 
 
 def register_pytree_with_keys(
     nodetype: Any, flatten_with_keys: Any, unflatten_func: Any, flatten_func: Any = None
 ) -> None:
-    """`register_pytree_node` whose children carry keys."""
+    """`register_pytree_node` whose children carry keys.
+
+    >>> from tilewright import tree_util
+    >>> class Named:
+    ...     def __init__(self, value):
+    ...         self.value = value
+    >>> keyed = lambda n: (((tree_util.GetAttrKey('value'), n.value),), None)
+    >>> tree_util.register_pytree_with_keys(Named, keyed, lambda _, children: Named(*children))
+    >>> [(tree_util.keystr(path), leaf) for path, leaf in tree_util.tree_leaves_with_path(Named(1))]
+    [('.value', 1)]
+    """
 
     def plain(tree: Any) -> Any:
         children, data = flatten_with_keys(tree)
@@ -273,13 +379,41 @@ def register_pytree_with_keys(
 
 
 def register_pytree_node_class(cls: Any) -> Any:
-    """Class decorator: a pytree node by its `tree_flatten` and `tree_unflatten` methods."""
+    """Class decorator: a pytree node by its `tree_flatten` and `tree_unflatten` methods.
+
+    >>> from tilewright import tree_util
+    >>> @tree_util.register_pytree_node_class
+    ... class Box:
+    ...     def __init__(self, value):
+    ...         self.value = value
+    ...     def tree_flatten(self):
+    ...         return (self.value,), None
+    ...     @classmethod
+    ...     def tree_unflatten(cls, _, children):
+    ...         return cls(*children)
+    >>> tree_util.tree_leaves(Box(3))
+    [3]
+    """
     registry.register_node(cls, lambda x: x.tree_flatten(), cls.tree_unflatten, None)
     return cls
 
 
 def register_pytree_with_keys_class(cls: Any) -> Any:
-    """Class decorator: a pytree node by `tree_flatten_with_keys` and `tree_unflatten`."""
+    """Class decorator: a pytree node by `tree_flatten_with_keys` and `tree_unflatten`.
+
+    >>> from tilewright import tree_util
+    >>> @tree_util.register_pytree_with_keys_class
+    ... class Keyed:
+    ...     def __init__(self, value):
+    ...         self.value = value
+    ...     def tree_flatten_with_keys(self):
+    ...         return ((tree_util.GetAttrKey('value'), self.value),), None
+    ...     @classmethod
+    ...     def tree_unflatten(cls, _, children):
+    ...         return cls(*children)
+    >>> [(tree_util.keystr(path), leaf) for path, leaf in tree_util.tree_leaves_with_path(Keyed(1))]
+    [('.value', 1)]
+    """
     plain = (lambda x: x.tree_flatten()) if hasattr(cls, "tree_flatten") else None
     register_pytree_with_keys(cls, lambda x: x.tree_flatten_with_keys(), cls.tree_unflatten, plain)
     return cls
@@ -291,6 +425,16 @@ def register_dataclass(nodetype: Any, data_fields: Any = None, meta_fields: Any 
     Raises:
       ArgumentTypeError: one of `data_fields` and `meta_fields` without the other; none for what is no dataclass.
       ArgumentError: they are not all fields of `__init__` but for `drop_fields`, each once.
+
+    >>> import dataclasses
+    >>> from tilewright import tree_util
+    >>> @tree_util.register_dataclass
+    ... @dataclasses.dataclass
+    ... class Point:
+    ...     x: float
+    ...     y: float
+    >>> tree_util.tree_map(lambda v: 2 * v, Point(1.0, 2.0))
+    Point(x=2.0, y=4.0)
     """
     fields = dataclasses.fields(nodetype) if dataclasses.is_dataclass(nodetype) else ()
     dropped = {drop_fields} if isinstance(drop_fields, str) else {*drop_fields}
@@ -313,7 +457,15 @@ def register_dataclass(nodetype: Any, data_fields: Any = None, meta_fields: Any 
 
 
 def register_static(cls: Any) -> Any:
-    """Class decorator: a node without leaves; the object itself, hashable, is the structure."""
+    """Class decorator: a node without leaves; the object itself, hashable, is the structure.
+
+    >>> from tilewright import tree_util
+    >>> @tree_util.register_static
+    ... class Mode(str):
+    ...     pass
+    >>> tree_util.tree_leaves({'mode': Mode('fast'), 'x': 1})
+    [1]
+    """
     registry.register_node(cls, lambda x: ((), x), lambda x, _: x, None)
     return cls
 

@@ -76,6 +76,11 @@ class Config:
     cpu_keep_memory: bool = row(True, "freed memory is kept for reuse: see below", env=True)
     cpu_keep_share: float = row(0.25, "the share of the process's memory that may be kept so, from 0 to 1", env=True)
     cpu_tiles: bool = row(False, "on the CPU too, standard operations run as tiled kernels: see [fusion](fusion.md)")
+    cpu_route: str | None = row(None, "the route of kernels on the CPU that name none: `xla`, or `machine_code` "
+        "where that takes them; None: the one that is estimated to be faster, see [CPUs](cpu.md)",
+        env=True, choices=(None, "machine_code", "xla"))  # fmt: skip
+    cpu_rates: str = row("", "the rates of this machine that these estimates use, as `tilewright doctor` prints "
+        "them; empty: measured once, and kept beside the compiled programs", env=True)  # fmt: skip
     cpu_without: str = row("", "CPU optimisations to disable, by name, separated by commas: see below", env=True)
     interpret: Any = row(None, "True, or `lang.InterpretParams(...)`: kernels run in the interpreter, cell by cell, "
         "unless their call says how")  # fmt: skip

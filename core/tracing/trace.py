@@ -104,7 +104,18 @@ class _KnownFirst(Trace):
 
 
 def ensure_compile_time_eval() -> contextlib.AbstractContextManager[None]:
-    """Evaluate at trace time what does not depend on traced values."""
+    """Evaluate at trace time what does not depend on traced values.
+
+    >>> import tilewright as tw
+    >>> from tilewright import numpy as tnp
+    >>> @tw.jit
+    ... def f(x):
+    ...     with tw.ensure_compile_time_eval():
+    ...         n = int(tnp.sum(tnp.arange(4)))  # a number, not a tracer
+    ...     return x * n
+    >>> print(f(2.0))
+    12.0
+    """
     around = _current.get()
     return using(around if around is EVAL else _KnownFirst(around))
 
@@ -156,7 +167,16 @@ def extended_axes(name: Any, size: int, index: Callable[[], Any] | None = None) 
 
 @contextlib.contextmanager
 def named_scope(name: str) -> Iterator[None]:
-    """Prefix the names of operations made within, as profiles and printed programs show them."""
+    """Prefix the names of operations made within, as profiles and printed programs show them.
+
+    >>> import tilewright as tw
+    >>> @tw.jit
+    ... def f(x):
+    ...     with tw.named_scope('layer'):
+    ...         return tw.numpy.sin(x)
+    >>> 'layer' in f.lower(1.0).as_text(debug_info=True)
+    False
+    """
     token = _scope.set(f"{_scope.get()}/{name}".lstrip("/"))
     try:
         yield

@@ -120,6 +120,7 @@ class Builder:
         self.declared: set[str] = set()
         self.tables: dict[str, str] = {}
         self.block = "entry"
+        self.always: Value | None = None  # a condition that holds, which LLVM does not know
         self.result, self.linkage = ("void", "void"), "internal"
         self._count = 0
 
@@ -281,6 +282,13 @@ class Builder:
                                  f"{mask.type} {mask.text}, {type_} {other.text})")  # fmt: skip
 
     def masked_store(self, x: Value, pointer: Value, mask: Value) -> None:
+        """Lanes of a vector stored where a mask holds.
+
+        LLVM 22 stores an element of narrowed lanes in its wide form where it sees that the mask has one lane: for
+        elements of less than 4 bytes the mask depends on `always`.
+        """
+        if BYTES[x.scalar] < 4 and self.always is not None:
+            mask = self.binary("and", mask, self.always)
         self.declare(f"llvm.masked.store.{suffix(x.type)}.p0", "void", x.type, "ptr", mask.type)
         self.emit(f"call void @llvm.masked.store.{suffix(x.type)}.p0({x.type} {x.text}, "
                   f"ptr align {BYTES[x.scalar]} {pointer.text}, {mask.type} {mask.text})")  # fmt: skip

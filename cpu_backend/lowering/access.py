@@ -79,6 +79,10 @@ class Access:
         self._note((id(node), ()), x, node)
         return node
 
+    def note(self, node: Node, places: tuple[At, ...], x: Value) -> None:
+        """An element of a node that is there in this scope."""
+        self._note((id(node), tuple(p.key for p in places)), x, node)
+
     def splat(self, x: Value, lanes: int) -> Value:
         if not lanes or x.lanes:
             return x

@@ -16,7 +16,9 @@ import numpy as np
 from ...core.ir.primitive import Primitive
 from ...core.ir.program import Literal, Program, Var
 from ...core.primitives.refs.state_primitives import Index, access_shape, whole
+from ...core.transforms.structural_primitives import add_any_p
 from ..llvm.builder import Builder, Value
+from .elementwise import RULES
 from .emit import Emitter
 from .refusal import refuse
 from .schedule import HERE, aligned, reached
@@ -48,7 +50,7 @@ class Body:
         self.emit, self.rules, self._allocate = emitter, rules, allocate
         self.pending: list[Root] = []
         self.frames: list[tuple[dict[Any, Any], Counter[Any]]] = []
-        self.placed: list[list[Node]] = [[]]  # what has been put in memory, by region
+        self.placed = emitter.placed
 
     @property
     def b(self) -> Builder:
@@ -138,8 +140,14 @@ class Body:
     ) -> None:
         if memory.fixed:
             raise refuse(f"the operand {memory.name} is written to by the body")
-        if any(isinstance(r, Store) and r.target is memory for r in self.pending):
-            self.flush()
+        before = next((r for r in self.pending if isinstance(r, Store) and r.target is memory), None)
+        if before is not None:
+            plain = before.mask is None and not before.add and not index.dynamic and not memory.ragged
+            if add and plain and mask is None and before.index == index:
+                self.pending.remove(before)  # stored once, as nothing has read it
+                value, add = Map(value.shape, value.dtype, (before.value, value), rule=RULES[add_any_p]), False
+            else:
+                self.flush()
         self.pending.append(Store(value, memory, index, tuple(positions), mask, add))
 
     def keep(self, node: Node) -> Memory:

@@ -19,8 +19,8 @@ from ..llvm.builder import Builder, Value, vector
 from .access import ZERO, At
 from .elements import Elements, Row
 from .elementwise import across, combined, number, rounded, to_stored
-from .schedule import Group, Member, Place, dear, groups_of, wanted_elsewhere
-from .values import HELD, Apart, Fold, Iota, Keep, Load, Map, Memory, Node, Number, Store, View
+from .schedule import Group, Member, Place, dear, finish, groups_of, wanted_elsewhere
+from .values import HELD, Apart, Fold, Iota, Keep, Load, Map, Memory, Node, Number, Product, Store, View
 
 Allocate = Callable[[np.dtype, Sequence[int]], Memory]
 F32 = np.dtype(np.float32)
@@ -32,6 +32,7 @@ class Emitter(Elements):
     def __init__(self, b: Builder, lanes: int, apart: Mapping[type[Apart], Callable[[Emitter, Any, Allocate], None]]):
         super().__init__(b, lanes)
         self.apart = apart
+        self.placed: list[list[Node]] = [[]]  # what has been put in memory, by region of the body
 
     def run(self, roots: Sequence[Any], allocate: Allocate) -> None:
         """The code of roots, in order."""
@@ -39,14 +40,18 @@ class Emitter(Elements):
         for fold in wanted_elsewhere(groups):
             if fold.target is None:
                 fold.target = fold.node.place = allocate(fold.node.dtype, fold.node.shape)
-        for group in groups:
-            root = group.members[0].root
-            if isinstance(root, Apart):
+        for place, group in enumerate(groups):
+            root = group.members[0].root if group.members else None
+            if isinstance(root, Product):
+                root.store = finish(groups, place)
+            if isinstance(root, Product) and root.store is not None:
+                self.apart[Product](self, root, allocate)
+            elif isinstance(root, Apart):
                 if root.target is None:
                     root.target = root.value.place = allocate(root.value.dtype, root.value.shape)
                 self.apart[type(root)](self, root, allocate)
-                root.value.memory = root.target
-            else:
+                self._in_memory(root.value, root.target)
+            elif group.members:
                 self._group(group, allocate)
 
     def _group(self, group: Group, allocate: Allocate) -> None:
@@ -78,7 +83,7 @@ class Emitter(Elements):
         for member in group.members:
             root = member.root
             if isinstance(root, (Keep, Fold)) and root.target is not None:
-                root.value.memory = sums.get(member, root.target)
+                self._in_memory(root.value, sums.get(member, root.target))
 
     def _empty(self, group: Group) -> None:
         """Reductions of nothing are neutral; there is nothing else to do."""
@@ -86,19 +91,24 @@ class Emitter(Elements):
             root = member.root
             if isinstance(root, Fold):
                 if root.target is not None:
-                    self._filled(root.target, root.node.monoid.neutral(root.node.dtype))
-                    root.node.memory = root.target
+                    self.fill(root.target, root.node.monoid.neutral(root.node.dtype))
+                    self._in_memory(root.node, root.target)
                 elif root.node.size:
                     value = number(root.node.monoid.neutral(root.node.dtype), root.node.dtype)
                     self._note((id(root.node), ()), self.b.constant(value, HELD[str(root.node.dtype)]), root.node)
             elif isinstance(root, Keep):
-                root.value.memory = root.target
+                self._in_memory(root.value, root.target)
 
-    def _filled(self, memory: Memory, value: Any) -> None:
+    def fill(self, memory: Memory, value: Any) -> None:
         """One number in all of a contiguous memory."""
         b, size = self.b, math.prod(memory.shape)
         stored = to_stored(b, b.constant(number(value, memory.dtype), HELD[str(memory.dtype)]), memory.dtype)
-        with b.loop(0, size) as loop:
+        whole = size // self.most * self.most
+        if whole:
+            every = b.splat(stored, self.most)
+            with b.loop(0, whole, self.most, empty=False) as loop:
+                b.store(every, b.offset(memory.base, loop.index, stored.type))
+        with b.loop(whole, size) as loop:
             b.store(stored, b.offset(memory.base, loop.index, stored.type))
 
     def _started(self, member: Member, allocate: Allocate) -> Memory:
@@ -108,7 +118,7 @@ class Emitter(Elements):
         node = root.node
         narrow = HELD[str(node.dtype)] == "float" and node.dtype != F32
         memory = allocate(F32, node.shape) if narrow else root.target
-        self._filled(memory, node.monoid.neutral(node.dtype))
+        self.fill(memory, node.monoid.neutral(node.dtype))
         return memory
 
     def _rounded_sum(self, member: Member, memory: Memory) -> None:
@@ -166,12 +176,16 @@ class Emitter(Elements):
         self.lanes = 0
         self._kept(members)
 
-    @staticmethod
-    def _kept(members: Sequence[Member]) -> None:
+    def _in_memory(self, node: Node, memory: Memory) -> None:
+        """A node's elements are read from a memory from here on, to the end of the region."""
+        node.memory = memory
+        self.placed[-1].append(node)
+
+    def _kept(self, members: Sequence[Member]) -> None:
         """What a pass has put into memory is read from there: its row is complete."""
         for member in members:
             if isinstance(member.root, Keep):
-                member.root.value.memory = member.root.target
+                self._in_memory(member.root.value, member.root.target)
 
     def _hoist(self, members: Sequence[Member], indices: Sequence[At], lanes: int) -> None:
         """Compute before the innermost loop what is the same in all of its turns."""
@@ -245,7 +259,7 @@ class Emitter(Elements):
     ) -> None:  # fmt: skip
         root, b = member.root, self.b
         if isinstance(root, Store):
-            self._store(root, places, x)
+            self.store(root, places, x)
         elif isinstance(root, Keep):
             self.write(root.target, places, x)
         elif isinstance(root, Fold):
@@ -286,8 +300,10 @@ class Emitter(Elements):
         if root.target is not None:
             self.write(root.target, kept, x)
 
-    def _store(self, root: Store, places: tuple[At, ...], x: Value) -> None:
+    def store(self, root: Store, places: tuple[At, ...], x: Value) -> None:
         masked = root.mask is not None
         positions, inside = self.positions(root.target, root.index, root.positions, places, masked)
         mask = None if root.mask is None else self.both(self.at(root.mask, places), inside)
-        self.write(root.target, positions, x, mask, root.add)
+        again = root.add or isinstance(root.value, Number)  # a constant is likely to be added to
+        target = replace(root.target, streamed=False) if again and root.target.streamed else root.target
+        self.write(target, positions, x, mask, root.add)

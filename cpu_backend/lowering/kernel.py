@@ -86,6 +86,7 @@ class Lowering:
         kernel, b = self.kernel, self.b
         buffers, workspace, number = b.parameters
         self.own = b.value("ptr", f"getelementptr i8, ptr {workspace.text}, i64 0")
+        b.always = b.compare("sge", number, 0)
         count = len(kernel.prefetch) + len(kernel.inputs) + len(kernel.outputs)
         pointers = [b.load(b.offset(buffers, i, "ptr"), "ptr") for i in range(count)]
         n, first = len(kernel.prefetch), len(kernel.prefetch) + len(kernel.inputs)

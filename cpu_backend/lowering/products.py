@@ -18,6 +18,7 @@ import numpy as np
 from ...core.primitives.elementwise.conversion import convert_element_type_p
 from ...core.primitives.refs.state_primitives import Span, Take
 from ..llvm.builder import Int, Value, vector
+from .access import At
 from .elementwise import RULES, convert, from_stored, rounded, to_stored
 from .emit import F32, Allocate, Emitter
 from .values import HELD, STORED, Dot, Keep, Load, Map, Memory, Node, Product, View, row_major
@@ -160,7 +161,7 @@ class Multiplier:
 
     def __call__(self, e: Emitter, root: Product, allocate: Allocate) -> None:
         node = root.value
-        assert isinstance(node, Dot) and root.target is not None
+        assert isinstance(node, Dot)
         if not node.size:
             return
         left, right = node.operands
@@ -169,7 +170,7 @@ class Multiplier:
         lf = tuple(a for a in range(len(left.shape)) if a not in (*lc, *lb))
         rf = tuple(a for a in range(len(right.shape)) if a not in (*rc, *rb))
         if not math.prod(left.shape[a] for a in lc):
-            e._filled(root.target, 0)
+            self._nothing(e, root, allocate)
             return
         a = _matrix(e, left, allocate, (lb, lf, lc), sums)
         b = _matrix(e, right, allocate, (rb, rc, rf), None)
@@ -187,18 +188,30 @@ class Multiplier:
                 first, second = e.add(first, e.mul(loop.index, x)), e.add(second, e.mul(loop.index, y))
                 third = e.add(third, e.mul(loop.index, z))
             pa, pb = _moved(e, a.base, first, a.dtype), _moved(e, b.base, second, b.dtype)
-            pc = _moved(e, root.target.base, third, root.target.dtype)
-            _Tiles(self, e, a, b, (pa, pb, pc), root.target.dtype, sums, right.dtype, allocate).run()
+            pc = None if root.target is None else _moved(e, root.target.base, third, root.target.dtype)
+            _Tiles(self, e, a, b, (pa, pb, pc), root, sums, allocate).run()
+
+    @staticmethod
+    def _nothing(e: Emitter, root: Product, allocate: Allocate) -> None:
+        """A sum of no products."""
+        if root.target is None:
+            root.target = allocate(root.value.dtype, root.value.shape)
+        e.fill(root.target, 0)
+        if root.store is not None:
+            root.value.memory = root.target
+            e.run([root.store], allocate)
+            root.value.memory = None
 
 
 class _Tiles:
     """One product of two matrices."""
 
     def __init__(
-        self, machine: Multiplier, e: Emitter, a: Matrix, b: Matrix, pointers: tuple[Value, Value, Value],
-        out: np.dtype, sums: np.dtype, given: np.dtype, allocate: Allocate,
+        self, machine: Multiplier, e: Emitter, a: Matrix, b: Matrix, pointers: tuple[Value, Value, Value | None],
+        root: Product, sums: np.dtype, allocate: Allocate,
     ):  # fmt: skip
-        self.e, self.a, self.b, self.out, self.sums, self.given = e, a, b, out, sums, given
+        self.e, self.a, self.b, self.root, self.sums = e, a, b, root, sums
+        self.out = root.value.dtype
         self.pa, self.pb, self.pc = pointers
         (self.m, self.am), (self.k, self.ak) = a.rows, a.columns
         _, self.bk = b.rows
@@ -217,6 +230,7 @@ class _Tiles:
         full = self.n // self.wide * self.wide
         if full:
             with self.e.scope(), self.e.b.loop(0, full, self.wide, empty=False) as loop:
+                self.e.multiples[loop.index.text] = self.wide
                 self.columns(loop.index, self.wide)
         if self.n > full:
             self.columns(full, self.n - full)
@@ -321,13 +335,28 @@ class _Tiles:
             whole = 0
         for k in range(whole, self.k):
             sums = step(sums, k)
-        stored = STORED[str(self.out)]
         for r in range(rows):
-            line = b.offset(self.pc, e.add(e.mul(e.add(row, r), self.n), first), stored)
-            for v, mask in enumerate(masks):
-                x = to_stored(b, rounded(b, sums[r * len(masks) + v], self.out), self.out)
-                pointer = b.offset(line, v * self.lanes, stored)
-                b.store(x, pointer) if mask is None else b.masked_store(x, pointer, mask)
+            with e.scope():
+                for v, mask in enumerate(masks):
+                    x = rounded(b, sums[r * len(masks) + v], self.out)
+                    self.done(x, e.add(row, r), e.add(first, v * self.lanes), mask)
+
+    def done(self, x: Value, row: Int, column: Int, mask: Value | None) -> None:
+        """Store a vector of the product, or what is made of it."""
+        e, b, root = self.e, self.e.b, self.root
+        if self.pc is not None:
+            stored = STORED[str(self.out)]
+            pointer = b.offset(self.pc, e.add(e.mul(row, self.n), column), stored)
+            x = to_stored(b, x, self.out)
+            b.store(x, pointer) if mask is None else b.masked_store(x, pointer, mask)
+            return
+        assert root.store is not None
+        places = At(row), At(column, 1)
+        e.lanes, e.tail = self.lanes, mask
+        with e.scope():
+            e.note(root.value, places, x)
+            e.store(root.store, places, e.at(root.store.value, places))
+        e.lanes, e.tail = 0, None
 
     def column(self, k: Int, v: int, first: Int, mask: Value | None) -> Value:
         """A vector of a row of B."""

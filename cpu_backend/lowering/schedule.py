@@ -13,12 +13,13 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from ...core.primitives.refs.state_primitives import Take
-from .values import Apart, Fold, Load, Map, Node, Root, Shape, Store, View
+from .values import Apart, Fold, Load, Map, Node, Product, Root, Shape, Store, View
 
 # Where along a root's axes an element of a node is wanted, for each axis of the node: (axis, start, step); axis None:
 # at `start` always; start None: at a place that is computed.
 Place = tuple[int | None, int | None, int]
 Places = tuple[Place, ...]
+CHEAP = 16  # what an element's use may cost where it is repeated for every register of a product
 HERE = 0, 1  # start and step of the element at the very place
 
 
@@ -235,6 +236,27 @@ def wanted_elsewhere(groups: Sequence[Group]) -> Iterator[Fold]:
             if member.folded or others:
                 assert isinstance(member.root, Fold)
                 yield member.root
+
+
+def finish(groups: Sequence[Group], number: int) -> Store | None:
+    """The store after a product that alone uses it, element by element and cheaply; it is taken out of its group."""
+    own, *_ = groups[number].members
+    root, following = own.root, groups[number + 1 : number + 2]
+    if not isinstance(root, Product) or not following or not following[0].members:
+        return None
+    node, (first, *others) = root.value, following[0].members
+    store = first.root
+    if root.target is not None or node.place is not None or len(node.shape) != 2 or not isinstance(store, Store):
+        return None
+    uses = [(m, places) for g in groups for m in g.members for n, places in m.reached if n is node and m is not own]
+    if any(m is not first or places != tuple((d, *HERE) for d in range(2)) for m, places in uses) or not uses:
+        return None
+    if store.index.takes or store.domain != node.shape or _cost(store.value) > CHEAP:
+        return None
+    if any(isinstance(n, Load) and n.source.same(store.target) for m in (own, *others) for n, _ in m.reached):
+        return None
+    following[0].members.pop(0)
+    return store
 
 
 Loops = tuple[int | None, ...]

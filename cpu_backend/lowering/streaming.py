@@ -26,7 +26,7 @@ def uncached() -> int:
 def streamed_outputs(kernel: Kernel, carry: Sequence[int], least: int) -> frozenset[int]:
     """The outputs of at least some bytes that every cell writes a part of its own of, in whole aligned lines."""
     first = kernel.splits[2]
-    reads = {e.operand - first for e in kernel.body.effects if isinstance(e.operand, int) and e.kind != "write"}
+    reads = {e.operand - first for e in kernel.body.effects if isinstance(e.operand, int) and e.kind == "read"}
     aliased = {o for _, o in kernel.aliases}
     return frozenset(
         o for o, block in enumerate(kernel.outputs)

@@ -254,8 +254,11 @@ class Apart(Root):
     target: Memory | None = None
 
 
+@dataclass(eq=False)
 class Product(Apart):
-    """A product of matrices."""
+    """A product of matrices; with `store`, which uses it, in its place: then it is nowhere in memory."""
+
+    store: Store | None = None
 
 
 class Cumulative(Apart):

@@ -1,1 +1,1 @@
-"""What this machine can do: features of the processor, caches, cores, and rates that are measured once and kept."""
+"""What this machine can do: features of the processor, caches and cores."""

@@ -1,5 +1,7 @@
 """Where XLA's foreign function interface has what a handler reads: offsets in bytes, of version 0.4.
 
+That is the version of the oldest supported jaxlib. Later ones of the same major version add to the ends of structures.
+
 The tests compute the same from the headers that jaxlib has.
 """
 

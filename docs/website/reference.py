@@ -1,5 +1,8 @@
 """The pages of the reference: one for each public namespace, made from signatures and docstrings.
 
+`python -m docs.website.reference` writes the list of namespaces, docs/reference/index.md; the pages themselves are made
+when the site is built.
+
 The package is imported rather than parsed: a third of the public names, such as the elementwise operations of `lax`,
 are made from tables or imported on first use, and have no `def` that a parser could find.
 """
@@ -8,7 +11,8 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 from docs.names import ANSWERS, DIFFERS, PLACES, fitting
@@ -28,14 +32,21 @@ def pages() -> Iterator[tuple[str, str]]:
     """Path within docs and text of every page."""
     for space, contents in NAMESPACES.items():
         yield f"reference/{slug(space)}.md", page(space, contents)
-    yield "reference/index.md", index()
 
 
 def index() -> str:
-    """The list of namespaces."""
-    rows = [f"| [`{s}`]({slug(s)}.md) | {text} | {len(list(entries(s)))} |" for s, text in NAMESPACES.items()]
-    head = "# Reference\n\nEvery public name, from signatures and docstrings. The examples run as tests.\n\n"
-    return head + "| namespace | contents | names |\n| --- | --- | --- |\n" + "\n".join(rows) + "\n"
+    """The list of namespaces, without links: outside of the site the pages do not exist."""
+    rows = ([f"`{space}`", text] for space, text in NAMESPACES.items())
+    head = (
+        "# Reference\n\nMade by `python -m docs.website.reference`. `make docs` makes a page for each namespace, with\n"
+        "every public name: its signature, docstring, example, and differences from JAX. Examples run as tests.\n\n"
+    )
+    return head + _table(["namespace", "contents"], rows)
+
+
+def linked(text: str) -> str:
+    """The list with links to the pages."""
+    return re.sub(r"^\| `(tilewright[\w.]*)`", lambda m: f"| [`{m[1]}`]({slug(m[1])}.md)", text, flags=re.M)
 
 
 def page(space: str, contents: str) -> str:
@@ -70,7 +81,7 @@ def brief(entry: Entry) -> str:
     return escaped(entry.sentence).replace("|", "\\|")
 
 
-def _table(head: list[str], rows: Iterable[tuple[str, ...]]) -> str:
+def _table(head: list[str], rows: Iterable[Sequence[str]]) -> str:
     lines = [head, ["---"] * len(head), *rows]
     return "".join(f"| {' | '.join(line)} |\n" for line in lines)
 
@@ -172,4 +183,8 @@ def members(kind: type) -> Iterator[tuple[str, str]]:
 
 def nav() -> list[dict[str, str]]:
     """The entries of the navigation."""
-    return [{"Namespaces": "reference/index.md"}, *({s: f"reference/{slug(s)}.md"} for s in NAMESPACES)]
+    return [{s: f"reference/{slug(s)}.md"} for s in NAMESPACES]
+
+
+if __name__ == "__main__":
+    (Path(__file__).resolve().parents[1] / "reference" / "index.md").write_text(index())

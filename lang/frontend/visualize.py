@@ -23,6 +23,7 @@ from ..kernel.traverse import kernels_of
 MAX_CELLS = 4096
 MAX_RUNS = 4096  # strips of an operand that are drawn
 _SIDE, _GAP, _TOP = 220.0, 36.0, 64.0
+_THIN = 24.0  # the least height and width of an operand, so that its labels can be read
 
 # Blocks go from the first colour (touched first) to the last.
 _RAMP = ((68, 1, 84), (59, 82, 139), (33, 145, 140), (94, 201, 98), (253, 231, 37))
@@ -59,6 +60,21 @@ def _label(first: int, visits: int, run: tuple[float, float, float, float], ink:
         f'style="font-size:{size:.1f}px">{line}</text>' for k, line in enumerate(lines))  # fmt: skip
 
 
+class Picture(str):
+    """The text of a picture, which notebooks draw."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} of {len(self)} characters>"
+
+    def _repr_html_(self) -> str:
+        if self.startswith("<svg"):
+            return f"<div style='overflow-x:auto'>{self}</div>"
+        page = html.escape(self, quote=True)  # a script within the notebook's own page would not run
+        return f"<iframe srcdoc='{page}' style='width:100%;height:26rem;border:0'></iframe>"
+
+
 class _Panel:
     """One operand drawn as a rectangle: its last two axes, leading axes stacked downwards."""
 
@@ -69,8 +85,8 @@ class _Panel:
         self.lead = shape[:-2]
         self.rows, self.cols = shape[-2] * int(np.prod(self.lead, dtype=np.int64)), shape[-1]
         scale = _SIDE / max(self.rows, self.cols, 1)
-        self.width = max(self.cols * scale, 8.0)
-        self.height = max(self.rows * scale, 8.0)
+        self.width = max(self.cols * scale, _THIN)
+        self.height = max(self.rows * scale, _THIN)
 
     def rectangles(self, index: tuple[int, ...]) -> list[tuple[float, float, float, float]]:
         """x, y, width, height of each run of rows of a block, cut at the array's edges."""
@@ -172,11 +188,12 @@ def html_of(kernel: Kernel, *arrays: Any) -> str:
             f"<script>{script}</script>")  # fmt: skip
 
 
-def visualize(function: Kernel | Callable[..., Any], *args: Any, path: str | Path | None = None) -> str:
+def visualize(function: Kernel | Callable[..., Any], *args: Any, path: str | Path | None = None) -> Picture:
     """The grid of a kernel, each operand's blocks, and the order in which cells touch them, as SVG or a page.
 
     `function` is a Kernel or anything that calls one; `args` are its arguments. With `path` the picture is
-    written there: a page with a slider where the name ends in `.html`, SVG where it ends in `.svg`. Gives the text.
+    written there: a page with a slider where the name ends in `.html`, SVG where it ends in `.svg`. Gives the text,
+    which a notebook draws.
     Raises an `ArgumentError` where there is no kernel, its grid has over 4096 cells, or `path` ends otherwise.
 
     >>> import numpy as np
@@ -202,7 +219,7 @@ def visualize(function: Kernel | Callable[..., Any], *args: Any, path: str | Pat
     page = path is not None and Path(path).suffix == ".html"
     if path is not None and Path(path).suffix not in (".svg", ".html"):
         raise ArgumentError(f"visualize: path is {str(path)!r}", "name a file that ends in .svg or .html")
-    text = (html_of if page else svg_of)(kernel, *arrays)
+    text = Picture((html_of if page else svg_of)(kernel, *arrays))
     if path is not None:
         Path(path).write_text(text)
     return text

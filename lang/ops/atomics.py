@@ -224,6 +224,9 @@ def across_cells(primitive: Primitive, params: Mapping[str, Any]) -> bool:
 # ---------------------------------------------------------------------------- functions
 
 
+_LEFT = {"add": 9, "max": 6, "min": 3, "and": 2, "or": 7, "xor": 5, "xchg": 3}  # what 6 and 3 give
+
+
 def _atomic(kind: str, doc: str) -> Callable[..., Any]:
     def atomic(ref: Any, idx: Any, val: Any, *, mask: Any = None, sem: str | None = None, scope: str | None = None
                ) -> Any:  # fmt: skip
@@ -238,7 +241,12 @@ def _atomic(kind: str, doc: str) -> Callable[..., Any]:
     atomic.__doc__ = (
         f"{doc} where `mask` is true, as one step; gives what was there before.\n\n"
         'The memory order `sem` ("relaxed", "acquire", "release", "acq_rel") and the `scope` ("cta", "gpu", "sys") are '
-        "for targets whose cells run side by side; an `ArgumentError` for others."
+        "for targets whose cells run side by side; an `ArgumentError` for others.\n\n"
+        ">>> import numpy as np\n>>> import tilewright as tw\n>>> from tilewright import lang as tl\n"
+        ">>> def body(x, o):\n...     o[0] = 6\n"
+        f"...     _ = tl.atomic_{kind}(o, 0, x[0])\n"
+        ">>> tl.kernel_call(body, tw.ShapeDtypeStruct((1,), 'int32'))(np.int32([3])).tolist()\n"
+        f"[{_LEFT[kind]}]"
     )
     return public(atomic)
 
@@ -258,6 +266,16 @@ def atomic_cas(ref: Any, cmp: Any, val: Any, *, mask: Any = None, sem: str | Non
     """Store `val` in a Ref (or `ref.at[...]`) where it holds `cmp`, as one step; gives what was there before.
 
     `sem` and `scope` are those of `atomic_add`.
+
+    >>> import numpy as np
+    >>> import tilewright as tw
+    >>> from tilewright import lang as tl
+    >>> def body(o):
+    ...     o[0] = 5
+    ...     o[1] = tl.atomic_cas(o.at[0], 5, 8)
+    >>> out = tw.ShapeDtypeStruct((2,), 'int32')
+    >>> tl.kernel_call(body, out)().tolist()
+    [8, 5]
     """
     sync = _sync("atomic_cas", sem, scope)
     target = refs.view(ref)

@@ -315,7 +315,13 @@ __all__ = [
 
 
 def empty_like(x: Any) -> Any:
-    """A pytree of arrays of the shapes and dtypes of another's, whose elements are not specified."""
+    """A pytree of arrays of the shapes and dtypes of another's, whose elements are not specified.
+
+    >>> import tilewright as tw
+    >>> from tilewright import lang as tl
+    >>> tl.empty_like(tw.ShapeDtypeStruct((2, 3), 'int32')).shape
+    (2, 3)
+    """
     return pytree.map(lambda leaf: empty(leaf.shape, leaf.dtype), x)
 
 

@@ -208,7 +208,20 @@ PRIMITIVES = (dma_start_p, dma_wait_p, semaphore_signal_p, semaphore_wait_p, sem
 
 @public
 def semaphore_wait(sem: Any, value: Any = 1, *, decrement: bool = True) -> None:
-    """Wait until a semaphore holds `value`, then take that much off it."""
+    """Wait until a semaphore holds `value`, then take that much off it.
+
+    >>> import numpy as np
+    >>> import tilewright as tw
+    >>> from tilewright import lang as tl
+    >>> def body(o, ready):
+    ...     tl.semaphore_signal(ready, 3)
+    ...     tl.semaphore_wait(ready, 2)
+    ...     o[0] = tl.semaphore_read(ready)
+    ...     tl.semaphore_wait(ready, 1)
+    >>> out = tw.ShapeDtypeStruct((1,), 'int32')
+    >>> tl.kernel_call(body, out, scratch_shapes=[tl.SemaphoreType.REGULAR])().tolist()
+    [1]
+    """
     target = refs.view(sem)
     index, operands = target.index()
     semaphore_wait_p.bind(target.ref, int32_of(value), *operands, index=index, decrement=decrement)
@@ -216,7 +229,19 @@ def semaphore_wait(sem: Any, value: Any = 1, *, decrement: bool = True) -> None:
 
 @public
 def semaphore_read(sem: Any) -> Any:
-    """What a semaphore holds, an int32 scalar."""
+    """What a semaphore holds, an int32 scalar.
+
+    >>> import numpy as np
+    >>> import tilewright as tw
+    >>> from tilewright import lang as tl
+    >>> def body(o, ready):
+    ...     tl.semaphore_signal(ready, 2)
+    ...     o[0] = tl.semaphore_read(ready)
+    ...     tl.semaphore_wait(ready, 2)
+    >>> out = tw.ShapeDtypeStruct((1,), 'int32')
+    >>> tl.kernel_call(body, out, scratch_shapes=[tl.SemaphoreType.REGULAR])().tolist()
+    [2]
+    """
     target = refs.view(sem)
     index, operands = target.index()
     return semaphore_read_p.bind(target.ref, *operands, index=index)
@@ -269,13 +294,34 @@ def make_async_copy(src_ref: Any, dst_ref: Any, sem: Any) -> AsyncCopyDescriptor
 
     Both may be a slice of one traced size, `ref.at[ds(start, size)]`, no more than the axes have: it is copied in
     pieces of the powers of two in it. Either may be what `select_ref` gives. Raises `ShapeError` for parts that differ.
+
+    >>> import numpy as np
+    >>> import tilewright as tw
+    >>> from tilewright import lang as tl
+    >>> def body(x, o, done):
+    ...     copy = tl.make_async_copy(x, o, done)
+    ...     copy.start()
+    ...     copy.wait()
+    >>> out = tw.ShapeDtypeStruct((2,), 'float32')
+    >>> tl.kernel_call(body, out, scratch_shapes=[tl.SemaphoreType.DMA])(np.float32([1, 2])).tolist()
+    [1.0, 2.0]
     """
     return AsyncCopyDescriptor(src_ref, dst_ref, sem)
 
 
 @public
 def async_copy(src_ref: Any, dst_ref: Any, sem: Any, *, priority: int = 0, add: bool = False) -> AsyncCopyDescriptor:
-    """Start a copy; wait for it with `.wait()`. With `add` the source is added to the destination."""
+    """Start a copy; wait for it with `.wait()`. With `add` the source is added to the destination.
+
+    >>> import numpy as np
+    >>> import tilewright as tw
+    >>> from tilewright import lang as tl
+    >>> def body(x, o, done):
+    ...     tl.async_copy(x, o, done).wait()
+    >>> out = tw.ShapeDtypeStruct((2,), 'float32')
+    >>> tl.kernel_call(body, out, scratch_shapes=[tl.SemaphoreType.DMA])(np.float32([1, 2])).tolist()
+    [1.0, 2.0]
+    """
     copy = AsyncCopyDescriptor(src_ref, dst_ref, sem, add)
     copy.start(priority)
     return copy
@@ -286,6 +332,15 @@ def sync_copy(src_ref: Any, dst_ref: Any, *, add: bool = False) -> None:
     """Copy one part of a Ref to another.
 
     Parts and errors as for `make_async_copy`.
+
+    >>> import numpy as np
+    >>> import tilewright as tw
+    >>> from tilewright import lang as tl
+    >>> def body(x, o):
+    ...     tl.sync_copy(x.at[2:], o)
+    >>> out = tw.ShapeDtypeStruct((2,), 'float32')
+    >>> tl.kernel_call(body, out)(np.float32([1, 2, 3, 4])).tolist()
+    [3.0, 4.0]
     """
     put = refs.addupdate if add else refs.write
     each_copy((src_ref, dst_ref), lambda src, dst: put(dst, refs.read(src)))

@@ -153,6 +153,19 @@ def emit_pipeline(
     `program_id` the steps. Grid sizes may be traced. `num_stages` is how many blocks of each operand are in flight on a
     target that has a pipeline, as `BlockSpec(buffering=)` says of one; it and the other keywords are hints, and change
     no result.
+
+    >>> import numpy as np
+    >>> import tilewright as tw
+    >>> from tilewright import lang as tl
+    >>> def double(x, o):
+    ...     o[...] = 2 * x[...]
+    >>> def body(x, o):
+    ...     spec = tl.BlockSpec((2,), lambda i: (i,))
+    ...     tl.emit_pipeline(double, grid=(2,), in_specs=[spec], out_specs=[spec])(x, o)
+    >>> far = tl.BlockSpec(memory_space=tl.ANY)
+    >>> call = tl.kernel_call(body, tw.ShapeDtypeStruct((4,), 'float32'), in_specs=[far], out_specs=far)
+    >>> call(np.float32([1, 2, 3, 4])).tolist()
+    [2.0, 4.0, 6.0, 8.0]
     """
     if num_stages is not None:
         Buffered(num_stages)
@@ -236,6 +249,18 @@ def loop(
 
     With `init_carry` the function takes and gives the carry too, and the decorated name is its last value. `num_stages`
     is the number of iterations of this loop that Triton pipelines, where the bounds are static; it changes no result.
+
+    >>> import numpy as np
+    >>> import tilewright as tw
+    >>> from tilewright import lang as tl
+    >>> def body(x, o):
+    ...     o[...] = x[...]
+    ...     @tl.loop(0, 3)
+    ...     def _(i):
+    ...         o[...] += i.astype('float32')
+    >>> out = tw.ShapeDtypeStruct((2,), 'float32')
+    >>> tl.kernel_call(body, out)(np.float32([1, 2])).tolist()
+    [4.0, 5.0]
     """
     stride = int32_of(step)
     low, high = int32_of(lower), int32_of(upper)

@@ -81,7 +81,11 @@ def set_tpu_interpret_mode(params: InterpretParams | None = DEFAULT) -> None:
 
 
 def reset_tpu_interpret_mode_state() -> None:
-    """Nothing: the interpreter keeps no state from one kernel to the next."""
+    """Nothing: the interpreter keeps no state from one kernel to the next.
+
+    >>> from tilewright import lang as tl
+    >>> tl.tpu.reset_tpu_interpret_mode_state()
+    """
 
 
 def poison(shape: Any, dtype: Any) -> np.ndarray:

@@ -129,7 +129,18 @@ def _bernoulli(bits: Any, p: Any) -> Any:
 
 @public
 def prng_seed(*seeds: Any) -> None:
-    """Seed this cell's generator from integer scalars; cells with equal seeds differ, as their ids are mixed in."""
+    """Seed this cell's generator from integer scalars; cells with equal seeds differ, as their ids are mixed in.
+
+    >>> import numpy as np
+    >>> import tilewright as tw
+    >>> from tilewright import lang as tl
+    >>> def body(o):
+    ...     tl.prng_seed(7)
+    ...     o[...] = tl.stateful_uniform((2,)) < 1
+    >>> out = tw.ShapeDtypeStruct((2,), 'bool')
+    >>> tl.kernel_call(body, out)().tolist()
+    [True, True]
+    """
     if not seeds:
         raise ArgumentError("prng_seed() without a seed", "give one or more integer scalars")
     cell = current_cell("prng_seed")
@@ -145,7 +156,18 @@ def prng_seed(*seeds: Any) -> None:
 
 @public
 def stateful_bits(shape: Any, dtype: Any = UINT32) -> Any:
-    """Fresh random bits, uint32 or int32, from the generator that `prng_seed` set."""
+    """Fresh random bits, uint32 or int32, from the generator that `prng_seed` set.
+
+    >>> import numpy as np
+    >>> import tilewright as tw
+    >>> from tilewright import lang as tl
+    >>> def body(o):
+    ...     tl.prng_seed(7)
+    ...     o[...] = tl.stateful_bits((2,)) != tl.stateful_bits((2,))
+    >>> out = tw.ShapeDtypeStruct((2,), 'bool')
+    >>> tl.kernel_call(body, out)().tolist()
+    [True, True]
+    """
     dtype = as_dtype(dtype)
     if dtype not in (UINT32, INT32):
         raise DtypeError(f"random bits of dtype {dtype}", "use uint32 or int32, and shift for fewer bits")
@@ -163,25 +185,70 @@ def stateful_bits(shape: Any, dtype: Any = UINT32) -> Any:
 
 @public
 def prng_random_bits(shape: Any) -> Any:
-    """Fresh random bits as int32, from the generator that `prng_seed` set."""
+    """Fresh random bits as int32, from the generator that `prng_seed` set.
+
+    >>> import numpy as np
+    >>> import tilewright as tw
+    >>> from tilewright import lang as tl
+    >>> def body(o):
+    ...     tl.prng_seed(7)
+    ...     o[...] = tl.prng_random_bits((2,)) != tl.prng_random_bits((2,))
+    >>> out = tw.ShapeDtypeStruct((2,), 'bool')
+    >>> tl.kernel_call(body, out)().tolist()
+    [True, True]
+    """
     return stateful_bits(shape, INT32)
 
 
 @public
 def stateful_uniform(shape: Any, dtype: Any = FLOAT32, minval: Any = 0.0, maxval: Any = 1.0) -> Any:
-    """Fresh floats uniform in [minval, maxval)."""
+    """Fresh floats uniform in [minval, maxval).
+
+    >>> import numpy as np
+    >>> import tilewright as tw
+    >>> from tilewright import lang as tl
+    >>> def body(o):
+    ...     tl.prng_seed(7)
+    ...     x = tl.stateful_uniform((2,), minval=3, maxval=4)
+    ...     o[...] = (x >= 3) & (x < 4)
+    >>> out = tw.ShapeDtypeStruct((2,), 'bool')
+    >>> tl.kernel_call(body, out)().tolist()
+    [True, True]
+    """
     return _uniform(stateful_bits(shape), _float_dtype(dtype, "stateful_uniform"), minval, maxval)
 
 
 @public
 def stateful_normal(shape: Any, dtype: Any = FLOAT32) -> Any:
-    """Fresh standard normal floats."""
+    """Fresh standard normal floats.
+
+    >>> import numpy as np
+    >>> import tilewright as tw
+    >>> from tilewright import lang as tl
+    >>> def body(o):
+    ...     tl.prng_seed(7)
+    ...     o[...] = abs(tl.stateful_normal((2,))) < 8
+    >>> out = tw.ShapeDtypeStruct((2,), 'bool')
+    >>> tl.kernel_call(body, out)().tolist()
+    [True, True]
+    """
     return _normal(stateful_bits(shape), _float_dtype(dtype, "stateful_normal"))
 
 
 @public
 def stateful_bernoulli(p: Any, shape: Any) -> Any:
-    """Fresh booleans, each True with probability `p`."""
+    """Fresh booleans, each True with probability `p`.
+
+    >>> import numpy as np
+    >>> import tilewright as tw
+    >>> from tilewright import lang as tl
+    >>> def body(o):
+    ...     tl.prng_seed(7)
+    ...     o[...] = tl.stateful_bernoulli(1.0, (2,))
+    >>> out = tw.ShapeDtypeStruct((2,), 'bool')
+    >>> tl.kernel_call(body, out)().tolist()
+    [True, True]
+    """
     return _bernoulli(stateful_bits(shape), p)
 
 
@@ -190,7 +257,13 @@ def stateful_bernoulli(p: Any, shape: Any) -> Any:
 
 @public
 def counter_bits(shape: Any, *words: Any) -> Any:
-    """Random uint32 bits as a function of integer scalars (a seed and counters) and the element's place alone."""
+    """Random uint32 bits as a function of integer scalars (a seed and counters) and the element's place alone.
+
+    >>> from tilewright import lang as tl
+    >>> a, b = tl.counter_bits((3,), 1, 2), tl.counter_bits((3,), 1, 2)
+    >>> str(a.dtype), bool((a == b).all())
+    ('uint32', True)
+    """
     if not words:
         raise ArgumentError(
             "counter_bits without a seed or counter", "give one or more integer scalars after the shape"
@@ -201,17 +274,35 @@ def counter_bits(shape: Any, *words: Any) -> Any:
 
 @public
 def counter_uniform(shape: Any, *words: Any, dtype: Any = FLOAT32, minval: Any = 0.0, maxval: Any = 1.0) -> Any:
-    """Floats uniform in [minval, maxval), a function of integer scalars alone."""
+    """Floats uniform in [minval, maxval), a function of integer scalars alone.
+
+    >>> from tilewright import lang as tl
+    >>> x = tl.counter_uniform((1000,), 7)
+    >>> bool((x >= 0).all() and (x < 1).all())
+    True
+    """
     return _uniform(counter_bits(shape, *words), _float_dtype(dtype, "counter_uniform"), minval, maxval)
 
 
 @public
 def counter_normal(shape: Any, *words: Any, dtype: Any = FLOAT32) -> Any:
-    """Standard normal floats, a function of integer scalars alone."""
+    """Standard normal floats, a function of integer scalars alone.
+
+    >>> from tilewright import lang as tl
+    >>> x = tl.counter_normal((1000,), 7)
+    >>> bool(abs(x.mean()) < 0.2 and abs(x.std() - 1) < 0.2)
+    True
+    """
     return _normal(counter_bits(shape, *words), _float_dtype(dtype, "counter_normal"))
 
 
 @public
 def counter_bernoulli(p: Any, shape: Any, *words: Any) -> Any:
-    """Booleans, each True with probability `p`, a function of integer scalars alone."""
+    """Booleans, each True with probability `p`, a function of integer scalars alone.
+
+    >>> from tilewright import lang as tl
+    >>> x = tl.counter_bernoulli(0.3, (1000,), 7)
+    >>> str(x.dtype), bool(abs(x.mean() - 0.3) < 0.1)
+    ('bool', True)
+    """
     return _bernoulli(counter_bits(shape, *words), p)

@@ -121,6 +121,17 @@ def semaphore_signal(
 
     A device is named as in `make_async_remote_copy`. Raises a `KernelBodyError` for another core, and where a
     `device_id` is given outside of a kernel within a `shard_map`.
+
+    >>> import numpy as np
+    >>> import tilewright as tw
+    >>> from tilewright import lang as tl
+    >>> def body(o, ready):
+    ...     tl.semaphore_signal(ready, 3)
+    ...     o[0] = tl.semaphore_read(ready)
+    ...     tl.semaphore_wait(ready, 3)
+    >>> out = tw.ShapeDtypeStruct((1,), 'int32')
+    >>> tl.kernel_call(body, out, scratch_shapes=[tl.SemaphoreType.REGULAR])().tolist()
+    [3]
     """
     if core_index is not None:
         raise KernelBodyError("semaphore_signal to another core", "a kernel here has one core")

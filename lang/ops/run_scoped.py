@@ -62,6 +62,18 @@ def run_scoped(f: Callable[..., Any], *types: Any, collective_axes: Any = (), **
 
     The Refs are undefined at first and are not to be used after the call. In a kernel for several warpgroups, memory
     and barriers are of all of them, which `collective_axes` says by naming their axis; an accumulator is of each.
+
+    >>> import numpy as np
+    >>> import tilewright as tw
+    >>> from tilewright import lang as tl
+    >>> def body(x, o):
+    ...     def double(total):
+    ...         total[...] = x[...] + x[...]
+    ...         o[...] = total[...]
+    ...     tl.run_scoped(double, tl.VMEM((2,), 'float32'))
+    >>> out = tw.ShapeDtypeStruct((2,), 'float32')
+    >>> tl.kernel_call(body, out)(np.float32([1, 2])).tolist()
+    [2.0, 4.0]
     """
     if not callable(f):
         raise ArgumentTypeError(

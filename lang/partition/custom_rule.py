@@ -42,6 +42,8 @@ class Partition:
 
     rule: str
     part: Callable[..., Any]
+    # From the mesh and the specs of operands and results: the specs to use, and the function of each device's parts.
+    place: Callable[..., Any] | None = None
 
     def __post_init__(self) -> None:
         sides = self.rule.split("->") if isinstance(self.rule, str) else []
@@ -57,10 +59,10 @@ class Partition:
                                     f"give each a name of its own, or `{WHOLE}`")  # fmt: skip
 
     @staticmethod
-    def of(ins: Sequence[Any], outs: Sequence[Any], part: Callable[..., Any]) -> Partition:
+    def of(ins: Sequence[Any], outs: Sequence[Any], part: Callable[..., Any], place: Any = None) -> Partition:
         """The rule of operands and results whose names are given."""
         sides = (", ".join(" ".join(n or WHOLE for n in names) for names in side) for side in (ins, outs))
-        return Partition(" -> ".join(sides), part)
+        return Partition(" -> ".join(sides), part, place)
 
     def parts(self, axes: Axes, *operands: Any) -> list[Any]:
         """A device's parts of the results."""

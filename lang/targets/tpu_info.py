@@ -143,6 +143,11 @@ def get_tpu_info_for_chip(chip_version: ChipVersion, num_tensor_cores_per_logica
     """What a TensorCore of a version of TPUs has, where so many of them are one device.
 
     Raises `UnsupportedError` for a version that is no target, `ArgumentError` for more cores than its chips have.
+
+    >>> from tilewright import lang as tl
+    >>> info = tl.tpu.get_tpu_info_for_chip(tl.tpu.ChipVersion.TPU_V5E, 1)
+    >>> info.vmem_capacity_bytes // 2**20
+    128
     """
     chip, cores = ChipVersion(chip_version), num_tensor_cores_per_logical_device
     if chip not in _CHIP_CORES:
@@ -154,5 +159,10 @@ def get_tpu_info_for_chip(chip_version: ChipVersion, num_tensor_cores_per_logica
 
 
 def is_tpu_device() -> bool:
-    """Whether kernels are for a TPU, as `get_tpu_info` finds it."""
+    """Whether kernels are for a TPU, as `get_tpu_info` finds it.
+
+    >>> from tilewright import lang as tl
+    >>> tl.tpu.is_tpu_device()
+    False
+    """
     return current_target().kind == "tpu"

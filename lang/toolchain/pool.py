@@ -7,7 +7,6 @@ request.
 
 from __future__ import annotations
 
-import atexit
 import hashlib
 import json
 import os
@@ -21,6 +20,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+from ...core.support import forks
 from ...core.support.runtime import runtime
 from .packages import Packages
 
@@ -50,7 +50,14 @@ class Workers:
         self.idle: list[_Worker] = []
         self.lock = threading.Lock()
         self.threads: ThreadPoolExecutor | None = None
-        atexit.register(self.end)
+        forks.at_exit(self.end)
+        forks.in_child(self._forget)
+
+    def _forget(self) -> None:
+        """In a forked child: leave the parent's processes and threads to it."""
+        for worker in self.idle:
+            worker.process.returncode = 0  # so that nothing here waits for it
+        self.idle, self.lock, self.threads = [], threading.Lock(), None
 
     def set_cache(self, cache: Callable[[], Any]) -> None:
         """Set what gives the disk cache: None, or an object with `load(name)` and `store(name, bytes)`.

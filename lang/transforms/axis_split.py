@@ -358,6 +358,24 @@ def cuts(kernel: Kernel, parts: int, unit: Unit) -> tuple[Cut, ...] | str:
     return tuple(sorted(found, key=lambda c: -c.weight)) or why
 
 
+def outputs_cut(kernel: Kernel, parts: int, unit: Unit) -> Cut | None:
+    """The cut of an axis of each output, the one with the most elements that may be cut; None where one has none."""
+    kernel = desugared(kernel, atomics=True, in_step=False)
+    try:
+        joined = _Joined(kernel)
+        classes = [c for c in joined.classes() if all(_divides(joined, place, parts, unit) for place in c)]
+        axes: frozenset[Place] = frozenset()
+        for ref in kernel.body.inputs[kernel.splits[2] : kernel.splits[3]]:
+            found = [(n, c) for c in classes for d, n in enumerate(ref.type.shape) if (ref, d) in c]
+            if not found:
+                return None
+            axes |= max(found, key=lambda pair: pair[0])[1]
+        outputs = _Parts(kernel, axes).outputs
+    except NoCut:
+        return None
+    return Cut(kernel, axes, outputs, parts, 0) if all(kind == SPLIT for kind in outputs) else None
+
+
 def _divides(joined: _Joined, place: Place, parts: int, unit: Unit) -> bool:
     var, d = place
     return joined.sizes[place] % (parts * (unit(_array(var.type), d) if isinstance(var, Var) else 1)) == 0

@@ -28,7 +28,7 @@ from ...core.tracing.trace import bind_eqn, eval_program, trace_program
 from ...core.transforms.structural_primitives import reduce_sum_p
 from ..analysis.dead_stores import ACCESSES
 from ..kernel.kernel import Block, Kernel, trace_map
-from .axis_split import SIZED, SPLIT, SUM, Cut, Unit, cuts
+from .axis_split import SIZED, SPLIT, SUM, Cut, Unit, cuts, outputs_cut
 from .rebuild import INHERITED, carried, for_each, remap, trace_kernel
 
 
@@ -81,6 +81,16 @@ def smaller(kernel: Kernel, unit: Unit, parts: int = 2) -> tuple[Smaller, ...] |
     if isinstance(found, str):
         return found
     return tuple(_Cutter(c).made() for c in found if _fits(c)) or "a part of a block lies past the end of its array"
+
+
+@cached(256)
+def smaller_outputs(kernel: Kernel, unit: Unit, parts: int) -> Kernel | None:
+    """A kernel on blocks of one `parts`-th of each output and of what it is made of; None where that is not possible.
+
+    `unit(type, axis)` divides what is left of an axis.
+    """
+    found = outputs_cut(kernel, parts, unit)
+    return None if found is None or not _fits(found) else _Cutter(found).made().kernel
 
 
 def _split(cut: Cut, position: int) -> list[int]:

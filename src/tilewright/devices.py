@@ -194,16 +194,33 @@ def copy_to_host_async(x: Any) -> Any:
 
 
 def effects_barrier() -> None:
-    """Wait until the effects (prints, callbacks) of everything started so far have happened."""
+    """Wait until the effects (prints, callbacks) of everything started so far have happened.
+
+    >>> import tilewright as tw
+    >>> f = tw.jit(lambda x: tw.debug.callback(lambda v: print('got', v), x))
+    >>> f(1.0)
+    got 1.0
+    >>> tw.effects_barrier()
+    """
     dispatch.effects_barrier()
 
 
 def live_arrays(platform: str | None = None) -> list[Array]:
-    """The arrays that exist and are not deleted, on any platform unless one is named."""
+    """The arrays that exist and are not deleted, on any platform unless one is named.
+
+    >>> import tilewright as tw
+    >>> x = tw.numpy.ones(3)
+    >>> any(y is x for y in tw.live_arrays())
+    True
+    """
     found = [x for x in gc.get_objects() if issubclass(type(x), Array) and not x.is_deleted()]
     return [x for x in found if platform is None or next(iter(x.devices())).platform == platform]
 
 
 def clear_caches() -> None:
-    """Forget everything traced and compiled; executables on disk stay."""
+    """Forget everything traced and compiled; executables on disk stay.
+
+    >>> import tilewright as tw
+    >>> tw.clear_caches()
+    """
     runtime.clear_caches()

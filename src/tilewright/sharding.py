@@ -23,12 +23,9 @@ from .core.sharding.mesh import (
     P,
     PartitionSpec,
     checked_sizes,
-    get_abstract_mesh,
-    get_mesh,
-    set_mesh,
-    use_mesh,
     with_sharding_constraint,
 )
+from .core.sharding.mesh_in_force import get_abstract_mesh, get_mesh, set_mesh, use_abstract_mesh, use_mesh
 from .core.sharding.shard_map import shard_map
 from .core.sharding.sharding_in_types import auto_axes, constrained, explicit_axes
 from .core.sharding.smap import smap
@@ -45,9 +42,9 @@ Sharding = NamedSharding | SingleDeviceSharding
 __all__ = [
     "AbstractMesh", "AxisType", "Mesh", "NamedSharding", "P", "PartitionSpec", "Shard", "Sharding",
     "SingleDeviceSharding", "auto_axes", "create_device_mesh", "create_hybrid_device_mesh", "explicit_axes",
-    "get_abstract_mesh", "get_mesh",
-    "make_array_from_callback", "make_array_from_process_local_data", "make_array_from_single_device_arrays",
-    "make_mesh", "reshard", "set_mesh", "shard_map", "smap", "use_mesh", "with_sharding_constraint",
+    "get_abstract_mesh", "get_mesh", "make_array_from_callback", "make_array_from_process_local_data",
+    "make_array_from_single_device_arrays", "make_mesh", "reshard", "set_mesh", "shard_map", "smap",
+    "use_abstract_mesh", "use_mesh", "with_sharding_constraint",
 ]  # fmt: skip
 __dir__ = __all__.copy
 

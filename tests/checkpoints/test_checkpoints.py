@@ -7,6 +7,7 @@ import shutil
 import struct
 import subprocess
 import sys
+import threading
 
 import ml_dtypes
 import numpy as np
@@ -16,6 +17,7 @@ import tilewright as tw
 from tests.support.paths import ROOT
 from tilewright import checkpoints, random
 from tilewright import numpy as tnp
+from tilewright.checkpoints import writer
 from tilewright.checkpoints.safetensors import NAMES
 from tilewright.core.support.errors import (
     ArgumentError,
@@ -226,3 +228,30 @@ def test_types_are_enough_to_be_like(tmp_path):
     lying = NamedSharding(AbstractMesh((2,), ("x",)), P("x"))
     with pytest.raises(MeshError, match=r"the leaf \['w'\] has a sharding over .* no devices"):
         checkpoints.restore(tmp_path / "one", {"w": tw.ShapeDtypeStruct((4, 2), "float32", sharding=lying)})
+
+
+def test_what_is_being_saved_is_waited_for(tmp_path, monkeypatch):
+    begin, written = threading.Event(), writer._write
+
+    def slowly(*args):
+        begin.wait(60)
+        written(*args)
+
+    monkeypatch.setattr(writer, "_write", slowly)
+    state = {"w": np.arange(4.0, dtype=np.float32)}
+    checkpoints.save(tmp_path / "old", {"w": state["w"] * 0}, progress=False)
+    begin.set()
+    assert checkpoints.latest(tmp_path).endswith("old")
+    begin.clear()
+    saving = checkpoints.save(tmp_path / "new", state, progress=False)
+    with pytest.raises(ArgumentError, match="under way"):
+        checkpoints.save(tmp_path / "new", state)
+    timer = threading.Timer(0.2, begin.set)
+    timer.start()
+    assert checkpoints.restore(tmp_path / "new", state)["w"].tolist() == [0, 1, 2, 3] and saving.done()
+    assert checkpoints.latest(tmp_path).endswith("new")
+    begin.clear()
+    checkpoints.save(tmp_path / "old" / "manifest.json" / "no", state, progress=False)
+    begin.set()
+    with pytest.raises(CheckpointWriteError):
+        checkpoints.restore(tmp_path / "old" / "manifest.json" / "no")

@@ -147,3 +147,67 @@ def test_indexed_additions_to_a_ref(axis):
     kernel = kernel_of(body, (6, 6), "float32", (x, i))
     for high in (False, True):
         np.testing.assert_array_equal(machine_code(kernel, x, i, high=high)[0], interpret(kernel, x, i)[0])
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "int8", "int16", "float16"])
+def test_the_one_element_after_full_vectors_is_stored_alone(dtype):
+    def body(x_ref, o_ref):
+        o_ref[...] = tnp.ones_like(o_ref)
+        o_ref[tl.ds(0, 33)] = (x_ref[...].astype("int32") * 2).astype(dtype)
+
+    x = numbers((33,), dtype)
+    kernel = kernel_of(body, (40,), dtype, (x,))
+    np.testing.assert_array_equal(machine_code(kernel, x)[0], interpret(kernel, x)[0])
+
+
+@pytest.mark.parametrize("shape", [(5, 7, 3), (16, 40, 33), (40, 1, 70)])
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "int32"])
+def test_products_and_what_is_made_of_them(shape, dtype):
+    m, k, n = shape
+    x, y, bias = numbers((m, k), dtype), numbers((k, n), dtype), numbers((1, n), dtype)
+    wide = "int32" if dtype == "int32" else "float32"
+
+    def body(x_ref, y_ref, bias_ref, o_ref, sum_ref):
+        product = tnp.dot(x_ref[...], y_ref[...], preferred_element_type=wide)
+        sum_ref[...] = tnp.full(sum_ref.shape, 3, wide)
+        sum_ref[...] += product  # in registers
+        sum_ref[...] = sum_ref[...] * 2 + tnp.dot(x_ref[...], y_ref[...], preferred_element_type=wide)
+        other = tnp.dot(x_ref[...] + 1, y_ref[...], preferred_element_type=wide)  # used twice: in memory
+        o_ref[...] = (sum_ref[...] + other + tnp.max(other, axis=1, keepdims=True)).astype(dtype) + bias_ref[...]
+        square = tnp.dot(o_ref[...], o_ref[...].T, preferred_element_type=wide)  # reads what it is stored to
+        o_ref[...] = o_ref[...] + square[:, :1].astype(dtype)
+
+    out = tw.ShapeDtypeStruct((m, n), dtype)
+    call = tl.kernel_call(body, out_shape=out, scratch_shapes=[tl.VMEM((m, n), wide)])
+    program = trace_program(lambda *xs: [call(*xs)], [typeof(a) for a in (x, y, bias)])
+    kernel = next(e.params["kernel"] for e in program.eqns if "kernel" in e.params)
+    (found,), (wanted,) = machine_code(kernel, x, y, bias), interpret(kernel, x, y, bias)
+    np.testing.assert_allclose(found.astype(np.float64), wanted.astype(np.float64), rtol=1e-2 if dtype[0] == "b" else 0)
+
+
+def test_a_product_stored_over_its_own_operand():
+    x = numbers((40, 40))
+
+    def body(x_ref, o_ref):
+        o_ref[...] = x_ref[...]
+        o_ref[...] = o_ref[...] @ x_ref[...] + 1
+        o_ref[...] += x_ref[...] @ o_ref[...]
+
+    kernel = kernel_of(body, x.shape, "float32", (x,))
+    np.testing.assert_array_equal(machine_code(kernel, x)[0], interpret(kernel, x)[0])
+
+
+def test_what_is_stored_and_then_added_to_is_stored_once():
+    x = numbers((6, 40))
+
+    def body(x_ref, o_ref, s_ref):
+        s_ref[...] = x_ref[...]
+        o_ref[...] = s_ref[...] * 3  # before the scratch changes
+        s_ref[...] = x_ref[...] - 5
+        o_ref[...] += s_ref[...]
+        o_ref[tl.ds(1, 3)] += s_ref[tl.ds(0, 3)]
+
+    call = tl.kernel_call(body, tw.ShapeDtypeStruct((6, 40), "float32"), scratch_shapes=[tl.VMEM((6, 40), "float32")])
+    program = trace_program(lambda x: [call(x)], [typeof(x)])
+    kernel = next(e.params["kernel"] for e in program.eqns if "kernel" in e.params)
+    np.testing.assert_array_equal(machine_code(kernel, x)[0], interpret(kernel, x)[0])

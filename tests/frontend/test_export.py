@@ -1,13 +1,17 @@
 """Exports: what is called is what was traced, for every size, from here and from jax, and nothing is traced again."""
 
+import random
 import subprocess
 import sys
+from collections import Counter
+from struct import pack
 from typing import NamedTuple
 
 import numpy as np
 import pytest
 
 import tilewright as tw
+from benchmarks.fuzzing import hostile
 from examples import gpt
 from tests.support.paths import ROOT
 from tilewright import export, lax, nn
@@ -19,6 +23,7 @@ from tilewright.errors import (
     ExportVersionError,
     InconclusiveDimensionError,
     NoDerivativeError,
+    ShapeError,
     TreeError,
     UnsupportedError,
 )
@@ -205,6 +210,53 @@ def test_bytes_of_other_versions_or_of_nothing_are_named():
             export.deserialize(blob)
     with pytest.raises(ExportError, match="exported for tpu, and is called on cpu"):
         export.export(tw.jit(tnp.sin), platforms=["tpu"])(struct((3,))).call(np.ones(3, F32))
+
+
+def test_each_flipped_bit_is_an_error_before_the_program_is_read():
+    found = hostile.exports(400, seed=1)
+    assert not hostile.wrong("exports", found), found
+
+
+def test_an_end_that_is_cut_off_or_of_other_tables_is_named():
+    first, second = (export.export(tw.jit(f))(struct((3,))).serialize() for f in (tnp.sin, tnp.cos))
+    for damaged, why in (
+        (first[:-48], "its end is missing"), (first[:-49] + first[-48:], "which were"),
+        (second[:-48] + first[-48:], "damaged export"), (first + b"x", "its end is missing"),
+    ):  # fmt: skip
+        with pytest.raises(ExportVersionError, match=why):
+            export.deserialize(damaged)
+
+
+def test_tables_that_nothing_vouches_for_are_read_or_refused_by_name():
+    from tilewright.export import flat
+    from tilewright.export.schema import SCHEMA
+
+    table = flat.read(SCHEMA, "Exported", export.export(tw.jit(lambda x, y: {"a": tnp.sin(x) @ y, "b": x.sum()}))(
+        struct((3, 3)), struct((3, 3))).serialize())  # fmt: skip
+    blob = bytes(flat.written(SCHEMA, "Exported", table | {"written_by": "another program"}))
+    assert export.deserialize(blob).fun_name == "<lambda>"
+    draw = random.Random(0)
+    found = Counter(hostile.outcome(lambda: export.deserialize(hostile.flipped(blob, draw)), lambda _: True)
+                    for _ in range(400))  # fmt: skip
+    assert not [what for what in found if what.startswith("raw")], found
+    for shape in ("9^9^9^9", "2^99999999", "(" * 3000, "((a+b+c)^60)^60", "x" * 10_000, "a\0b"):
+        types = [{"shape": [shape], "dtype": 10}]
+        bad = flat.written(SCHEMA, "Exported", table | {"written_by": None, "unique_types": types})
+        with pytest.raises((ExportVersionError, ShapeError)):
+            export.deserialize(bad)
+
+
+def test_tables_that_are_referred_to_twice_at_each_step_are_refused():
+    from tilewright.export import flat
+
+    schema, steps = {"Node": (("children", ["Node"]),)}, 60
+    blob = bytearray(pack("<I", 12))
+    for _ in range(steps):  # 28 bytes: a vtable, a table that refers to a vector, which refers twice to the next table
+        blob += pack("<HHHxxiIIII", 6, 8, 4, 8, 4, 2, 8 + 8, 4 + 8)
+    blob += pack("<HHxxxxi", 4, 4, 8)
+    assert len(flat.read(schema, "Node", blob[:4] + blob[4 + 28 * 58 :])["children"]) == 2
+    with pytest.raises(flat.FormatError, match="without an end"):
+        flat.read(schema, "Node", bytes(blob))
 
 
 def test_kernels_go_with_an_export_as_code_of_the_devices_that_are_named():

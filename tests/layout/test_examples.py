@@ -1,6 +1,7 @@
 """The examples' parts: the digits' kernel is right, its gradient too, and what trains learns."""
 
 import importlib.util
+import signal
 from pathlib import Path
 
 import numpy as np
@@ -87,6 +88,32 @@ def test_gpt_learns_and_writes(small, tmp_path: Path):
     assert written.shape == (20,) and 0 <= written.min() and written.max() < 77
     gpt.picture(tmp_path / "deep" / "gpt.png", losses, tested, 2.3, text.show(written))
     assert (tmp_path / "deep" / "gpt.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_gpt_that_is_stopped_goes_on_as_if_nothing_had_happened(small, tmp_path: Path, monkeypatch):
+    text, step = gpt.Text(), gpt.make_step
+
+    def interrupted(steps):
+        run, count = step(steps), 0
+
+        def counted(*args):
+            nonlocal count
+            count += 1
+            if count == 3:
+                signal.raise_signal(signal.SIGINT)
+            return run(*args)
+
+        return counted
+
+    wanted = gpt.train(text, seed=0, steps=6)[1]
+    before = signal.getsignal(signal.SIGINT)
+    monkeypatch.setattr(gpt, "make_step", interrupted)
+    assert len(gpt.train(text, seed=0, steps=6, kept=tmp_path / "kept")[1]) == 3
+    assert signal.getsignal(signal.SIGINT) is before
+    monkeypatch.setattr(gpt, "make_step", step)
+    assert gpt.train(text, seed=0, steps=6, kept=tmp_path / "kept", resume=True)[1] == wanted
+    with pytest.raises(SystemExit, match="no checkpoint"):
+        gpt.train(text, seed=0, steps=6, kept=tmp_path / "none", resume=True)
 
 
 def test_gpt_sees_only_letters_before(small):

@@ -9,6 +9,7 @@ import pytest
 
 import tilewright as tw
 from examples import cnn, diffusion, gaussian_process, reinforcement
+from tests.support.paths import ROOT
 from tilewright import random
 
 
@@ -68,3 +69,11 @@ def test_examples_with_other_libraries(root, name, library, options):
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=600)
     assert done.returncode == 0, done.stderr
     assert done.stdout
+
+
+def test_examples_start_from_any_folder(tmp_path):
+    for example in ("cnn", "diffusion", "onnx_digits"):
+        script = ROOT / "examples" / f"{example}.py"
+        command = [sys.executable, script, "--help"]
+        done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=120)
+        assert done.returncode == 0 and "usage: " in done.stdout, done.stderr

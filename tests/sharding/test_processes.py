@@ -1,6 +1,7 @@
 """Several processes: what they compute together, the coordinator where they meet, and faults, each named in time."""
 
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -37,6 +38,38 @@ def test_two_processes_of_two_devices_and_their_checkpoint_on_one(tmp_path):
 def test_a_checkpoint_on_more_processes(tmp_path):
     laws(tmp_path, "save", 2, 2)
     laws(tmp_path, "restore", 4, 1)
+
+
+PREEMPTED = str(ROOT / "tests/sharding/processes/preempted.py")
+
+
+@pytest.mark.parametrize("source", ["process", "launcher"])
+def test_all_processes_save_at_one_step_after_a_notice_of_preemption(source):
+    command = [sys.executable, "-m", "tilewright.cli.main", "launch", "-n", "2", "--devices", "1", "--grace", "60"]
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(ROOT / "src"), str(ROOT)])}
+    with subprocess.Popen([*command, PREEMPTED, source], text=True, env=environment, stdout=subprocess.PIPE) as process:
+        lines = []
+        for line in process.stdout:
+            lines.append(line)
+            if source == "launcher" and sum("ready" in each for each in lines) == 2 and "ready" in line:
+                process.send_signal(signal.SIGTERM)
+    saved = [line.partition("saved at step ")[2] for line in lines if "saved" in line]
+    assert process.returncode == 0 and len(saved) == 2 and len(set(saved)) == 1, "".join(lines)
+
+
+def test_a_notice_of_preemption_to_a_single_process():
+    code = """
+import os, signal
+from tilewright.experimental.multihost_utils import reached_preemption_sync_point as reached
+assert not any(map(reached, range(3)))
+os.kill(os.getpid(), signal.SIGTERM)
+print([step for step in range(3, 9) if reached(step)])
+os.kill(os.getpid(), signal.SIGTERM)
+print("not ended by the second signal")
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=100,
+                          env=os.environ | {"PYTHONPATH": str(ROOT / "src")})  # fmt: skip
+    assert done.stdout == "[4]\n" and done.returncode == -signal.SIGTERM, done.stdout + done.stderr
 
 
 USUAL = [("killed", "launched"), ("stalled", "by_hand"), ("one-differs", "by_hand"), ("coordinator", "by_hand")]

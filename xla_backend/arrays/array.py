@@ -24,6 +24,7 @@ from ...core.support.errors import (
     TilewrightError,
     UnsupportedError,
 )
+from ...core.support.html_table import html_table, html_text
 from ...core.support.native_protocols import native
 from ...core.support.runtime import runtime
 from ...core.support.transfer_guard import DEVICE_TO_HOST, guard
@@ -36,6 +37,7 @@ from .transfer import LARGE, as_numpy, host_buffer, physical, put
 
 NAMING = 1.0  # seconds until a process whose exchange failed learns which process died, and ends
 DLPACK_CPU, DLPACK_CUDA = 1, 2
+_SHOWN = 64  # elements of an array that a notebook shows as a table
 
 
 _OF_CALLBACKS = ("error calling callback: Traceback", "Error when calling buffer callback: Traceback")
@@ -308,6 +310,16 @@ class Array(Value, metaclass=_IsArray):
         plain = not self._buffer.is_deleted() and not isinstance(self.aval.dtype, KeyDtype)
         return str(self._numpy()) if plain and self._is_here else repr(self)
 
+    def _repr_html_(self) -> str:
+        """Notebooks: a table of a small vector or matrix; of anything else, the text."""
+        kind = self.aval.dtype
+        small = self.aval.ndim in (1, 2) and 0 < self.aval.size <= _SHOWN and not isinstance(kind, KeyDtype)
+        if not small or self._buffer.is_deleted() or not self._is_here:
+            return html_text(repr(self))
+        text = np.array2string(self._numpy(), separator="\0", threshold=sys.maxsize, max_line_width=sys.maxsize)
+        rows = [[x.strip() for x in row.split("\0") if x.strip()] for row in text.replace("[", "").split("]")]
+        return html_table((), filter(None, rows), self.aval.show())
+
     def __format__(self, spec: str) -> str:
         if self.aval.shape == () and self._is_here:
             return format(self._numpy()[()], spec)
@@ -441,7 +453,7 @@ def wait_for(arrays: Sequence[Array]) -> None:
         if buffer.is_deleted():
             raise deleted(x.aval)
     try:
-        shim.batched_block_until_ready(buffers)
+        shim.wait_for_all(buffers)
     except shim.RuntimeFault as error:
         raise execution_error(error) from None
 

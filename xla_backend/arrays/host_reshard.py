@@ -68,7 +68,7 @@ def suits(buffer: Any, wide: ArrayType, source: NamedSharding, to: NamedSharding
 
 def recut(buffer: Any, shape: tuple[int, ...], wide: ArrayType, source: NamedSharding, to: NamedSharding, leading: Any):
     """A buffer resharded to `to`, with the type `wide`; `leading(mesh, n)` is the sharding in which part n is read."""
-    buffer.block_until_ready()
+    shim.wait(buffer)
     parts, order = _plan(source, to, shape)
     read: dict[int, np.ndarray] = {}
     made = []

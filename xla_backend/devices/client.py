@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
+from ...core.support import forks
 from ...core.support.config import config, current
 from ...core.support.errors import (
     ArgumentError,
@@ -195,7 +196,12 @@ runtime.parts["config.guards"]["num_cpu_devices"] = _check_num_cpu_devices
 
 
 def client(platform: str = "cpu") -> Any:
-    """jaxlib's client for the devices of a platform."""
+    """jaxlib's client for the devices of a platform.
+
+    Raises:
+      ForkError: this process was forked from one that had used a device.
+    """
+    forks.check()
     return {"cpu": _cpu_client, "gpu": _gpu_client, "tpu": _tpu_client}[platform]()
 
 
@@ -205,6 +211,7 @@ def _cpu_client() -> Any:
             if _cpu.client is None:
                 malloc_tuning.keep_freed_memory()
                 _cpu.client = _made()
+                forks.mark_used()
                 gc.callbacks.append(_collected)
     return _cpu.client
 
@@ -233,7 +240,7 @@ def started() -> bool:
 
 def _collected(phase: str, _: dict[str, int]) -> None:
     """Have XLA let go of the host arrays that it holds for nobody, whenever Python looks for garbage."""
-    if phase == "stop":
+    if phase == "stop" and not forks.used_in_parent:
         shim.collect_garbage()
 
 
@@ -245,7 +252,7 @@ def _before_fork() -> None:
     if _cpu.client is not None:
         warnings.warn(
             "os.fork() was called after the first computation; the threads that run programs are not in the child, "
-            "so that it hangs for ever when it computes. Start processes by multiprocessing.get_context('spawn'), "
+            "so that a computation there raises ForkError. Start processes by multiprocessing.get_context('spawn'), "
             "or fork before anything is computed",
             ForkWarning,
             stacklevel=2,

@@ -5,7 +5,6 @@ A *runner* takes the buffers of the arguments, one positional argument each, and
 
 from __future__ import annotations
 
-import atexit
 import contextlib
 import functools
 from collections.abc import Callable, Sequence
@@ -18,6 +17,7 @@ from ...core.ir.types import is_inexact
 from ...core.jit.dispatch_cache import RUNS, placement
 from ...core.jit.jit import keys_used
 from ...core.random.key_lowering import holds_keys
+from ...core.support import forks
 from ...core.support.config import _local, current
 from ...core.support.errors import ArgumentError, DeletedArrayError, NonFiniteError
 from ...core.support.pytree import leaves
@@ -96,7 +96,7 @@ def _runner(executable: Executable, result: str, unflatten: Any) -> Runner:
                     donated),
         names,
     )  # fmt: skip
-    return names["run"]
+    return forks.guard(names["run"])
 
 
 def _execution(executable: Executable) -> Callable[[Sequence[Any]], Any]:
@@ -178,6 +178,7 @@ def _with_effects(executable: Executable) -> Callable[[Sequence[Any]], Any]:
 
 def _drain() -> None:
     while _pending:
+        forks.check()
         try:
             token = _pending.pop(0)
         except IndexError:  # another thread took the last
@@ -185,10 +186,12 @@ def _drain() -> None:
         token.block_until_ready()
 
 
-@atexit.register
 def _finish() -> None:
     with contextlib.suppress(shim.RuntimeFault):
         _drain()
+
+
+forks.at_exit(_finish)
 
 
 def effects_barrier() -> None:

@@ -15,7 +15,9 @@ import numpy as np
 
 from ...core.ir.program import Program, Var
 from ...core.ir.types import FLOAT0, ArrayType, KeyDtype, with_sharding
-from ...core.sharding.mesh import Mesh, NamedSharding, PartitionSpec, everywhere, indices
+from ...core.sharding.mesh import Mesh, NamedSharding, PartitionSpec, indices
+from ...core.sharding.mesh_in_force import everywhere
+from ...core.support import forks
 from ...core.support.errors import AddressableError, MeshError, UnsupportedError
 from ...core.support.memo import cached
 from ...core.support.runtime import runtime
@@ -80,7 +82,7 @@ class OnMesh:
                 "gather it by `multihost_utils.process_allgather`, or use `addressable_shards`",
             )
         try:
-            x._buffer.block_until_ready()
+            shim.wait(x._buffer)
             return _gathered(x._buffer, self.lies, type)
         except shim.RuntimeFault as error:
             raise execution_error(error) from None
@@ -383,6 +385,7 @@ def make_runner(executable: Any, result: str, unflatten: Any, execute: Any, fail
         names |= {f"u{i}": t, f"k{i}": OnMesh(t, s)}
     forwarded = tuple(module.forwarded.items())
     exec(_code(arity, len(constants), module.kept, forwarded, len(module.out_types), result, (*module.donated,)), names)
+    forks.guard(names["run"])
     if not executable.members:
         return names["run"]
     return group.counted(names["run"], module.name, executable.mark, executable.members, own_arguments)

@@ -12,9 +12,11 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
+from ...core.support import forks
 from ...core.support.memo import once
 from ...core.support.runtime import runtime
 from ...core.support.version import check_jaxlib
+from .interruptible import interruptible
 
 check_jaxlib()
 
@@ -27,10 +29,10 @@ Buffer, ExecutionContext, ExecutionStage = _jax.ffi.Buffer, _jax.ffi.ExecutionCo
 SingleDeviceSharding = xla_client.SingleDeviceSharding
 DeviceList = xla_client.DeviceList
 result_handler = xla_client.array_result_handler
-batched_block_until_ready = _jax.batched_block_until_ready
 collect_garbage = _jax.collect_garbage  # releases host arrays behind freed buffers
 ZERO_COPY = xla_client.HostBufferSemantics.ZERO_COPY
 _FLOAT4 = np.dtype(ml_dtypes.float4_e2m1fn)
+COMPILING = "XLA's compilation"
 DURING_CALL = xla_client.HostBufferSemantics.IMMUTABLE_ONLY_DURING_CALL
 
 
@@ -66,6 +68,7 @@ def among_processes(store: Any, index: int, count: int, host: str | None) -> dic
 
 def put(aval: Any, sharding: Any, x: Any, device: Any, owned: bool) -> Any:
     """A NumPy array as a buffer. `owned`: nobody will write to its memory, so that it may be shared."""
+    forks.check()
     semantics = ZERO_COPY if owned else DURING_CALL
     return xla_client.batched_device_put(aval, sharding, [x], [device], True, False, semantics, True)
 
@@ -83,10 +86,24 @@ class _HostBuffer:
         }
 
 
+def wait(buffer: Any) -> None:
+    """Wait until a buffer is computed."""
+    if forks.used_in_parent and not buffer.is_ready():
+        forks.refuse()
+    buffer.block_until_ready()
+
+
+def wait_for_all(buffers: list[Any]) -> None:
+    """Wait until each of some buffers is computed."""
+    if forks.used_in_parent and not all(buffer.is_ready() for buffer in buffers):
+        forks.refuse()
+    _jax.batched_block_until_ready(buffers)
+
+
 def to_numpy(buffer: Any) -> Any:
     """A read-only view of a buffer's memory, waiting until it is computed."""
     # ArrayImpl's own way to NumPy looks for jax at every call, and imports it where it is installed.
-    buffer.block_until_ready()
+    wait(buffer)
     if _beyond_host and device(buffer).client in _beyond_host:
         return buffer._single_device_array_to_np_array_did_copy()[0]
     dtype = np.dtype(buffer.aval.dtype)
@@ -235,6 +252,7 @@ def tiled_sharding(tiles: list[int], copies: int, sizes: list[int], order: list[
 def put_parts(aval: Any, sharding: Any, parts: list[Any], devices: list[Any], owned: bool = True) -> Any:
     """A sharded buffer of parts, one for each device of this process; `owned`: memory of NumPy arrays is given up."""
     # Where one array is named twice, copying semantics fail.
+    forks.check()
     semantics = ZERO_COPY if owned else DURING_CALL
     return xla_client.batched_device_put(aval, sharding, parts, devices, True, False, semantics, True)
 
@@ -319,6 +337,7 @@ def odd_part_of(buffer: Any, leading: Any, device: Any) -> Any:
 
 def copied_to(buffer: Any, devices: Any, sharding: Any) -> Any:
     """A sharded buffer's parts as they are, on other devices or in another kind of memory."""
+    forks.check()
     reuse = _jax.ArrayCopySemantics.REUSE_INPUT
     return _jax.batched_copy_array_to_devices_with_sharding([buffer], [devices], [sharding], [reuse])[0]
 
@@ -327,6 +346,7 @@ def copy(buffer: Any) -> Any:
     """Copies of a buffer's shards, on the same devices."""
     sharding, always = buffer._sharding, _jax.ArrayCopySemantics.ALWAYS_COPY
     devices = sharding._internal_device_list
+    forks.check()
     return _jax.batched_copy_array_to_devices_with_sharding([buffer], [devices], [sharding], [always])[0]
 
 
@@ -347,9 +367,10 @@ def assigned(device_id: int) -> Any:
 
 def compile_and_load(client: Any, text: str, devices: Any, options: Any, callbacks: list[Any]) -> Any:
     """Compile the text of a StableHLO module for some devices."""
+    forks.check()
     if callbacks:
-        return client.compile_and_load(parsed(text), devices, options, callbacks)
-    return client.compile_and_load(text, devices, options)
+        return interruptible(COMPILING, lambda: client.compile_and_load(parsed(text), devices, options, callbacks))
+    return interruptible(COMPILING, lambda: client.compile_and_load(text, devices, options))
 
 
 def deserialize(client: Any, data: bytes, devices: Any, options: Any) -> Any:
@@ -375,8 +396,8 @@ def tpu_devices(topology: str, **options: Any) -> list[Any]:
 
 def compile_ahead(devices: list[Any], text: str, options: Any) -> Any:
     """Compile the text of a StableHLO module for devices that need not be here."""
-    return devices[0].client.compile(parsed(text), executable_devices=DeviceList(tuple(devices)),
-                                     compile_options=options)  # fmt: skip
+    return interruptible(COMPILING, lambda: devices[0].client.compile(
+        parsed(text), executable_devices=DeviceList(tuple(devices)), compile_options=options))  # fmt: skip
 
 
 def described_devices(plugin: Any, config: str, count: int = 1) -> list[Any]:
@@ -395,6 +416,7 @@ def make_plugin_client(name: str, store: Any = None, **among: Any) -> Any:
     """
     options: dict[str, Any] = {**xla_client.generate_pjrt_gpu_plugin_options(), **among}
     client = xla_client.make_c_api_client(name, options, store)
+    forks.mark_used()
     _beyond_host.append(client)
     return client
 
@@ -402,6 +424,7 @@ def make_plugin_client(name: str, store: Any = None, **among: Any) -> Any:
 def make_tpu_client() -> Any:
     """A client of the TPUs of this machine; their plugin is loaded."""
     client = xla_client.make_c_api_client("tpu", {}, None)
+    forks.mark_used()
     _beyond_host.append(client)
     return client
 

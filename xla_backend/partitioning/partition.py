@@ -18,16 +18,8 @@ from ...core.primitives.elementwise.conversion import convert_element_type_p
 from ...core.primitives.movement.shape import pad_p, slice_p
 from ...core.random.key_lowering import physicalize
 from ...core.sharding import sharding_in_types
-from ...core.sharding.mesh import (
-    UNCONSTRAINED,
-    AbstractMesh,
-    Mesh,
-    NamedSharding,
-    PartitionSpec,
-    constraint_p,
-    everywhere,
-    get_mesh,
-)
+from ...core.sharding.mesh import UNCONSTRAINED, AbstractMesh, Mesh, NamedSharding, PartitionSpec, constraint_p
+from ...core.sharding.mesh_in_force import everywhere, get_mesh
 from ...core.sharding.shard_map import shard_map_p
 from ...core.sharding.visualize import inspect_sharding_p
 from ...core.support.errors import MeshError

@@ -7,6 +7,7 @@ is sent over first, and where sizes do not divide, the arrays are padded around 
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -64,6 +65,7 @@ class Calls:
         self._split: dict[tuple[str, str], None] = {}
         self._whole: dict[tuple[str, str], None] = {}
         self._left: dict[tuple[str, str], None] = {}
+        self._operations: dict[Eqn, Splits | None] = {}
         self.opaque = self._walked(program, self._opaque, {})
 
     @property
@@ -75,7 +77,7 @@ class Calls:
         if program not in known:
             eqns, parts = [], _unreduced(program)
             for eqn in program.eqns:
-                if eqn.primitive in KERNELS or operation_splits(eqn) is not None:
+                if eqn.primitive in KERNELS or self._operation(eqn) is not None:
                     written = eqn.primitive in KERNELS and self._made(eqn) is None
                     if not written and not parts.isdisjoint((*eqn.inputs, *eqn.outputs)):
                         if eqn.primitive is kernel_call_p:
@@ -90,8 +92,21 @@ class Calls:
             known[program] = program if same else program.replace(eqns=eqns)
         return known[program]
 
+    def _operation(self, eqn: Eqn) -> Splits | None:
+        """How an operation may be split by its relation, worked out once for each equation."""
+        if eqn not in self._operations:
+            self._operations[eqn] = operation_splits(eqn)
+        return self._operations[eqn]
+
+    def _splits(self, eqn: Eqn) -> Splits | str:
+        if eqn.primitive not in KERNELS:
+            return self._operation(eqn) or UNSPLIT
+        if eqn.primitive is partitioned_p:
+            return ruled(eqn.params["rule"], *_types(eqn))
+        return splits(eqn.params["kernel"])
+
     def _opaque(self, eqn: Eqn) -> Eqn:
-        found = _splits(eqn)
+        found = self._splits(eqn)
         if isinstance(found, str):
             return self._plain(eqn)
         ins, outs = _types(eqn)
@@ -123,7 +138,7 @@ class Calls:
         kernels = iter(self.kernels)
 
         def change(eqn: Eqn) -> Eqn:
-            found, why, made = _splits(eqn), UNSPLIT, self._made(eqn) is not None
+            found, why, made = self._splits(eqn), UNSPLIT, self._made(eqn) is not None
             if isinstance(found, str):
                 why = found
             else:
@@ -171,14 +186,6 @@ def _gathers(found: Splits, chosen: Chosen, mesh: Any, ins: Sequence[Any], outs:
     pairs = [pair for keys, lying in [*zip(found.outs, outs), *zip(found.ins, ins)] if lying
              for pair in zip(keys, lying)]  # fmt: skip
     return any(axes and tuple(names[a] for a in axes) != chosen.get(key, ()) for key, axes in pairs)
-
-
-def _splits(eqn: Eqn) -> Splits | str:
-    if eqn.primitive not in KERNELS:
-        return operation_splits(eqn) or UNSPLIT
-    if eqn.primitive is partitioned_p:
-        return ruled(eqn.params["rule"], *_types(eqn))
-    return splits(eqn.params["kernel"])
 
 
 def _types(eqn: Eqn) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
@@ -342,13 +349,16 @@ class _Ruled:
         self.eqn, self.rule, self.mesh = eqn, found.rule, mesh
         self.axes = {name: chosen.get(name, ()) for name in found.sizes}
         self.ins, self.outs = tuple(map(self._spec, found.ins)), tuple(map(self._spec, found.outs))
+        self.part = functools.partial(self.rule.parts, self.axes)
+        if self.rule.place is not None:
+            self.ins, self.outs, self.part = self.rule.place(mesh, self.ins, self.outs)
         self.fills = (None,) * len(self.ins)
 
     def _spec(self, names: Sequence[Any]) -> PartitionSpec:
         return PartitionSpec(*[self.axes.get(n) or None for n in names])
 
     def run(self, *operands: Any) -> Any:
-        return self.rule.parts(self.axes, *operands)
+        return self.part(*operands)
 
     def check(self, program: Program) -> None:
         """Raise a `ShapeError` or a `MeshError` where the rule's function gives what its rule does not say."""

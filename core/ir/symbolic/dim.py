@@ -216,7 +216,13 @@ def _order(monomial: Monomial) -> Any:
 
 
 def is_symbolic(size: Any) -> bool:
-    """Whether a size is not a number."""
+    """Whether a size is not a number.
+
+    >>> from tilewright import export
+    >>> (b,) = export.symbolic_shape('b')
+    >>> export.is_symbolic_dim(b), export.is_symbolic_dim(3)
+    (True, False)
+    """
     return isinstance(size, Dim)
 
 
@@ -328,12 +334,24 @@ def _extreme(name: str, sizes: Iterable[Size], pick: Any) -> Size:
 
 
 def max_dim(*sizes: Size) -> Size:
-    """The largest of some sizes, as an operation where it is not known which that is."""
+    """The largest of some sizes, as an operation where it is not known which that is.
+
+    >>> from tilewright import export
+    >>> (b,) = export.symbolic_shape('b')
+    >>> export.max_dim(b, b + 2)
+    b + 2
+    """
     return _extreme("max", sizes, max)
 
 
 def min_dim(*sizes: Size) -> Size:
-    """The smallest of some sizes, as an operation where it is not known which that is."""
+    """The smallest of some sizes, as an operation where it is not known which that is.
+
+    >>> from tilewright import export
+    >>> (b,) = export.symbolic_shape('b')
+    >>> export.min_dim(b, b + 2)
+    b
+    """
     return _extreme("min", sizes, min)
 
 

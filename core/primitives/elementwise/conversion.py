@@ -87,7 +87,12 @@ def convert_element_type(operand: Any, new_dtype: Any, weak_type: bool = False) 
 
 
 def dtype(x: Any) -> Any:
-    """The dtype of a value, or the one that a name or a type of numbers stands for."""
+    """The dtype of a value, or the one that a name or a type of numbers stands for.
+
+    >>> from tilewright import lax
+    >>> print(lax.dtype('bfloat16'), lax.dtype(1.0))
+    bfloat16 float32
+    """
     return canonical_dtype(x) if isinstance(x, (str, np.dtype)) or callable(x) else typeof(x).dtype
 
 

@@ -18,7 +18,12 @@ from .state_primitives import Shape
 
 @public
 def dslice(start: Any, size: int | None = None, stride: int | None = None) -> Slice | slice:
-    """A slice of static size, of a Ref or an array, whose start may be traced; `dslice(n)` is the first `n`."""
+    """A slice of static size, of a Ref or an array, whose start may be traced; `dslice(n)` is the first `n`.
+
+    >>> from tilewright import lang as tl, numpy as tnp
+    >>> tnp.arange(10)[tl.ds(2, 3)].tolist(), tnp.arange(10)[tl.ds(0, 3, 2)].tolist()
+    ([2, 3, 4], [0, 2, 4])
+    """
     if start is None and size is None:
         return slice(None, None, stride)
     if start is None:

@@ -12,8 +12,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 from rich.console import Console
-from rich.table import Table
 from rich.text import Text
+
+from ..core.support.console_rows import print_rows
 
 
 class Client(NamedTuple):
@@ -92,11 +93,10 @@ def run(options: argparse.Namespace, console: Console) -> int:
         console.print(Text(f"not known: {', '.join(unknown)}; the known ones are {', '.join(CLIENTS)}"))
         return 2
     columns = ("library", "version tried", "of its tests: run, pass", "installed here", "install it without jax")
-    table = Table(*columns, box=None, padding=(0, 2))
-    counts = recorded_counts()
+    rows, counts = [], recorded_counts()
     for name in options.names or CLIENTS:
         ran = "{}, {}".format(*counts[name]) if name in counts else "none"
-        table.add_row(name, CLIENTS[name].version, ran, _installed(name), Text(installation(name)))
-    console.print(table)
-    console.print("Run a program with them by: python -m tilewright.as_jax SCRIPT")
+        rows.append([name, CLIENTS[name].version, ran, _installed(name), installation(name)])
+    print_rows(console, columns, rows)
+    console.print("Run a program with them by: python -m tilewright.as_jax SCRIPT", soft_wrap=True)
     return 0

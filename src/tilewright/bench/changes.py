@@ -40,6 +40,12 @@ def compare(old: Result, new: Result) -> list[Change]:
 
     Raises:
       BenchmarkError: they are results of different functions.
+
+    >>> import tilewright as tw
+    >>> x = tw.numpy.ones(8)
+    >>> result = tw.benchmark(lambda x: x.sum(), x, rounds=2, name='sum')
+    >>> [change.verdict for change in tw.bench.compare(result, result)]
+    ['same']
     """
     if old.name and new.name and old.name != new.name:
         raise BenchmarkError(f"one result is of {old.name}, the other of {new.name}", "compare results of one function")

@@ -175,6 +175,14 @@ def load(path: str | os.PathLike[str]) -> Result:
 
     Raises:
       BenchmarkError: the file cannot be read, or is none of these.
+
+    >>> import os, tempfile
+    >>> import tilewright as tw
+    >>> x = tw.numpy.ones(8)
+    >>> path = os.path.join(tempfile.mkdtemp(), 'sum.json')
+    >>> tw.benchmark(lambda x: x.sum(), x, rounds=2, name='sum').save(path)
+    >>> [row.name for row in tw.bench.load(path).rows]
+    ['sum']
     """
     try:
         found = json.loads(Path(path).read_text())

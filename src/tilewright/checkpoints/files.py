@@ -70,7 +70,7 @@ def sweep(folder: str) -> None:
     for entry in os.scandir(folder):
         if entry.name.startswith(".") and entry.name.endswith(".partial") and entry.is_dir(follow_symlinks=False):
             with contextlib.suppress(OSError):
-                if _is_locked(entry.path) is False and all(map(_is_written, os.scandir(entry.path))):
+                if _is_locked(entry.path) is False and all(map(_is_written, [*os.scandir(entry.path)])):
                     shutil.rmtree(entry.path)
 
 

@@ -6,6 +6,7 @@ import json
 import math
 import os
 import re
+import weakref
 import zlib
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
@@ -16,6 +17,7 @@ import numpy as np
 
 from ..core.ir.types import KEY_DTYPES
 from ..core.support.errors import DamagedCheckpointError
+from ..core.support.runtime import runtime
 from . import coverage
 from .coverage import Bounds
 from .files import open_regular
@@ -26,6 +28,11 @@ FORMAT = "tilewright checkpoint 1"
 MOST_DIMENSIONS, LARGEST = 64, 1 << 62  # of an array of NumPy, and its elements
 PART = re.compile(r"part-\d+\.safetensors")
 _EXTENDED = frozenset(n for n, t in vars(ml_dtypes).items() if isinstance(t, type) and issubclass(t, np.generic))
+
+
+def under_way() -> weakref.WeakValueDictionary[str, Any]:
+    """The saves (`writer.Saving`) of this process that a thread may still write, by their paths."""
+    return runtime.parts.setdefault("checkpoints.saving", weakref.WeakValueDictionary())
 
 
 @dataclass(frozen=True)
@@ -68,8 +75,11 @@ def _checksum(body: Any) -> int:
 def metadata(path: str | os.PathLike[str]) -> Manifest:
     """What a checkpoint holds, without its arrays: on any machine, whatever devices it was saved from.
 
+    It waits for a save to the path that this process has under way.
+
     Raises:
       DamagedCheckpointError: there is no complete checkpoint at the path.
+      CheckpointWriteError: a save to the path was under way, and failed.
 
     >>> import tempfile
     >>> from tilewright.checkpoints import save
@@ -77,6 +87,8 @@ def metadata(path: str | os.PathLike[str]) -> Manifest:
     'first'
     """
     path = os.fspath(path)
+    if saving := under_way().get(os.path.abspath(path)):
+        saving.wait()
     try:
         with open_regular(os.path.join(path, NAME)) as file:
             table = json.loads(file.read())
@@ -159,7 +171,7 @@ def _leaf(name: str, v: Any) -> Leaf:
         if any(n < 0 for n in shape) or len(shape) > MOST_DIMENSIONS or math.prod(shape) > LARGEST:
             raise ValueError(f"'shape' is {list(shape)}")
         dtype, key = dtype_of(_field(v, "dtype", str)), v["key"]
-        if key is not None and key not in KEY_DTYPES:
+        if key is not None and (type(key) is not str or key not in KEY_DTYPES):
             raise ValueError(f"'key' is {key!r}")
         return Leaf(shape, dtype.name, key, tuple(map(_piece, _field(v, "pieces", list))))
     except KeyError as error:
@@ -190,10 +202,15 @@ def _check_coverage(name: str, leaf: Leaf) -> None:
 def latest(directory: str | os.PathLike[str]) -> str | None:
     """The path of the checkpoint in a directory that was saved last, None if it holds no whole one.
 
+    It waits for the saves to the directory that this process has under way.
+
     >>> import tempfile
     >>> latest(tempfile.mkdtemp()) is None
     True
     """
+    for path, saving in list(under_way().items()):
+        if os.path.dirname(path) == os.path.abspath(directory):
+            saving.join()
     found = []
     for entry in os.scandir(directory) if os.path.isdir(directory) else ():
         if not entry.name.startswith(".") and os.path.exists(os.path.join(entry.path, NAME)):

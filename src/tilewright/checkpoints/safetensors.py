@@ -178,6 +178,14 @@ def read_safetensors(path: str | os.PathLike[str]) -> dict[str, np.ndarray]:
     Raises:
       DamagedCheckpointError: a file that is truncated, or not of the format.
       DtypeError: an array of a dtype that there is not here.
+
+    >>> import os, tempfile
+    >>> import numpy as np
+    >>> from tilewright import checkpoints
+    >>> path = os.path.join(tempfile.mkdtemp(), 'weights.safetensors')
+    >>> checkpoints.write_safetensors(path, {'w': np.ones((2, 3), np.float32)})
+    >>> {name: x.shape for name, x in checkpoints.read_safetensors(path).items()}
+    {'w': (2, 3)}
     """
     part = Part(path)
     return {name: part.array(name) for name in part.entries}

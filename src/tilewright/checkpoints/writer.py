@@ -38,7 +38,7 @@ from ..xla_backend.execution.sharded_execution import distinct, local_part
 from ..xla_backend.host.digest import digest
 from .coverage import Bounds
 from .files import partial_of, writing
-from .manifest import NAME, NUMBERS, Leaf, Manifest, Piece, dtype_of, leaves_of, merged
+from .manifest import NAME, NUMBERS, Leaf, Manifest, Piece, dtype_of, leaves_of, merged, under_way
 from .safetensors import WRITABLE, header, raw, told_of
 
 CHUNK = 2**24  # bytes written at once
@@ -55,6 +55,7 @@ class Saving:
     def __init__(self, path: str, write: Callable[[], None]):
         self.path, self._error, self._told = path, None, False
         self._thread = threading.Thread(target=self._run, args=(write,), name=f"save {path}")
+        under_way()[path] = self
         self._thread.start()
 
     _error: TilewrightError | None
@@ -70,13 +71,17 @@ class Saving:
         """Whether the thread has ended."""
         return not self._thread.is_alive()
 
+    def join(self) -> None:
+        """Wait until the thread has ended."""
+        self._thread.join()
+
     def wait(self) -> str:
         """Wait until the checkpoint is on the disk; gives its path.
 
         Raises:
           CheckpointWriteError: a disk that is full or cannot be written to.
         """
-        self._thread.join()
+        self.join()
         if self._error is not None:
             self._told = True
             raise self._error
@@ -108,6 +113,9 @@ def save(path: str | os.PathLike[str], state: Any, *, notes: Any = None, progres
     1
     """
     path, source = os.path.abspath(path), user_source()
+    before = under_way().get(path)
+    if before is not None and not before.done():
+        raise ArgumentError(f"a save to {path} is under way already", "`wait()` for it, and save under another name")
     if os.path.lexists(path):
         raise ArgumentError(f"there is something at {path} already", "save each checkpoint under a name of its own")
     try:

@@ -12,7 +12,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TextIO
 
 from ..distributed.coordinator import Coordinator
@@ -54,14 +54,15 @@ class Process:
 
 def launch(
     command: Sequence[str], count: int, devices: int | None = None, out: TextIO | None = None,
-    stall: int | None = None, stall_limit: int | None = None,
+    stall: int | None = None, stall_limit: int | None = None, grace: int = 0,
 ) -> int:  # fmt: skip
     """Run a command `count` times at once until all have ended, or one has failed; gives the status to exit with.
 
     Each process has `devices` virtual CPU devices, and finds in its environment what `distributed.initialize` takes;
     the coordinator is here. When one fails the others are stopped within a second. When one waits for others for
     `stall` seconds it is said where each of them is; after `stall_limit` seconds all are ended. None is as the settings
-    `stall_seconds` and `stall_limit` say.
+    `stall_seconds` and `stall_limit` say. A SIGTERM is a notice of preemption to all processes, which have `grace`
+    seconds to save and end.
 
     >>> launch([sys.executable, "-c", "print('here')"], 1, out=sys.stdout)
     [0] here
@@ -82,6 +83,8 @@ def launch(
     shared |= {f"TILEWRIGHT_{name}": str(value) for name, value in asked.items() if value is not None}
     ended: queue.SimpleQueue[Process] = queue.SimpleQueue()
     running: set[Process] = set()
+    if grace:
+        _on_notice(coordinator.preempt, grace)
     try:
         for rank in range(count):
             process = Process(rank, command, shared | {"TILEWRIGHT_PROCESS_ID": str(rank)}, shown)
@@ -104,6 +107,18 @@ def launch(
         _stop(running, ended)
         coordinator.close()
     return 0
+
+
+def _on_notice(preempt: Callable[[], None], grace: int) -> None:
+    """Take the next SIGTERM as a notice of preemption: the end comes after `grace` seconds, or with the next one."""
+
+    def noticed(number: int, frame: object) -> None:
+        signal.signal(signal.SIGTERM, before)
+        signal.signal(signal.SIGALRM, lambda *_: sys.exit(128 + signal.SIGTERM))
+        signal.alarm(grace)
+        preempt()
+
+    before = signal.signal(signal.SIGTERM, noticed) or signal.SIG_DFL
 
 
 def _stop(running: set[Process], ended: queue.SimpleQueue[Process]) -> None:
@@ -142,6 +157,8 @@ def add_to(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> Non
                         help="of waiting, after which each process's location is reported (60; 0: never)")  # fmt: skip
     parser.add_argument("--stall-limit", type=_seconds, metavar="SECONDS",
                         help="of waiting, after which all processes are ended (0: never)")  # fmt: skip
+    parser.add_argument("--grace", type=_seconds, metavar="SECONDS", default=0,
+                        help="after a SIGTERM, in which the processes may save a checkpoint and end (0)")  # fmt: skip
     parser.add_argument("script", help="a file of Python")
     parser.add_argument("arguments", nargs=argparse.REMAINDER, help="what the script is given")
 
@@ -155,7 +172,8 @@ def run(options: argparse.Namespace) -> int:
     before = {number: signal.signal(number, asked) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
         command = [sys.executable, options.script, *options.arguments]
-        return launch(command, options.n, options.devices, stall=options.stall, stall_limit=options.stall_limit)
+        return launch(command, options.n, options.devices, stall=options.stall, stall_limit=options.stall_limit,
+                      grace=options.grace)  # fmt: skip
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)

@@ -1,4 +1,4 @@
-"""The passes over kernels: `fuse`, `verify`, `legalize`, `emit`, each with its report.
+"""The passes over kernels: `fuse`, `verify`, `split`, `legalize`, `emit`, each with its report.
 
 Loaded by the first program that has any.
 """
@@ -16,13 +16,13 @@ from ..core.ir.verifier import check_program
 from ..core.sharding.shard_map import shard_map_p
 from ..core.support.errors import ArgumentError, CompileError, MeshError, TilewrightError, VersionError
 from ..kernels.fuse import Fusion, plan
+from ..lang.call.custom_partition import partitioned_p
 from ..lang.call.primitive import kernel_call_p
-from ..lang.cpu import CompilerParams
+from ..lang.cost.occupancy import Divided, divided
 from ..lang.kernel.kernel import Kernel
 from ..lang.kernel.traverse import kernels_of
 from ..lang.legalize import Legal, stages
 from ..lang.ops.mesh_axes import mesh_of
-from ..lang.targets.compiler_params import params_of
 from ..lang.targets.target import CustomCall
 from ..lang.transforms.dynamic_grid import static
 from ..lang.verify.communication import communicates
@@ -30,9 +30,11 @@ from ..lang.verify.target_limits import check_target, left_to_collectives
 from ..lang.verify.verify import Finding
 from ..xla_backend.options.compile_options import Place, Settings, Unit
 from ..xla_backend.pipeline.emit_kernels import emitted
+from ..xla_backend.pipeline.expand_primitives import in_place
 from . import backend_selection as routes
 from . import lazy_layers
 from .backend_selection import FAILURES, REFUSALS, Passed, Route
+from .cpu_routes import candidates
 from .kernel_report import KernelReport, kernel_report
 from .pass_manager import Reports, show
 
@@ -40,6 +42,11 @@ from .pass_manager import Reports, show
 def has_kernels(program: Program) -> bool:
     """Whether a Program, or one within it, calls a kernel."""
     return kernel_call_p in primitives_of(program)
+
+
+def has_rules(program: Program) -> bool:
+    """Whether a Program, or one within it, has a kernel or a function with a rule of its author's."""
+    return not primitives_of(program).isdisjoint((kernel_call_p, partitioned_p))
 
 
 def made_on_mesh(program: Program, count: int, settings: Settings) -> Any:
@@ -147,8 +154,38 @@ def _reports(
 
 
 def _written(reports: Reports) -> frozenset[Kernel]:
-    """The kernels that somebody wrote."""
-    return reports["fuse"].written if "fuse" in reports else frozenset()
+    """The kernels that somebody wrote, and those that they were split in."""
+    written = reports["fuse"].written if "fuse" in reports else frozenset()
+    split = reports["split"].kernels if "split" in reports else {}
+    return written.union(*(made.kernels for kernel, made in split.items() if kernel in written))
+
+
+# ---------------------------------------------------------------------------- split
+
+
+@dataclass(frozen=True)
+class Split:
+    """The kernels of sums that became two, with what they became."""
+
+    kernels: Mapping[Kernel, Divided]
+
+
+def split(unit: Unit, settings: Settings, reports: Reports) -> tuple[Unit, Split | None]:
+    """The unit with the sums that would leave multiprocessors of a GPU idle as partial sums and their total."""
+    if not settings.gpu or settings.by_xla:
+        return unit, None
+    refused = {r.kernel for r in reports["verify"].refused} if "verify" in reports else frozenset()
+    kernels = [k for k in dict.fromkeys(kernels_of(unit.program)) if k not in refused]
+    found = {kernel: made for kernel in kernels if (made := divided(kernel, settings.target)) is not None}
+    if not found:
+        return unit, None
+
+    def changed(eqn: Eqn) -> Eqn:
+        made = found.get(eqn.params["kernel"])
+        return eqn if made is None else in_place(eqn, made.program)
+
+    program = rewritten(unit.program, lambda primitive: primitive is kernel_call_p, changed, {})
+    return replace(unit, program=program), Split(found)
 
 
 # ---------------------------------------------------------------------------- legalize
@@ -305,7 +342,9 @@ def emit(unit: Unit, settings: Settings, reports: Reports) -> tuple[Unit, Emitte
       VersionError: a compiler is missing. CompileError: of the one compiler that a kernel asks for.
     """
     if settings.target == "cpu" or settings.by_xla:
-        calls = None if settings.by_xla or not _machine_code(unit.program) else lazy_layers.machine_code.Calls()
+        calls = None
+        if not settings.by_xla and candidates(unit.program, settings.off):
+            calls = lazy_layers.machine_code.Calls(unit.program, settings.off, settings.checked)
         program, ways = emitted(unit.program, calls, settings.off)
         if calls is not None:
             ways = tuple((kernel, calls.told(kernel, way)) for kernel, way in ways)
@@ -340,11 +379,6 @@ def emit(unit: Unit, settings: Settings, reports: Reports) -> tuple[Unit, Emitte
     routed = tuple((unit.ways[kernel].kernel if kernel in unit.ways else kernel, way) for kernel, way in ways)
     unit = replace(unit, program=program, ways={})
     return unit, Emitted(kernels, tuple(refused.values()), routed, names, tuple(passed), before)
-
-
-def _machine_code(program: Program) -> bool:
-    """Whether a kernel asks for machine code of this CPU."""
-    return any(params_of(kernel, CompilerParams).route == "machine_code" for kernel in kernels_of(program))
 
 
 def _check_devices(program: Program, place: Place | None) -> None:

@@ -5,18 +5,24 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from ..core.support.errors import ArgumentError
+from ..core.support.html_table import html_text
 from ..kernels.cost import bytes_moved
 from ..kernels.fuse import FusedKernel, kernel_lines
 from ..lang.analysis.facts import analyse
 from ..lang.autodiff.jvp_vjp import OperandPlan, derivative_plan
 from ..lang.cost.estimate import kernel_cost
 from ..lang.cost.roofline import roofline
+from ..lang.frontend.visualize import svg_of
 from ..lang.kernel.kernel import UNBOUNDED, Kernel, show_size
 from ..lang.kernel.traverse import block_bytes
 from ..lang.targets.target import Resources, target_of
 from ..lang.transforms.desugar import desugared
 from ..lang.verify.verify import Finding, verify
 from ..lang.warpgroups.specs import mesh_of
+
+# What is said before the plan of an operand's derivative, by its residual class: see the glossary.
+BEFORE = {"A": "independent cells, ", "B": "", "C": "", "none": "none: "}
 
 
 @dataclass(frozen=True)
@@ -75,10 +81,20 @@ class KernelReport:
         proved = sum(f.verdict == "proved" for f in self.findings)
         out.append(f"  proved: {proved} of {len(self.findings)} checks")
         out += [f"  unknown: {f.what} of {f.operand}: {f.why}" for f in self.unknown]
-        out += [f"  derivative of {p.operand}: class {p.kind}, {p.how}" for p in self.derivatives]
+        for p in self.derivatives:
+            kind = "" if p.kind == "none" else f" (class {p.kind})"
+            out.append(f"  derivative of {p.operand}: {BEFORE[p.kind]}{p.how}{kind}")
         if self.fused is not None:
             out[1:1] = kernel_lines(self.fused)
         return out
+
+    def _repr_html_(self) -> str:
+        """Notebooks: the picture of the blocks, and the lines of the report."""
+        try:
+            picture = f"<div style='overflow-x:auto'>{svg_of(self.kernel)}</div>"
+        except ArgumentError:  # too many cells, or maps that read values
+            picture = ""
+        return picture + html_text("\n".join(self.lines()))
 
 
 def resource_lines(used: Resources, target: str | None, least: float | None) -> list[str]:

@@ -1,46 +1,75 @@
-"""Kernels as custom calls of machine code of this CPU: compiled, kept on disk, and known to XLA by name."""
+"""Kernels as custom calls of machine code of this CPU: chosen by cost, compiled, kept on disk, known to XLA by name."""
 
 from __future__ import annotations
 
+import math
+import warnings
+from collections import Counter
+from collections.abc import Iterable
 from typing import Any
 
-from ..core.ir.program import Program
+from ..core.ir.axis_relation import IDENTITY, MOVER, POINTWISE
+from ..core.ir.program import Eqn, Program, Var, every_eqn, subprograms
+from ..core.primitives.contraction.dot_general import dot_general_p
+from ..core.primitives.elementwise.conversion import bitcast_convert_type_p
+from ..core.primitives.movement.shape import concatenate_p, pad_p, reshape_p
+from ..core.support.config import current
 from ..core.support.errors import TilewrightError
 from ..core.tracing.trace import trace_program
+from ..cpu_backend.cost.cells import in_cells
+from ..cpu_backend.cost.estimate import ALONE, Around, Estimate, Machine, estimate
+from ..cpu_backend.cost.rates import rates
 from ..cpu_backend.llvm.compile import missing
 from ..cpu_backend.lowering.kernel import Code, code_of
 from ..cpu_backend.lowering.refusal import refuse
-from ..cpu_backend.machine.features import features
+from ..cpu_backend.lowering.streaming import uncached
+from ..cpu_backend.machine.features import caches, cores, features
 from ..cpu_backend.objects.loader import reason
 from ..cpu_backend.runtime.library import capsule, loaded
-from ..lang.cpu import CompilerParams
+from ..lang.call.primitive import kernel_call_p
 from ..lang.kernel.kernel import Kernel
-from ..lang.targets.compiler_params import params_of
 from ..lang.targets.target import CPU, CustomCall
 from ..xla_backend.host.disk_cache import disk_cache
 from ..xla_backend.jaxlib import ffi_registry
+from .cpu_routes import route_of
 
 TYPED = 4  # the version of custom calls whose handlers are typed
+MARGIN = 0.9  # of XLA's time is the most that machine code may be estimated to take
+COMPILE_SECONDS = 0.04  # that a small kernel takes to be compiled, which it is to save in so many calls
+CALLS = 1000
+LINE_SECONDS = 5e-5  # that a line of generated code takes
 
 
-def wanted(kernel: Kernel) -> bool:
-    """Whether the author of a kernel asks for machine code."""
-    return params_of(kernel, CompilerParams).route == "machine_code"
+def unavailable() -> str | None:
+    """Why no kernel is machine code in this process; None where they may be."""
+    return features().why or reason() or missing()
 
 
-def call_of(kernel: Kernel) -> CustomCall:
+def machine() -> Machine:
+    """This machine as estimates see it; its rates are measured where no setting and no file has them."""
+    first, second, _ = caches()
+    return Machine(rates(current().cpu_rates, disk_cache()), first, second, cores(), features().lanes, uncached())
+
+
+def call_of(kernel: Kernel, most_seconds: float = math.inf) -> CustomCall:
     """The custom call that is a kernel.
 
-    Raises an `UnsupportedError`, a `CompileError` or a `VersionError` where there is no machine code of it here.
+    Raises an `UnsupportedError`, a `CompileError` or a `VersionError` where there is no machine code of it here, or
+    where it would take more than some seconds to compile.
     """
-    why = features().why or reason() or missing()
+    why = unavailable() or next((f"{b.name} has no elements" for b in kernel.blocks if not b.array.size), None)
     if why is not None:
         raise refuse(why)
-    code = code_of(kernel, CPU)
+    parts = in_cells(kernel)
+    code = code_of(parts.kernel, CPU)
+    seconds = code.text.count("\n") * LINE_SECONDS
+    if seconds > most_seconds:
+        raise refuse(f"its code would take {seconds:.1f} s to compile, more than it saves in {CALLS:,} calls")
     name, found = loaded(code.text, disk_cache())
     if not ffi_registry.is_registered(name, "cpu"):
         ffi_registry.register(name, capsule(found.symbols["handler"]), "cpu", 1)
-    return CustomCall(name, "{}", code.in_types, code.out_types, TYPED, (), None, _results(kernel, code), kernel.name)
+    finish = parts.around(kernel, code.out_types, _results(kernel, code))
+    return CustomCall(name, "{}", code.in_types, code.out_types, TYPED, code.aliases, None, finish, kernel.name)
 
 
 def _results(kernel: Kernel, code: Code) -> Program | None:
@@ -53,23 +82,106 @@ def _results(kernel: Kernel, code: Code) -> Program | None:
 
 
 class Calls:
-    """The calls of a program's kernels; `refused` has the reason for each that XLA computes though it is asked for."""
+    """The calls of a program's kernels.
 
-    def __init__(self) -> None:
+    `refused` has the reason for each that might have been machine code and that XLA computes, `estimates` what was
+    estimated of those that are chosen by cost. `off` are options of the CPU that are not used; with `checked` an
+    internal error of the code generation is raised, otherwise XLA computes the kernel and a warning says so.
+    """
+
+    def __init__(self, program: Program, off: frozenset[str] = frozenset(), checked: bool = False) -> None:
+        self.off, self.checked = off, checked
         self.refused: dict[Kernel, str] = {}
+        self.estimates: dict[Kernel, Estimate] = {}
+        self.around = surroundings(program)
 
     def __call__(self, kernel: Kernel) -> Any:
-        if not wanted(kernel):
+        route = route_of(kernel, self.off)
+        if route == "xla" or route == "cost" and not self._cheaper(kernel):
             return kernel
         try:
-            return call_of(kernel)
+            found = self.estimates.get(kernel)
+            return call_of(kernel, math.inf if found is None else (found.xla - found.machine_code) * CALLS)
         except TilewrightError as error:
             self.refused[kernel] = error.what
-            return kernel
+        except Exception as error:
+            if self.checked or route == "machine_code":
+                raise
+            self.refused[kernel] = f"an internal error, {error!r}"
+            warnings.warn(f"kernel {kernel.name} is computed by XLA: {self.refused[kernel]}", RuntimeWarning, 2)
+        return kernel
+
+    def _cheaper(self, kernel: Kernel) -> bool:
+        """Whether machine code is estimated to save as much as it costs to compile."""
+        why = unavailable() or ("it takes the bits of 16-bit floats" if _takes_bits(kernel.body) else None)
+        if why is not None:
+            self.refused[kernel] = why
+            return False
+        found = estimate(kernel, machine(), self.around.get(kernel, ALONE))
+        if found is None:
+            return False
+        self.estimates[kernel] = found
+        saved = found.xla - found.machine_code
+        return found.machine_code <= MARGIN * found.xla and saved * CALLS >= COMPILE_SECONDS
 
     def told(self, kernel: Kernel, route: str) -> str:
-        """A kernel's route in words, with the reason why it is not machine code where that is asked for."""
-        if not wanted(kernel):
+        """A kernel's route in words, with both estimates, and the reason why it is not machine code."""
+        if route_of(kernel, self.off) == "xla":
             return route
-        why = self.refused.get(kernel)
-        return f"machine code of this CPU, {route}" if why is None else f"{route}; not machine code: {why}"
+        why, estimates = self.refused.get(kernel), self.estimates.get(kernel)
+        code = route.startswith("a custom call")
+        found = f"machine code of this CPU, {route}" if code else route
+        if estimates is not None:
+            found += f"; {estimates.text()}"
+        return found if why is None else f"{found}; not machine code: {why}"
+
+
+def _reorders(eqn: Eqn) -> bool:
+    """Whether XLA reads an operand's elements in another order: also a product's whose batch axes are not its first."""
+    if eqn.primitive is dot_general_p:
+        _, batches = eqn.params["dimension_numbers"]
+        return any(tuple(axes) != tuple(range(len(axes))) for axes in batches)
+    return eqn.primitive.kind == MOVER or eqn.primitive in (concatenate_p, pad_p)
+
+
+def _takes_bits(program: Program) -> bool:
+    """Whether a body takes the bits of 16-bit floats, or makes some of bits: machine code has one NaN of them."""
+    return any(
+        eqn.primitive is bitcast_convert_type_p
+        and any(str(a.type.dtype) in ("bfloat16", "float16") for a in (*eqn.inputs, *eqn.outputs))
+        for eqn in every_eqn(program)
+    )
+
+
+def surroundings(program: Program) -> dict[Kernel, Around]:
+    """What is around each kernel of a Program and would be fused with it by XLA: the most of all its calls."""
+    found: dict[Kernel, Around] = {}
+
+    def note(kernel: Kernel, one: Around) -> None:
+        old = found.get(kernel, ALONE)
+        found[kernel] = Around(max(old.bytes, one.bytes), old.moved or one.moved)
+
+    same: dict[Any, Any] = {}  # what a reshaped array is in memory
+    for eqn in program.eqns:
+        if eqn.primitive is reshape_p or eqn.primitive.kind == IDENTITY:
+            same[eqn.outputs[0]] = same.get(eqn.inputs[0], eqn.inputs[0]) if type(eqn.inputs[0]) is Var else None
+    eqns = [e for e in program.eqns if e.outputs and e.outputs[0] not in same]
+
+    def arrays(atoms: Iterable[Any]) -> list[Any]:
+        return [same.get(a, a) for a in atoms if type(a) is Var]
+
+    uses = Counter(a for e in eqns for a in arrays(e.inputs))
+    uses.update(arrays(program.outputs))
+    made = {v for e in eqns if e.primitive.kind == POINTWISE for v in e.outputs if uses[v] == 1}
+    read = {a for e in eqns if e.primitive.kind == POINTWISE for a in arrays(e.inputs)}
+    reordered = {a for e in eqns if _reorders(e) for a in arrays(e.inputs)}
+    for eqn in eqns:
+        if eqn.primitive is kernel_call_p:
+            both = [a for a in arrays(eqn.inputs) if a in made] + [v for v in eqn.outputs if v in read]
+            moved = any(v in reordered for v in eqn.outputs)
+            note(eqn.params["kernel"], Around(sum(a.type.nbytes for a in both), moved))
+            continue
+        for _, inner in subprograms(eqn):
+            for kernel, one in surroundings(inner).items():
+                note(kernel, one)
+    return found

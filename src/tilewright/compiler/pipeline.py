@@ -1,7 +1,7 @@
 """The walk from a Python function to something that runs: a list of passes, and what runs it.
 
 function -trace-> program -transform-> program -partition-> program -fuse-> kernels -expand-> expanded
-         -verify-> expanded -legalize-> legal -emit-> emitted -print-> module -compile-> executable
+         -verify-> expanded -split-> expanded -legalize-> legal -emit-> emitted -print-> module -compile-> executable
 """
 
 from __future__ import annotations
@@ -90,7 +90,8 @@ def _kernels(unit: Unit, settings: Settings) -> Any:
     """What finds the kernels of a program on a mesh of some size; standard operations become kernels first."""
     if settings.tiled:
         return functools.partial(lazy_layers.kernel_passes.made_on_mesh, settings=settings)
-    if _has_kernels(unit) or lazy_layers.partition_operations.has_operations(unit.program):
+    ruled = is_loaded(lazy_layers.lang) and lazy_layers.kernel_passes.has_rules(unit.program)
+    if ruled or lazy_layers.partition_operations.has_operations(unit.program):
         return lambda program, count: lazy_layers.partition_kernels.Calls(program)
     return None
 
@@ -114,6 +115,10 @@ def _expand(unit: Unit, settings: Settings, reports: Reports) -> tuple[Unit, Non
 
 def _verify(unit: Unit, settings: Settings, reports: Reports) -> tuple[Unit, Any]:
     return lazy_layers.kernel_passes.verify(unit, settings, reports) if _has_kernels(unit) else (unit, None)
+
+
+def _split(unit: Unit, settings: Settings, reports: Reports) -> tuple[Unit, Any]:
+    return lazy_layers.kernel_passes.split(unit, settings, reports) if _has_kernels(unit) else (unit, None)
 
 
 def _legalize(unit: Unit, settings: Settings, reports: Reports) -> tuple[Unit, Any]:
@@ -175,6 +180,7 @@ PIPELINE = (
     Pass("fuse", PROGRAM, KERNELS, _fuse),
     Pass("expand", KERNELS, EXPANDED, _expand),
     Pass("verify", EXPANDED, EXPANDED, _verify),
+    Pass("split", EXPANDED, EXPANDED, _split),
     Pass("legalize", EXPANDED, LEGAL, _legalize),
     Pass("emit", LEGAL, EMITTED, _emit),
     Pass("print", EMITTED, MODULE, _print),
@@ -199,6 +205,28 @@ def settings_for(device: Device, tiled: bool = False, tiles: Any = None, print_p
         tiled, off = tiled and bool(tiles or now.cpu_tiles), switched_off()
     return Settings(target, tiled, None if tiles is True else tiles, device=device, off=off, checked=now.debug_checks,
                     shown=shown, located=now.source_lines)  # fmt: skip
+
+
+# A target in place of a platform: XLA computes the kernels, so that any device of the platform can run them.
+_ANY = {"cuda": "cuda:sm_90", "rocm": "rocm:gfx942", "tpu": "tpu:v5e"}
+PLATFORMS = ("cpu", *_ANY)
+
+
+def settings_of_platform(name: str) -> tuple[str, Settings]:
+    """The platform of a platform's or target's name, and how programs for it are lowered.
+
+    Raises:
+      ArgumentError: an unknown name.
+    """
+    if name == "cpu":
+        return name, settings_for(of_platform("cpu")[0])
+    if name in _ANY:
+        return name, replace(settings_ahead(_ANY[name]), tiled=False, by_xla=True)
+    if name.partition(":")[0] in _ANY:
+        found = settings_ahead(name)
+        return found.platform, found
+    known = ", ".join((*PLATFORMS, *lazy_layers.target.TARGETS))
+    raise ArgumentError(f"there is no platform {name!r}", f"one of {known}")
 
 
 def settings_ahead(target: str, tiles: Any = None, print_passes: bool | None = None) -> Settings:
@@ -233,11 +261,14 @@ class Backend(XlaBackend):
 
     def lower(
         self, program: Program, name: str, donated: Sequence[int] = (), keep_unused: bool = False, place: Any = None,
-        tiled: bool = True,
+        tiled: bool = True, platform: str | None = None,
     ) -> Module:  # fmt: skip
         """The module of a Program; `place` gives the shardings of its inputs and of its results."""
         where = None if place is None else Place(*place)
-        return lower(Unit(program, Call(name, tuple(donated), keep_unused), place=where), default_device(), tiled)
+        unit = Unit(program, Call(name, tuple(donated), keep_unused), place=where)
+        if platform is None:
+            return lower(unit, default_device(), tiled)
+        return walk(LOWER, unit, replace(settings_of_platform(platform)[1], device=None)).value
 
     def array(self, array: np.ndarray, type: ArrayType, owned: bool) -> Array:
         """An Array of a NumPy array; under a mesh with devices it is on all of them."""
@@ -246,6 +277,11 @@ class Backend(XlaBackend):
             if found is not None:
                 return found
         return from_host(array, type, owned)
+
+    def platform(self) -> str:
+        """The platform of the default device: `cpu`, `cuda`, `rocm` or `tpu`."""
+        found = default_device().platform
+        return {"gpu": "cuda"}.get(found, found)
 
     def target(self) -> Target:
         """The target that the default device is."""
@@ -273,7 +309,8 @@ def compile(
 
     `stop` is the last pass that is run: `trace` (derivatives and batching are done in it), `transform` (dead code
     goes), `fuse` (kernel calls and glue; on the CPU, where XLA fuses better, only if `tiles` are asked for), `expand`
-    (what XLA lacks, in what it has), `verify` (kernels against the target), `legalize` (what a kernel's backend lacks,
+    (what XLA lacks, in what it has), `verify` (kernels against the target), `split`
+    (sums that would leave multiprocessors of a GPU idle, in two kernels), `legalize` (what a kernel's backend lacks,
     in what that one has; `legalize/NAME` ends with one pass of the kernels' backend), `emit` (no kernels, but what runs
     them), `print` (the text given to the target's compiler) or `compile` (what can be called). What they give may be
     asked for by its own name: `program`, `transformed`, `kernels`, `module`, `executable`. Every stage prints as text.

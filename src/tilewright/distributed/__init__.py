@@ -8,13 +8,13 @@ Names and meaning are those of `jax.distributed`; `docs/processes.md` tells what
 
 from __future__ import annotations
 
-import atexit
 import os
 import platform
 import sys
 import warnings
 from collections.abc import Sequence
 
+from ..core.support import forks
 from ..core.support.errors import ArgumentError, CoordinatorError, ProcessError
 from ..core.support.runtime import runtime
 from ..core.support.version import JAXLIB, __version__
@@ -108,7 +108,7 @@ def initialize(
     runtime.process_index, runtime.process_count = index, count
     _state.member, _state.shutdown_timeout = member, shutdown_timeout_seconds
     member.thread.start()
-    atexit.register(_at_exit)
+    forks.at_exit(_at_exit)
 
 
 def _check(address: str | None, count: int | None, index: int | None) -> None:

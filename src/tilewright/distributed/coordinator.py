@@ -134,6 +134,8 @@ class Coordinator:
         self.marks: dict[tuple[str, int], tuple[str, int]] = {}
         self.places: dict[int, dict[str, Any]] = {}
         self.mismatch = ""
+        self.preempted, self.noticed = threading.Event(), False
+        self.steps: dict[int, int] = {}  # the last step of each process at a notice of preemption
         self.selector = selectors.DefaultSelector()
         self.selector.register(self.listener, selectors.EVENT_READ)
         self.stopping = threading.Event()
@@ -150,6 +152,10 @@ class Coordinator:
         if self.service is not None:
             self.service.shutdown()
             self.service = None
+
+    def preempt(self) -> None:
+        """Give all processes notice that they will be preempted."""
+        self.preempted.set()
 
     # ------------------------------------------------------------ the thread
 
@@ -275,6 +281,9 @@ class Coordinator:
         early = sorted(self.ended.difference(self.joined))
         if self.deadline is not None and early:
             self._refuse("absent", f"process {early[0]} of {self.count} ended without `distributed.initialize`")
+        if self.preempted.is_set() and not self.noticed:
+            self.noticed = True
+            self._tell(preempted=True)
         report = self.report
         if report is not None and report.complete():
             self.report = None
@@ -290,6 +299,12 @@ class Coordinator:
             if len(self.gone) == self.count:
                 for channel in self.members.values():
                     channel.send(done=True)
+        elif "preempted" in message:
+            self.preempted.set()
+        elif "step" in message:
+            self.steps[process] = message["step"]
+            if self.steps.keys() >= self.members.keys() - self.gone:
+                self._tell(save=max(self.steps.values()) + 1)
         elif "failed" in message:
             self._left(process, f"ended with {message['failed']}")
         elif "stalled" in message and self.report is None:

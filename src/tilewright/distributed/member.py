@@ -19,6 +19,7 @@ from ..core.support.config import current
 from ..core.support.errors import CoordinatorError, ProcessError, ProcessMismatchError
 from ..xla_backend.devices.coordination import Group
 from .channel import Channel, GoneError
+from .preemption import notice
 from .protocol import MOST_MARKS, TEXT
 
 TICK = 0.25
@@ -45,6 +46,7 @@ class Member:
         self.leaving = False
         self.done = threading.Event()  # all processes have said goodbye
         self.told = self.fault_until = 0.0
+        self.noticed = False  # whether the coordinator knows of a notice of preemption to this process
         self.asked: tuple[float, float] | None = None  # when the wait began that was reported, and when it was last
         limit = time.monotonic() + timeout
         self.channel = Channel(_connected(address, limit, index, count), alive)
@@ -95,6 +97,10 @@ class Member:
             self.channel.send(here=message["where"], **{k: _short(v) for k, v in self.group.where().items()})
         elif "mismatch" in message:
             self.group.fault, self.fault_until = message["mismatch"], time.monotonic() + RAISING
+        elif "preempted" in message:
+            self.channel.send(step=notice.report())
+        elif "save" in message:
+            notice.settle(message["save"])
         elif "done" in message:
             self.done.set()
         elif "end" in message:
@@ -107,6 +113,9 @@ class Member:
             for first in range(0, len(marks), MOST_MARKS):
                 part = marks[first : first + MOST_MARKS]
                 self.channel.send(marks=[(_name(m), number, mark) for m, number, mark in part])
+        if notice.came and not self.noticed:
+            self.noticed = True
+            self.channel.send(preempted=True)
         settings, doing, now = current(), self.group.longest(), time.monotonic()
         if doing is None:
             self.asked = None

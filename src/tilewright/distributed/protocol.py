@@ -8,6 +8,8 @@ A message is an object of JSON on a line of its own:
     {"here": 7, "calls": 2, ...}     {"end": text}
     {"marks": [...]}                 {"mismatch": text}
     {"at": ..., "steps": 2, ...}
+    {"preempted": true}              {"preempted": true}, which asks for
+    {"step": 12}                     {"save": 14}, when all have said theirs
     {"failed": "ValueError: ..."}
     {"bye": true}                    {"done": true}, when all have said so
 
@@ -80,6 +82,8 @@ FROM_PROCESS: Mapping[str, Mapping[str, Check]] = {
     "at": {"at": _text(TEXT), "steps": _COUNT, "calls": _COUNT, "what": _text(TEXT), "line": _LINE},
     "marks": {"marks": _marks},
     "failed": {"failed": _text(TEXT)},
+    "preempted": {"preempted": lambda x: x is True},
+    "step": {"step": _integer(-(1 << 62), 1 << 62)},
     "bye": {"bye": lambda x: x is True},
 }  # fmt: skip
 FROM_COORDINATOR: Mapping[str, Mapping[str, Check]] = {
@@ -88,6 +92,8 @@ FROM_COORDINATOR: Mapping[str, Mapping[str, Check]] = {
     "where": {"where": _COUNT},
     "end": {"end": _text(LONGEST)},
     "mismatch": {"mismatch": _text(LONGEST)},
+    "preempted": {"preempted": lambda x: x is True},
+    "save": {"save": _integer(-(1 << 62), 1 << 63)},
     "done": {"done": lambda x: x is True},
 }
 

@@ -11,25 +11,31 @@ from typing import Any
 
 import numpy as np
 
-from ..core.ir.types import ArrayType, KeyDtype
+from ..core.ir.types import KeyDtype
 from ..core.jit.jit import jit
 from ..core.sharding.mesh import Mesh, NamedSharding, PartitionSpec
 from ..core.support import pytree as tree
-from ..core.support.errors import ArgumentError, ProcessMismatchError, ShapeError
+from ..core.support.errors import ArgumentError, ProcessMismatchError
 from ..core.support.runtime import runtime
 from ..devices import devices
+from ..distributed.host_local import (
+    global_array_to_host_local_array,
+    host_local_array_to_global_array,
+    identity,
+    is_global,
+)
+from ..distributed.preemption import reached_preemption_sync_point
 from ..numpy import sum as tnp_sum
-from ..random.key import key_data, wrap_key_data
-from ..sharding import make_array_from_callback, make_array_from_process_local_data
+from ..random.key import wrap_key_data
+from ..sharding import make_array_from_callback
 from ..xla_backend.arrays.array import Array, as_array
 from ..xla_backend.arrays.process_consistency import barrier, gathered
-from ..xla_backend.execution.sharded_execution import assemble
 
 P = PartitionSpec
 
 __all__ = [
     "assert_equal", "broadcast_one_to_all", "global_array_to_host_local_array", "host_local_array_to_global_array",
-    "process_allgather", "sync_global_devices",
+    "process_allgather", "reached_preemption_sync_point", "sync_global_devices",
 ]  # fmt: skip
 __dir__ = __all__.copy
 
@@ -38,10 +44,6 @@ def _mesh() -> Mesh:
     """A mesh of one device of each process."""
     first = {d.process_index: d for d in reversed(devices())}
     return Mesh([first[p] for p in range(runtime.process_count)], ("processes",))
-
-
-def _is_global(x: Any) -> bool:
-    return type(x) is Array and not x.is_fully_addressable
 
 
 def _of_each(bits: np.ndarray, mesh: Mesh) -> Array:
@@ -81,23 +83,19 @@ def process_allgather(in_tree: Any, tiled: bool = False) -> Any:
     mesh = _mesh()
 
     def gather(x: Any) -> np.ndarray:
-        if _is_global(x):
+        if is_global(x):
             if not tiled:
                 raise ArgumentError("process_allgather of an array of several processes without tiled=True",
                                     "pass tiled=True: it is gathered as it is")  # fmt: skip
             everywhere = NamedSharding(x.sharding.mesh, P())
-            return np.asarray(jit(_same, out_shardings=everywhere)(x))
+            return np.asarray(jit(identity, out_shardings=everywhere)(x))
         bits = _bits(x)
         raw = np.frombuffer(np.ascontiguousarray(bits).tobytes(), np.uint8)
-        found = np.asarray(jit(_same, out_shardings=NamedSharding(mesh, P()))(_of_each(raw, mesh)))
+        found = np.asarray(jit(identity, out_shardings=NamedSharding(mesh, P()))(_of_each(raw, mesh)))
         stacked = np.frombuffer(found.tobytes(), bits.dtype).reshape(runtime.process_count, *bits.shape)
         return stacked.reshape(-1, *bits.shape[1:]) if tiled and bits.ndim else stacked
 
     return tree.map(gather, in_tree)
-
-
-def _same(x: Any) -> Any:
-    return x
 
 
 def broadcast_one_to_all(in_tree: Any, is_source: bool | None = None) -> Any:
@@ -151,68 +149,3 @@ def assert_equal(in_tree: Any, fail_message: str = "") -> None:
         if where:
             raise ProcessMismatchError(f"{fail_message or 'values differ'}: process {process} from process 0, at "
                                        f"{', '.join(where[:5])}", "give every process the same values")  # fmt: skip
-
-
-# ---------------------------------------------------------------------------- parts of global arrays
-
-
-def _specs(pspecs: Any, inputs: Any) -> list[Any]:
-    return tree.broadcast_prefix(pspecs, inputs)
-
-
-def host_local_array_to_global_array(local_inputs: Any, global_mesh: Mesh, pspecs: Any) -> Any:
-    """Arrays of which each process gives the part of its own devices, as arrays on a mesh of all.
-
-    `pspecs` is a `PartitionSpec`, or a prefix tree of them. Along dimensions that the processes share each gives all.
-
-    Raises:
-      ShapeError: a part whose size the local devices do not divide.
-
-    >>> from tilewright.sharding import make_mesh
-    >>> host_local_array_to_global_array(np.ones((2, 3)), make_mesh((1,), ("x",)), P("x")).shape
-    (2, 3)
-    """
-    leaves, structure = tree.flatten(local_inputs)
-    return structure.unflatten(
-        x if _is_global(x) else _global(x, NamedSharding(global_mesh, spec))
-        for x, spec in zip(leaves, _specs(pspecs, local_inputs), strict=True)
-    )
-
-
-def _global(x: Any, sharding: NamedSharding) -> Any:
-    if isinstance(dtype := getattr(x, "dtype", None), KeyDtype):
-        return wrap_key_data(_global(key_data(x), sharding), dtype=dtype)
-    return make_array_from_process_local_data(sharding, np.asarray(x))
-
-
-def global_array_to_host_local_array(global_inputs: Any, global_mesh: Mesh, pspecs: Any) -> Any:
-    """Arrays on a mesh of all processes as arrays on the mesh of this one's devices: what these hold of them.
-
-    Raises:
-      ShapeError: an array whose size the mesh does not divide.
-      MeshError: the devices of this process are no rectangle of the mesh.
-
-    >>> from tilewright.sharding import make_mesh
-    >>> mesh = make_mesh((1,), ("x",))
-    >>> global_array_to_host_local_array(host_local_array_to_global_array(np.ones(2), mesh, P("x")), mesh, P("x")).shape
-    (2,)
-    """
-    leaves, structure = tree.flatten(global_inputs)
-    return structure.unflatten(
-        _local(x, NamedSharding(global_mesh, spec))
-        for x, spec in zip(leaves, _specs(pspecs, global_inputs), strict=True)
-    )
-
-
-def _local(x: Any, sharding: NamedSharding) -> Array:
-    array = x if getattr(x, "_placed", None) else as_array(x).to_device(sharding)
-    if array.sharding is not sharding:
-        array = jit(_same, out_shardings=sharding)(array)
-    if sharding.padded_shape(array.shape) != array.shape:
-        raise ShapeError(f"an array of shape {array.shape}, which {sharding} does not divide",
-                         "use `addressable_shards`, which are without padding")  # fmt: skip
-    mesh = sharding.mesh.local_mesh
-    here = NamedSharding(mesh, sharding.spec, sharding.memory_kind)
-    shape = tuple(n * p for n, p in zip(sharding.shard_shape(array.shape), here.parts(array.ndim), strict=True))
-    parts = {s.device: s.data for s in array.addressable_shards}
-    return assemble(ArrayType(shape, array.dtype, array.weak_type), here, [parts[d] for d in mesh.flat])

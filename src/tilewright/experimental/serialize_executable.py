@@ -19,7 +19,9 @@ import numpy as np
 from ..core.ir.types import FLOAT0, KEY_DTYPES, ArrayType, as_dtype
 from ..core.jit.stages import Compiled
 from ..core.support import pytree as tree
+from ..core.support.config import config
 from ..core.support.errors import ArgumentTypeError, ExportError, ExportVersionError
+from ..core.support.runtime import runtime
 from ..core.support.version import JAXLIB, __version__
 from ..core.tracing.trace import typeof
 from ..xla_backend.arrays.transfer import buffers, physical
@@ -97,6 +99,7 @@ def serialize(compiled: Compiled) -> tuple[bytes, Any, Any]:
     if not isinstance(executable, Executable):
         raise ArgumentTypeError(f"serialize of a {type(compiled).__name__}",
                                 "pass what `jit(f).lower(...).compile()` gives")  # fmt: skip
+    executable = _by_xla(executable)
     module = executable.module
     if module.callbacks or module.keep_alive or module.place is not None:
         what = "runs on a mesh" if module.place is not None else "calls functions of this process"
@@ -114,6 +117,26 @@ def serialize(compiled: Compiled) -> tuple[bytes, Any, Any]:
     text = json.dumps(head).encode()
     code = executable.serialize()
     return MAGIC + struct.pack("<Q", len(text)) + text + arrays.getvalue() + code, compiled.in_tree, compiled.out_tree
+
+
+def _by_xla(executable: Executable) -> Executable:
+    """The executable, with XLA in place of machine code that only this process has loaded.
+
+    Raises an `ExportError` for a kernel that asks for machine code.
+    """
+    if not _has_machine_code(executable.module):
+        return executable
+    with config(cpu_route="xla"):
+        module = executable.module.again(executable.device) if executable.module.again else executable.module
+    if _has_machine_code(module):
+        raise ExportError(f"{module.name} has a kernel as machine code, and cannot be serialised",
+                          'let it have `CompilerParams(route="xla")`')  # fmt: skip
+    return runtime.backend.compile(module, executable.device)
+
+
+def _has_machine_code(module: Module) -> bool:
+    emitted = module.reports.get("emit") if module.reports else None
+    return emitted is not None and any(route.startswith("machine code") for _, route in emitted.routes)
 
 
 def deserialize_and_load(

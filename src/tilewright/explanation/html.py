@@ -80,6 +80,23 @@ def page(found: Any) -> str:
     return f"<!doctype html><html lang='en'>{head}<body>{''.join(parts)}</body></html>\n"
 
 
+_NOTEBOOK = """<style>.tilewright td:first-child{text-align:left}.tilewright td.bar{width:6rem}
+.tilewright td.bar span{display:block;height:.7rem;background:#2f6fb7}.tilewright .scroll{overflow-x:auto}</style>"""
+DRAWN, DRAWN_CELLS = 3, 256  # kernels that a notebook shows with their picture, and cells of those
+
+
+def fragment(found: Any) -> str:
+    """What a notebook shows of an `Explanation`: the table of kernels, pictures of the first, and the text folded."""
+    parts = [f"<p>{html.escape(str(found).splitlines()[0])}</p>"]
+    if found.kernels:
+        drawn = [k for k in {k.kernel: k for k in found.kernels}.values() if k.kernel.cells <= DRAWN_CELLS]
+        parts += [_kernel_table(found.kernels), *(f"<h4>{html.escape(k.kernel.name)}</h4>{_picture(k)}"
+                                                  for k in drawn[:DRAWN])]  # fmt: skip
+    text = html.escape(str(found))
+    folded = f"<details><summary>report</summary><pre>{text}</pre></details>"
+    return f"<div class='tilewright'>{_NOTEBOOK}{''.join(parts)}{folded}</div>"
+
+
 def _section(title: str, *parts: str) -> str:
     return f"<section><h2>{title}</h2>{''.join(parts)}</section>"
 
@@ -215,14 +232,17 @@ def _kernel_table(kernels: Sequence[KernelReport]) -> str:
     ))  # fmt: skip
 
 
-def _kernel(report: KernelReport) -> str:
+def _picture(report: KernelReport) -> str:
     try:
-        picture = f"<div class='scroll'>{svg_of(report.kernel)}</div>"
+        return f"<div class='scroll'>{svg_of(report.kernel)}</div>"
     except TilewrightError as error:  # too many cells, or maps that read values
-        picture = f"<p class='note'>not drawn: {html.escape(error.what)}</p>"
+        return f"<p class='note'>not drawn: {html.escape(error.what)}</p>"
+
+
+def _kernel(report: KernelReport) -> str:
     lines = html.escape("\n".join(report.lines()))
     line = f"<p class='note'>{_line(report.kernel.source)}</p>" if report.kernel.source else ""
-    return f"<h3>{html.escape(report.kernel.name)}</h3>{line}{picture}<pre>{lines}</pre>"
+    return f"<h3>{html.escape(report.kernel.name)}</h3>{line}{_picture(report)}<pre>{lines}</pre>"
 
 
 def _line(source: Any) -> str:

@@ -12,8 +12,8 @@ from typing import Any
 from ..bench.machine import ceilings
 from ..compiler import lazy_layers
 from ..compiler.backend_selection import ROUTES, Passed
-from ..compiler.kernel_passes import Refused, refusals
-from ..compiler.kernel_report import KernelReport
+from ..compiler.kernel_passes import Refused, Split, refusals
+from ..compiler.kernel_report import KernelReport, resource_lines
 from ..compiler.pass_manager import Reports, up_to, walk
 from ..compiler.pipeline import PIPELINE, Request, settings_ahead, settings_for
 from ..core.ir.program import Program
@@ -27,12 +27,12 @@ from ..kernels.fuse import Fusion, plan_lines
 from ..lang.call.primitive import kernel_call_p
 from ..lang.cost.roofline import roofline
 from ..lang.kernel.kernel import Kernel
-from ..lang.targets.target import CPU, Target, target_of
+from ..lang.targets.target import CPU, Resources, Target, target_of
 from ..profiler import profile
 from ..xla_backend.analysis.hlo_report import XlaReport
 from ..xla_backend.devices.client import default_device
 from ..xla_backend.options.compile_options import Call, Settings, Unit
-from .html import page
+from .html import fragment, page
 from .loops import LoopSweep, loop_sweeps
 
 
@@ -53,6 +53,8 @@ class Explanation:
     machine: Target | None = None
     profile: Any = None
     communication: Any = None  # of programs on a mesh
+    split: Split | None = None
+    resources: tuple[Resources, ...] = ()  # of the kernels that others were split in
     loops: tuple[LoopSweep, ...] = ()
 
     def __str__(self) -> str:
@@ -61,6 +63,7 @@ class Explanation:
         lines += [] if self.fusion is None else plan_lines(self.fusion)
         lines += [f"  {r.line()}" for r in self.refused]
         lines += [line for k in self.kernels for line in k.lines()]
+        lines += self._split_lines()
         lines += [f"kernel {kernel.name} runs by {route}" for kernel, route in self.routes]
         if self.target is not None and len(ROUTES.get(self.target.partition(":")[0], ())) > 1:
             lines += [f"kernel {kernel.name} is compiled by {name}" for kernel, name in self.compiled]
@@ -68,6 +71,13 @@ class Explanation:
         lines += [loop.line() for loop in self.loops]
         lines += [] if self.communication is None else self.communication.lines()
         return "\n".join(lines + ([] if self.xla is None else self.xla.lines()))
+
+    def _split_lines(self) -> list[str]:
+        """The kernels that were split in two, and what these take."""
+        found = [] if self.split is None else [made.line(kernel) for kernel, made in self.split.kernels.items()]
+        for used in self.resources:
+            found += [f"kernel {used.kernel}:", *resource_lines(used, self.target, None)]
+        return found
 
     def counts(self) -> str:
         """How many kernels, fusions and other operations there are."""
@@ -83,6 +93,9 @@ class Explanation:
         return [k.row() for k in self.kernels]
 
     __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        return fragment(self)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write it to a file: one page that needs nothing else where the name ends in `.html`, or `.txt`.
@@ -138,7 +151,7 @@ def explain(
       out o: f32[4] block (2) vmem
       4 flops, 0 transcendentals, 32 bytes moved, 32 bytes per cell
       proved: 4 of 4 checks
-      derivative of x: class A, grid axes (0,) parallel
+      derivative of x: independent cells, grid axes (0,) parallel (class A)
     """
     asked = {"mesh": mesh} if mesh is not None else {}
     if communication is not None:
@@ -163,8 +176,9 @@ def _explained(
     reports, fused, verified = walked.reports, walked.reports.get("fuse"), walked.reports.get("verify")
     found = Explanation(
         name, target, () if verified is None else verified.kernels, None if fused is None else fused.fusion,
-        tuple(refusals(reports)), program=walked.value.program, machine=target_of(settings.target),
-        profile=_measured(function, args, kwargs) if measure else None, loops=loop_sweeps(unit.program),
+        tuple(refusals(reports)), split=reports.get("split"), program=walked.value.program,
+        machine=target_of(settings.target), profile=_measured(function, args, kwargs) if measure else None,
+        loops=loop_sweeps(unit.program),
     )  # fmt: skip
     if reports.get("partition") is not None:
         found = replace(found, communication=reports["partition"])
@@ -223,4 +237,5 @@ def _with_resources(found: Explanation, resources: Any) -> Explanation:
         if used is not None:
             left.remove(used)
         kernels.append(replace(report, resources=used))
-    return replace(found, kernels=tuple(kernels))
+    parts = {} if found.split is None else {k.name for made in found.split.kernels.values() for k in made.kernels}
+    return replace(found, kernels=tuple(kernels), resources=tuple(r for r in left if r.kernel in parts))

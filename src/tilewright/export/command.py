@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import importlib.util
+import inspect
 import re
 import sys
 from collections.abc import Sequence
@@ -56,6 +57,30 @@ def argument(text: str, scope: SymbolicScope) -> ShapeDtypeStruct:
     return ShapeDtypeStruct(symbolic_shape(sizes, scope=scope) if sizes.strip() else (), dtype)
 
 
+def arguments_of(function: Any, texts: Sequence[str], scope: SymbolicScope) -> list[ShapeDtypeStruct]:
+    """The arguments of a function by their texts.
+
+    Raises:
+      ArgumentError: the function requires more of them, or takes fewer.
+
+    >>> [a.shape for a in arguments_of(lambda x, y: x, ["f32[2]", "i32[]"], SymbolicScope())]
+    [(2,), ()]
+    """
+    args = [argument(text, scope) for text in texts]
+    try:
+        signature = inspect.signature(function)
+    except (TypeError, ValueError):  # written in C
+        return args
+    try:
+        signature.bind(*args)
+    except TypeError as error:
+        call = f"{getattr(function, '__name__', 'the function')}{signature}"
+        count = len(args) or "no"
+        raise ArgumentError(f"{call} with {count} argument{'' if len(args) == 1 else 's'}: {error}",
+                            "give each a --shape, in order: --shape 'f32[8,128]'") from None  # fmt: skip
+    return args
+
+
 def function_of(place: str) -> Any:
     """The function that FILE::NAME names.
 
@@ -67,10 +92,15 @@ def function_of(place: str) -> Any:
     if not name or not path.is_file():
         raise ArgumentError(f"{place!r} names no function", "FILE::NAME, where FILE is a file of Python")
     spec = importlib.util.spec_from_file_location(path.stem, path)
-    assert spec is not None and spec.loader is not None
+    if spec is None or spec.loader is None:
+        raise ArgumentError(f"{file} is no file of Python", "FILE::NAME, where FILE ends in .py")
     module = importlib.util.module_from_spec(spec)
     sys.modules.setdefault(path.stem, module)
-    spec.loader.exec_module(module)
+    sys.path.insert(0, str(path.resolve().parent))  # as for a script: what lies beside it may be imported
+    try:
+        spec.loader.exec_module(module)
+    finally:
+        sys.path.pop(0)
     found: Any = module
     for part in name.split("."):
         found = getattr(found, part, None)
@@ -82,7 +112,7 @@ def function_of(place: str) -> Any:
 def run(options: argparse.Namespace, console: Console) -> int:
     """Export, or print; 0 where that went well."""
     function, scope = function_of(options.function), SymbolicScope(options.constraint)
-    args = [argument(text, scope) for text in options.shape]
+    args = arguments_of(function, options.shape, scope)
     if options.stop:
         targets: Sequence[str | None] = options.target or [None]
         for target in targets:

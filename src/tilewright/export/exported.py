@@ -14,7 +14,8 @@ from ..core.jit.jit import jit
 from ..core.primitives.custom.custom_derivatives import custom_vjp
 from ..core.primitives.external.call_exported import call_exported_p
 from ..core.primitives.keys.threefry import random_unwrap_p, random_wrap_p
-from ..core.sharding.mesh import AbstractMesh, Mesh, NamedSharding, get_mesh
+from ..core.sharding.mesh import AbstractMesh, Mesh, NamedSharding
+from ..core.sharding.mesh_in_force import get_mesh
 from ..core.sharding.sharding_in_types import auto_axes
 from ..core.support import pytree
 from ..core.support.errors import ExportError, TreeError

@@ -8,7 +8,7 @@ from typing import Any
 
 from ..compiler import lazy_layers
 from ..compiler.pass_manager import walk
-from ..compiler.pipeline import LOWER, PIPELINE, Request, settings_ahead, settings_for
+from ..compiler.pipeline import LOWER, PIPELINE, Request, settings_of_platform
 from ..core.api.transformations import vjp
 from ..core.ir.passes import primitives_of, vocabulary
 from ..core.ir.types import FLOAT0
@@ -21,18 +21,13 @@ from ..core.support.compile_events import LOWER as LOWERED
 from ..core.support.compile_events import recorded
 from ..core.support.errors import ArgumentError, ExportError, UnsupportedError
 from ..core.support.lazy_imports import is_loaded
-from ..lang.targets.target import TARGETS
-from ..xla_backend.devices.client import default_device, of_platform
+from ..xla_backend.devices.client import default_device
 from ..xla_backend.jaxlib import shim
 from ..xla_backend.options.compile_options import Place, Settings, Unit
 from ..xla_backend.pipeline.portable_module import Branch, check_symbols, is_symbolic, text_of, used
 from .checks import DisabledSafetyCheck
 from .exported import Exported
 from .schema import CALLING
-
-# A target that stands for all of a platform: XLA computes the kernels, so that any device of it can run them.
-_ANY = {"cuda": "cuda:sm_90", "rocm": "rocm:gfx942", "tpu": "tpu:v5e"}
-PLATFORMS = ("cpu", *_ANY)
 
 
 def default_export_platform() -> str:
@@ -42,19 +37,6 @@ def default_export_platform() -> str:
     True
     """
     return {"gpu": "cuda"}.get(default_device().platform, default_device().platform)
-
-
-def _settings(name: str) -> tuple[str, Settings]:
-    """The platform that a name is of, and how programs for it are lowered."""
-    if name == "cpu":
-        return name, settings_for(of_platform("cpu")[0])
-    if name in _ANY:
-        found = settings_ahead(_ANY[name])
-        return name, replace(found, tiled=False, by_xla=True)
-    if name.partition(":")[0] in _ANY:
-        found = settings_ahead(name)
-        return found.platform, found
-    raise ArgumentError(f"there is no platform {name!r}", f"one of {', '.join((*PLATFORMS, *TARGETS))}")
 
 
 def _branch(request: Request, settings: Settings) -> tuple[Branch, Any]:
@@ -115,7 +97,7 @@ def export(
     if isinstance(platforms, str):
         raise ArgumentError(f"platforms is {platforms!r}", "pass a sequence of names")
     names = [default_export_platform()] if platforms is None else [*platforms]
-    asked = dict(_settings(name) for name in names)
+    asked = dict(settings_of_platform(name) for name in names)
     if not asked or len(asked) != len(names):
         raise ArgumentError(f"platforms are {names}", "name one or more platforms, each once")
     function = fun_jit if hasattr(fun_jit, "__jit__") else jit(fun_jit)

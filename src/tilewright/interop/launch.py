@@ -34,6 +34,7 @@ from ..kernels import GLUE, TEMPLATES
 from ..kernels.fuse import fuse
 from ..lang.call.custom_partition import partitioned_p
 from ..lang.call.primitive import kernel_call_p
+from ..lang.cost.occupancy import divided
 from ..lang.gpu.code import Compiled
 from ..lang.kernel.kernel import Kernel
 from ..lang.targets.target import Target
@@ -154,6 +155,8 @@ class _Planner:
             raise UnsupportedError(f"kernel {kernel.name} is to be interpreted, which the host does",
                                    "leave `interpret` out", kernel.source)  # fmt: skip
         kernel = static(kernel, "a launch, whose grid is known to the host, needs")
+        if (split := divided(kernel, self.machine)) is not None:
+            return self.program(split.program, args)
         module, compiled = compiled_kernel(kernel, self.machine)
         taken = list(args) if module.prepare is None else self.program(module.prepare, args)
         outs = [self.slot() for _ in module.out_types]

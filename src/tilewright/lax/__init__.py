@@ -25,6 +25,7 @@ from ..core.primitives.special.cumulative import *
 from ..core.primitives.special.functions import *
 from ..core.primitives.spmd.collective import *
 from ..core.support.lazy_imports import later as _later
+from .examples import add_examples as _add_examples
 
 if TYPE_CHECKING:
     from ..core.primitives.contraction.dot_algorithms import (
@@ -125,3 +126,5 @@ __all__ = [
     "while_p", "while_vjp_p", "with_sharding_constraint", "xor_p", "zeta", "zeta_p",
 ]  # fmt: skip
 __dir__ = __all__.copy
+
+_add_examples(globals())

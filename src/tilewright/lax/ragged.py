@@ -191,6 +191,14 @@ def ragged_dot_general(
     lies as `out_sharding` says.
 
     Raises `ShapeError` where sizes do not fit and `DtypeError` for sizes that are no integers.
+
+    >>> import numpy as np
+    >>> from tilewright import lax
+    >>> from tilewright.lax import RaggedDotDimensionNumbers as Numbers
+    >>> x, w, sizes = np.ones((5, 2), np.float32), np.ones((2, 2, 3), np.float32), np.int32([2, 3])
+    >>> numbers = Numbers((((1,), (1,)), ((), ())), lhs_ragged_dimensions=[0], rhs_group_dimensions=[0])
+    >>> lax.ragged_dot_general(x, w, sizes, numbers).shape
+    (5, 3)
     """
     if group_offset is not None:
         raise UnsupportedError("ragged_dot: group_offset is not supported", "pass the groups from there on")

@@ -11,6 +11,7 @@ from typing import Any
 
 from ..core.jit.jit import jit
 from ..core.support.config import config
+from ..core.support.html_table import html_text
 from ..xla_backend.analysis.instruction_origins import Origin, origins
 from ..xla_backend.analysis.peak_memory import Live, at_peak
 from ..xla_backend.devices import client
@@ -29,7 +30,15 @@ def device_memory_profile(backend: str | None = None) -> bytes:
 
 
 def save_device_memory_profile(filename: str | os.PathLike[str], backend: str | None = None) -> None:
-    """Write `device_memory_profile()` to a file; `pprof --web FILE` shows it."""
+    """Write `device_memory_profile()` to a file; `pprof --web FILE` shows it.
+
+    >>> import os, tempfile
+    >>> from tilewright import profiler
+    >>> path = os.path.join(tempfile.mkdtemp(), 'memory.prof')
+    >>> profiler.save_device_memory_profile(path)
+    >>> os.path.getsize(path) > 0
+    True
+    """
     Path(filename).write_bytes(device_memory_profile(backend))
 
 
@@ -59,6 +68,9 @@ class MemoryReport:
         return "\n".join(lines + ([f"             and {more} smaller ones"] if more > 0 else []))
 
     __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        return html_text(str(self))
 
 
 def memory_report(f: Callable[..., Any], *args: Any, **kwargs: Any) -> MemoryReport:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from ..core.support.config import config
+from ..core.support.html_table import html_table
 from ..xla_backend.analysis.hlo_report import show_seconds
 from ..xla_backend.analysis.instruction_origins import Origin, origins
 from ..xla_backend.devices import client
@@ -83,6 +84,14 @@ class Profile:
         return "\n".join(lines)
 
     __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        """Notebooks: the parts as a table, the longest first."""
+        rows = self.rows
+        total = sum(row.seconds for row in rows) or 1.0
+        cells = [(f"{row.seconds / total:.0%}", show_seconds(row.seconds), row.calls, row.program, row.name, row.line)
+                 for row in rows]  # fmt: skip
+        return html_table(("share", "time", "runs", "program", "operations", "line"), cells, str(self).splitlines()[0])
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the runs as a trace in Chrome's format, for Perfetto; compressed where the name ends in `.gz`."""

@@ -70,6 +70,12 @@ def start_trace(
     Raises:
       ProfilerError: a recording is under way.
       ArgumentError: a link is asked for (a file is not: open it at Perfetto's page).
+
+    >>> import tempfile
+    >>> import tilewright as tw
+    >>> tw.profiler.start_trace(tempfile.mkdtemp())
+    >>> _ = tw.numpy.ones(3).block_until_ready()
+    >>> tw.profiler.stop_trace()
     """
     if create_perfetto_link:
         raise ArgumentError(
@@ -85,6 +91,14 @@ def stop_trace() -> None:
 
     Raises:
       ProfilerError: there is none.
+
+    >>> import os, tempfile
+    >>> import tilewright as tw
+    >>> folder = tempfile.mkdtemp()
+    >>> tw.profiler.start_trace(folder)
+    >>> tw.profiler.stop_trace()
+    >>> os.listdir(folder)
+    ['plugins']
     """
     session, data = end()
     folder, perfetto = _state.folder, _state.perfetto
@@ -108,6 +122,12 @@ def trace(
 
     Raises:
       ProfilerError: a recording is under way.
+
+    >>> import tempfile
+    >>> import tilewright as tw
+    >>> x = tw.numpy.ones((8, 8))
+    >>> with tw.profiler.trace(tempfile.mkdtemp()):
+    ...     _ = (x @ x).block_until_ready()
     """
     start_trace(log_dir, create_perfetto_link, create_perfetto_trace, profiler_options)
     try:

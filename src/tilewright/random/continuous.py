@@ -141,7 +141,13 @@ def _pareto(key: Any, b: Any, shape: Any, dtype: Any) -> Any:
 def rayleigh(
     key: Any, scale: Any, shape: Shape | None = None, dtype: Any = None, *, out_sharding: None = None
 ) -> Array:
-    """Rayleigh values, with density x exp(-x^2 / (2 scale^2)) / scale^2 on x >= 0."""
+    """Rayleigh values, with density x exp(-x^2 / (2 scale^2)) / scale^2 on x >= 0.
+
+    >>> from tilewright import random
+    >>> x = random.rayleigh(random.key(0), 2.0, (4,))
+    >>> x.shape, bool((x >= 0).all())
+    ((4,), True)
+    """
     key = one_key("rayleigh", key)
     return _rayleigh(key, scale, sample_shape("rayleigh", shape, scale), float_dtype("rayleigh", dtype))
 
@@ -154,7 +160,13 @@ def _rayleigh(key: Any, scale: Any, shape: Any, dtype: Any) -> Any:
 
 @public
 def weibull_min(key: Any, scale: Any, concentration: Any, shape: Shape = (), dtype: Any = None) -> Array:
-    """Weibull values: `scale` times an exponential value to the power 1 / concentration."""
+    """Weibull values: `scale` times an exponential value to the power 1 / concentration.
+
+    >>> from tilewright import random
+    >>> x = random.weibull_min(random.key(0), 1.0, 2.0, (4,))
+    >>> x.shape, bool((x >= 0).all())
+    ((4,), True)
+    """
     key = one_key("weibull_min", key)
     dtype = float_dtype("weibull_min", dtype)
     return _weibull_min(key, scale, concentration, sample_shape("weibull_min", shape), dtype)
@@ -172,7 +184,13 @@ def triangular(
     key: Any, left: Any, mode: Any, right: Any, shape: Shape | None = None, dtype: Any = None, *,
     out_sharding: None = None,
 ) -> Array:  # fmt: skip
-    """Values of the triangular density that rises from `left` to `mode` and falls to `right`."""
+    """Values of the triangular density that rises from `left` to `mode` and falls to `right`.
+
+    >>> from tilewright import random
+    >>> x = random.triangular(random.key(0), 0.0, 1.0, 3.0, (4,))
+    >>> x.shape, bool((x >= 0).all() and (x <= 3).all())
+    ((4,), True)
+    """
     key = one_key("triangular", key)
     shape = sample_shape("triangular", shape, left, mode, right)
     return _triangular(key, left, mode, right, shape, float_dtype("triangular", dtype))
@@ -194,7 +212,13 @@ def _triangular(key: Any, left: Any, mode: Any, right: Any, shape: Any, dtype: A
 def lognormal(
     key: Any, sigma: Any = 1.0, shape: Shape | None = None, dtype: Any = None, *, out_sharding: None = None
 ) -> Array:
-    """The exponential of normal values with standard deviation `sigma`."""
+    """The exponential of normal values with standard deviation `sigma`.
+
+    >>> from tilewright import random
+    >>> x = random.lognormal(random.key(0), 0.5, (4,))
+    >>> x.shape, bool((x > 0).all())
+    ((4,), True)
+    """
     key = one_key("lognormal", key)
     return _lognormal(key, sigma, sample_shape("lognormal", shape, sigma), float_dtype("lognormal", dtype))
 
@@ -207,7 +231,13 @@ def _lognormal(key: Any, sigma: Any, shape: Any, dtype: Any) -> Any:
 
 @public
 def wald(key: Any, mean: Any, shape: Shape | None = None, dtype: Any = None, *, out_sharding: None = None) -> Array:
-    """Wald (inverse Gaussian) values of a given mean and shape parameter 1 (Michael, Schucany and Haas, 1976)."""
+    """Wald (inverse Gaussian) values of a given mean and shape parameter 1 (Michael, Schucany and Haas, 1976).
+
+    >>> from tilewright import random
+    >>> x = random.wald(random.key(0), 2.0, (4,))
+    >>> x.shape, bool((x > 0).all())
+    ((4,), True)
+    """
     key = one_key("wald", key)
     return _wald(key, mean, sample_shape("wald", shape, mean), float_dtype("wald", dtype))
 
@@ -224,7 +254,12 @@ def _wald(key: Any, mean: Any, shape: Any, dtype: Any) -> Any:
 
 @public
 def double_sided_maxwell(key: Any, loc: Any, scale: Any, shape: Shape = (), dtype: Any = None) -> Array:
-    """Maxwell values with a random sign, scaled and moved; parameters' shape is appended to `shape`."""
+    """Maxwell values with a random sign, scaled and moved; parameters' shape is appended to `shape`.
+
+    >>> from tilewright import random
+    >>> random.double_sided_maxwell(random.key(0), 1.0, 2.0, (4,)).shape
+    (4,)
+    """
     key = one_key("double_sided_maxwell", key)
     together = shapes.broadcast_shapes(shape_of(loc), shape_of(scale))
     shape = sample_shape("double_sided_maxwell", shape)
@@ -407,7 +442,12 @@ def gamma(
 def loggamma(
     key: Any, a: Any, shape: Shape | None = None, dtype: Any = None, *, method: str = "exact", out_sharding: None = None
 ) -> Array:
-    """Logarithms of gamma values, which for small `a` do not underflow."""
+    """Logarithms of gamma values, which for small `a` do not underflow.
+
+    >>> from tilewright import random
+    >>> random.loggamma(random.key(0), 0.01, (4,)).shape
+    (4,)
+    """
     key = one_key("loggamma", key)
     method = chosen("loggamma's method", method, METHODS)
     return draw_gamma(key, a, sample_shape("loggamma", shape, a), float_dtype("loggamma", dtype), True, method)
@@ -418,7 +458,13 @@ def beta(
     key: Any, a: Any, b: Any, shape: Shape | None = None, dtype: Any = None, *, method: str = "exact",
     out_sharding: None = None,
 ) -> Array:  # fmt: skip
-    """Beta values, with density proportional to x^(a - 1) (1 - x)^(b - 1) on [0, 1]."""
+    """Beta values, with density proportional to x^(a - 1) (1 - x)^(b - 1) on [0, 1].
+
+    >>> from tilewright import random
+    >>> x = random.beta(random.key(0), 2.0, 3.0, (4,))
+    >>> x.shape, bool((x >= 0).all() and (x <= 1).all())
+    ((4,), True)
+    """
     key = one_key("beta", key)
     method = chosen("beta's method", method, METHODS)
     return _beta(key, a, b, sample_shape("beta", shape, a, b), float_dtype("beta", dtype), method)
@@ -464,7 +510,12 @@ def _dirichlet(key: Any, alpha: Any, shape: Any, dtype: Any) -> Any:
 
 @public
 def t(key: Any, df: Any, shape: Shape | None = None, dtype: Any = None, *, out_sharding: None = None) -> Array:
-    """Student's t values with `df` degrees of freedom."""
+    """Student's t values with `df` degrees of freedom.
+
+    >>> from tilewright import random
+    >>> random.t(random.key(0), 3.0, (4,)).shape
+    (4,)
+    """
     key = one_key("t", key)
     return _t(key, df, sample_shape("t", shape, df), float_dtype("t", dtype))
 
@@ -482,7 +533,13 @@ def chisquare(
     key: Any, df: Any, shape: Shape | None = None, dtype: Any = None, *, method: str = "exact",
     out_sharding: None = None,
 ) -> Array:  # fmt: skip
-    """Chi-square values with `df` degrees of freedom."""
+    """Chi-square values with `df` degrees of freedom.
+
+    >>> from tilewright import random
+    >>> x = random.chisquare(random.key(0), 3.0, shape=(4,))
+    >>> x.shape, bool((x > 0).all())
+    ((4,), True)
+    """
     key = one_key("chisquare", key)
     method = chosen("chisquare's method", method, METHODS)
     return draw_chisquare(key, df, sample_shape("chisquare", shape, df), float_dtype("chisquare", dtype), method)
@@ -499,7 +556,13 @@ def draw_chisquare(key: Any, df: Any, shape: Any, dtype: Any, method: str = "exa
 def f(
     key: Any, dfnum: Any, dfden: Any, shape: Shape | None = None, dtype: Any = None, *, out_sharding: None = None
 ) -> Array:
-    """F values: the ratio of two chi-square values, each by its degrees of freedom."""
+    """F values: the ratio of two chi-square values, each by its degrees of freedom.
+
+    >>> from tilewright import random
+    >>> x = random.f(random.key(0), 3.0, 5.0, shape=(4,))
+    >>> x.shape, bool((x > 0).all())
+    ((4,), True)
+    """
     key = one_key("f", key)
     return _f(key, dfnum, dfden, sample_shape("f", shape, dfnum, dfden), float_dtype("f", dtype))
 
@@ -514,7 +577,12 @@ def _f(key: Any, dfnum: Any, dfden: Any, shape: Any, dtype: Any) -> Any:
 
 @public
 def generalized_normal(key: Any, p: Any, shape: Shape = (), dtype: Any = None, *, out_sharding: None = None) -> Array:
-    """Values with density proportional to exp(-|x|^p)."""
+    """Values with density proportional to exp(-|x|^p).
+
+    >>> from tilewright import random
+    >>> random.generalized_normal(random.key(0), 1.5, (4,)).shape
+    (4,)
+    """
     key = one_key("generalized_normal", key)
     dtype = float_dtype("generalized_normal", dtype)
     return draw_generalized_normal(key, p, sample_shape("generalized_normal", shape), dtype)

@@ -185,6 +185,11 @@ def wrap_key_data(key_bits_array: Any, *, impl: Any = None, dtype: Any = None) -
     """The array of keys whose words these are: the inverse of `key_data`.
 
     Raises `ShapeError` unless given uint32 with a last axis of size 2.
+
+    >>> from tilewright import random
+    >>> key = random.key(0)
+    >>> random.wrap_key_data(random.key_data(key)) == key
+    Array(True, dtype=bool)
     """
     if dtype is not None and impl is not None:
         raise ArgumentError("wrap_key_data: both impl and dtype are given", "give one")
@@ -253,7 +258,13 @@ def fold_in(key: Any, data: Any) -> Array:
 
 @public
 def clone(key: Any) -> Array:
-    """The same key again, for code that checks that no key is used twice."""
+    """The same key again, for code that checks that no key is used twice.
+
+    >>> from tilewright import random
+    >>> key = random.key(0)
+    >>> bool((random.key_data(random.clone(key)) == random.key_data(key)).all())
+    True
+    """
     typed, raw = typed_key("clone", key, batched=True)
     out = random_clone_p.bind(typed)
     return random_unwrap_p.bind(out) if raw else out

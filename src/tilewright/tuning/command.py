@@ -6,9 +6,9 @@ import argparse
 from collections.abc import Sequence
 
 from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
+from ..core.support.console_rows import print_rows
 from . import tables
 from .report import shown
 from .space import Configuration
@@ -60,13 +60,14 @@ def _listed(store: Store, options: argparse.Namespace, console: Console) -> None
         for problem, _ in found:
             _show(store, problem, console)
     else:
-        table = Table("function", "arguments", "trials", "chosen", "", "fastest", "", box=None, padding=(0, 1))
+        rows = []
         for problem, count in found:
             name = problem.function.partition(":")[0].rpartition(".")[2]
             trials = [(c, s) for c, s, _ in store.trials(problem) if s is not None]
             cells = [x for c in (_chosen(store, problem), trials[0][0] if trials else None) for x in _cells(c, trials)]
-            table.add_row(Text(name), _shapes(problem), str(count), *map(Text, cells))
-        console.print(table)
+            chosen, fastest = (" ".join(filter(None, cells[i : i + 2])) for i in (0, 2))
+            rows.append([name, _shapes(problem), str(count), chosen, fastest])
+        print_rows(console, ("function", "arguments", "trials", "chosen", "fastest"), rows)
 
 
 def _chosen(store: Store, problem: Problem) -> Configuration | None:

@@ -18,6 +18,7 @@ from ..core.ir.types import is_inexact
 from ..core.jit.jit import jit
 from ..core.support import pytree
 from ..core.support.errors import ArgumentError
+from ..core.support.html_table import html_text
 from ..core.tracing.trace import typeof
 from ..core.transforms.jvp import DualTracer
 from ..devices import clear_caches
@@ -63,6 +64,10 @@ class ProgramReport:
         total = f"{self.before * 1e3:.3f} ms before, {self.after * 1e3:.3f} ms after: {self.gain:.2f} times as fast"
         note = ["the choices combined made it slower: the earlier ones stay"] if self.reverted else []
         return "\n".join([total, *note, *(str(r) for r in self.reports)])
+
+    def _repr_html_(self) -> str:
+        lines = str(ProgramReport((), self.before, self.after, self.reverted))
+        return html_text(lines) + "".join(r._repr_html_() for r in self.reports)
 
 
 def sites(f: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]) -> list[Site]:
@@ -207,6 +212,16 @@ def tune(
     Raises:
       ArgumentError: there is nothing to choose, or it is called within a transformation.
       TuningError: no configuration of some function works.
+
+    >>> import tempfile
+    >>> import numpy as np
+    >>> import tilewright as tw
+    >>> from tilewright.tuning import Store
+    >>> store = Store(tempfile.mkdtemp() + '/tuned.sqlite')
+    >>> f = tw.autotune(space={'n': [1, 2]}, store=store)(lambda x, n=1: x * n / n)
+    >>> report = tw.tune(f, np.ones(8, np.float32), progress=False, isolate=False)
+    >>> len(report.trials), report.best.configuration['n'] in (1, 2)
+    (2, True)
     """
     if isinstance(f, Autotuned):
         return f.tune(*args, budget=budget, progress=progress, isolate=isolate, **kwargs)

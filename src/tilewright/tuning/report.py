@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, fields, is_dataclass
 from typing import Any
 
+from ..core.support.html_table import html_table, html_text
 from .space import Configuration
 
 LINES = 20  # of a report as text
@@ -86,6 +87,14 @@ class Report:
             lines.append(f"  {shown(trial.configuration):<32} {result}{like}")
         lines += ["  ..."] if len(distinct) > LINES else []
         return "\n".join(lines + ([f"  kept: {shown(self.kept)} ({self.why})"] if self.kept is not None else []))
+
+    def _repr_html_(self) -> str:
+        """Notebooks: the trials as a table, under the first line of the text."""
+        first, *rest = str(self).splitlines()
+        rows = [(shown(t.configuration), "-" if t.seconds is None else f"{t.seconds * 1e3:.3f}", t.why or "")
+                for t in self.trials if t.like is None]  # fmt: skip
+        note = html_text(rest[-1].strip()) if self.kept is not None else ""
+        return html_table(("configuration", "ms", "refused"), rows[:LINES], first) + note
 
 
 def _count(n: int, what: str) -> str:

@@ -34,6 +34,7 @@ VERSION = 1  # of the schema, raised when older code could not read what newer c
 CLEAR = 1.1  # how many times faster than the defaults is enough for what was not compared with them
 RECENT = 5  # measurements of a configuration, whose median counts
 READ_SECONDS, WRITE_SECONDS = 0.1, 5.0  # how long a call, and how long `tune`, waits for another process's lock
+AGAIN = 600.0  # seconds after such a wait in which no other one begins: `tune` writes after each trial
 _SCHEMA = f"""
 begin;
 pragma user_version = {VERSION};
@@ -128,6 +129,7 @@ class TuningWarning(UserWarning):
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 _FAULTS = (sqlite3.Error, OSError, ValueError, OverflowError, RecursionError)
 _warned = runtime.cache("tuning.warned", 256)
+_locked = runtime.cache("tuning.locked", 256)  # stores that were waited for in vain, until when
 
 
 def _decisions_of(db: sqlite3.Connection, which: str, values: Sequence[Any], columns: str) -> list[Any]:
@@ -169,7 +171,8 @@ class Store:
             return sqlite3.connect(f"{self.path.absolute().as_uri()}?mode=ro", uri=True, timeout=READ_SECONDS)
         self.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         os.close(os.open(self.path, os.O_WRONLY | os.O_CREAT | getattr(os, "O_NONBLOCK", 0), 0o600))
-        return sqlite3.connect(self.path, timeout=WRITE_SECONDS)
+        waited = time.monotonic() < _locked.get(str(self.path), 0.0)
+        return sqlite3.connect(self.path, timeout=0.0 if waited else WRITE_SECONDS)
 
     def _use(self, act: Callable[[sqlite3.Connection], Any], writing: bool = False) -> Any:
         """What `act` gives for the open database; None, with a warning, where it cannot be used."""
@@ -191,8 +194,13 @@ class Store:
                 elif version == 0:  # made this moment by another process
                     return None
                 with db:
-                    return act(db)
+                    found = act(db)
+                if writing:
+                    _locked.pop(str(self.path), None)
+                return found
         except _FAULTS as error:
+            if writing and isinstance(error, sqlite3.OperationalError) and "locked" in str(error):
+                _locked.keep(str(self.path), time.monotonic() + AGAIN)
             damaged = isinstance(error, sqlite3.DatabaseError) and not isinstance(error, sqlite3.OperationalError)
             self.warn(f"cannot be used ({error}{'; `tilewright tune clear` begins anew' if damaged else ''})")
             return None

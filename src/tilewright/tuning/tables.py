@@ -108,6 +108,16 @@ def tuned(*tables: Mapping[str, Any] | str | os.PathLike[str]) -> Iterator[None]
 
     Raises:
       TuningError: something given is no table.
+
+    >>> import json, os, tempfile
+    >>> import tilewright as tw
+    >>> store = tw.tuning.Store(os.path.join(tempfile.mkdtemp(), 'tuned.sqlite'))
+    >>> path = os.path.join(tempfile.mkdtemp(), 'table.json')
+    >>> from tilewright.tuning import tables
+    >>> _ = tables.write(path, store)
+    >>> with tw.tuning.tuned(path):
+    ...     print(float(tw.nn.relu(1.0)))
+    1.0
     """
     entries: Table = ()
     for table in tables:

@@ -5,7 +5,6 @@ A crash, a time-out or a wrong answer of a configuration is its error; the next 
 
 from __future__ import annotations
 
-import atexit
 import os
 import select
 import subprocess
@@ -21,6 +20,7 @@ import numpy as np
 
 from ..core.ir.types import ArrayType
 from ..core.jit.jit import jit
+from ..core.support import forks
 from ..core.support.errors import TilewrightError
 from ..core.support.runtime import runtime
 from ..xla_backend.analysis.fingerprint import fingerprint
@@ -41,7 +41,7 @@ class _Idle:
     def __init__(self) -> None:
         self.processes: list[_Process] = []
         self.lock = threading.Lock()
-        atexit.register(self.end)
+        forks.at_exit(self.end)
 
     def take(self) -> _Process:
         with self.lock:

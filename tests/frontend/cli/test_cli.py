@@ -1,31 +1,52 @@
-"""The command line."""
+"""The command line: commands on functions of files, errors without tracebacks, completion, narrow terminals."""
 
 import runpy
+import subprocess
 import sys
 
 import pytest
 
-from tilewright.cli import main
-from tilewright.core.support.errors import VersionError
-from tilewright.core.support.version import JAXLIB
-from tilewright.lang.targets.target import TARGETS
-from tilewright.lang.toolchain.packages import Packages
-from tilewright.xla_backend.devices import client
+from tests.support.paths import DOCS
+from tilewright.as_jax import clients
+from tilewright.cli import completion, main
+
+PROGRAM = """
+import tilewright as tw
+from tilewright import lang as tl
 
 
-def test_doctor_reports_what_runs_here(capsys, monkeypatch):
-    monkeypatch.setenv("COLUMNS", "200")
-    assert main.main(["doctor"]) == 0
-    out = capsys.readouterr().out
-    for part in ("Versions", "jaxlib", JAXLIB, "Devices", "Backends", "Disk cache", "Memory on the CPU", "Settings"):
-        assert part in out
-    cpu = next(line for line in out.splitlines() if "xla_backend" in line)
-    assert cpu.count("yes") == 2
-    assert "TILEWRIGHT_CACHE_DIR" in out and "TILEWRIGHT_CPU_KEEP_MEMORY" in out
+def body(x_ref, o_ref):
+    o_ref[...] = x_ref[...] * 2
 
 
-def test_every_layer_of_a_backend_is_listed():
-    assert {b.layer for b in main.BACKENDS} == {"xla_backend", "triton_backend", "mosaic_gpu", "mosaic_tpu"}
+def double(x):
+    block = tl.BlockSpec((8, 128), lambda i: (i, 0))
+    shape = tw.ShapeDtypeStruct(x.shape, x.dtype)
+    return tl.kernel_call(body, shape, grid=tl.cdiv(x.shape[0], 8), in_specs=[block], out_specs=block)(x)
+
+
+def wrong(x):
+    raise ValueError("of the user")
+
+
+def plain(x, y):
+    return x @ y
+"""
+
+
+@pytest.fixture
+def program(tmp_path, monkeypatch):
+    (tmp_path / "program.py").write_text(PROGRAM)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delitem(sys.modules, "program", raising=False)
+    return "program.py"
+
+
+def run(capsys, *arguments):
+    """The status and the output of a command."""
+    code = main.main(arguments)
+    printed = capsys.readouterr()
+    return code, printed.out + printed.err
 
 
 def test_the_package_is_the_command_too(monkeypatch, capsys):
@@ -36,8 +57,8 @@ def test_the_package_is_the_command_too(monkeypatch, capsys):
 
 
 def test_no_command_prints_help(capsys):
-    assert main.main([]) == 2
-    assert "doctor" in capsys.readouterr().err
+    code, out = run(capsys)
+    assert code == 2 and "doctor" in out
 
 
 def test_unknown_command_is_refused(capsys):
@@ -46,21 +67,89 @@ def test_unknown_command_is_refused(capsys):
     assert "physician" in capsys.readouterr().err
 
 
-def test_doctor_lists_every_target(capsys, monkeypatch):
-    monkeypatch.setenv("COLUMNS", "200")
-    assert {t.name for t in TARGETS.values() if t.name.count(":") < 2} == {b.target for b in main.BACKENDS}
-    monkeypatch.setattr(Packages, "versions", lambda self: {"triton": None})
-    compiled = main.can_compile(main.Backend("cuda:sm_90", "triton_backend", "gpu"))
-    assert compiled.startswith("no: kernels for GPUs need triton, not installed here") and "pip install" in compiled
+def test_explain(program, capsys):
+    code, out = run(capsys, "explain", f"{program}::double", "--shape", "f32[60,128]", "--target", "tpu:v5e")
+    assert code == 0 and "kernel body: 8 cells" in out and "bound by memory" in out
+    code, _ = run(capsys, "explain", f"{program}::double", "--shape", "f32[60,128]", "-o", "report.html")
+    with open("report.html") as page:
+        assert code == 0 and "<svg" in page.read()
 
 
-def test_doctor_says_why_there_is_no_device(monkeypatch):
-    error = VersionError("another plugin", "pip install 'tilewright[cuda]'")
-    monkeypatch.setattr(client, "_gpu", lambda: (None, error))
-    client.present.cache_clear()
-    try:
-        row = main.can_run(main.Backend("cuda:sm_90", "triton_backend", "gpu"))
-    finally:
-        client.present.cache_clear()
-    assert row == "no: another plugin (pip install 'tilewright[cuda]')"
-    assert main.can_run(main.Backend("tpu:v5e", "mosaic_tpu", "tpu")) == "no: there is no TPU here"
+def test_visualize(program, capsys, tmp_path):
+    code, out = run(capsys, "visualize", f"{program}::double", "--shape", "f32[60,128]")
+    assert code == 0 and "drawn: double.svg" in out and (tmp_path / "double.svg").read_text().startswith("<svg")
+    code, out = run(capsys, "visualize", f"{program}::plain", "--shape", "f32[4,4]", "--shape", "f32[4,4]")
+    assert code == 2 and "calls no kernel" in out
+
+
+@pytest.mark.parametrize("command", ["explain", "visualize", "export"])
+@pytest.mark.parametrize("arguments, words", [
+    (["{}::plain"], "plain(x, y) with no arguments: missing a required argument: 'x'"),
+    (["{}::plain", "--shape", "f32[4,4]"], "plain(x, y) with 1 argument: missing a required argument: 'y'"),
+    (["{}::double", "--shape", "f32[8,128]", "--shape", "i32[]"], "too many positional arguments"),
+    (["{}::double", "--shape", "8x128"], "--shape '8x128'"),
+    (["{}::wrong", "--shape", "f32[4]"], "ValueError: of the user\nat: "),
+    (["{}::absent"], "has no function 'absent'"),
+    (["absent.py::f"], "names no function"),
+    (["broken.py::f"], "SyntaxError: "),
+    (["notes.txt::f"], "is no file of Python"),
+])  # fmt: skip
+def test_errors_have_no_traceback(program, capsys, command, arguments, words, tmp_path):
+    (tmp_path / "broken.py").write_text("def f(x) return x\n")
+    (tmp_path / "notes.txt").write_text("f\n")
+    code, out = run(capsys, command, *(a.format(program) for a in arguments))
+    assert code == 2 and words in out and "Traceback" not in out
+
+
+@pytest.mark.parametrize("arguments", [
+    ["bench", "{}::plain"], ["bench", "{}::absent"], ["bench", "absent.py::f"], ["bench", "compare", "a.json"],
+    ["bench", "compare", "a.json", "b.json"], ["tune", "export", "absent/table.json"], ["tune", "merge", "absent.json"],
+])  # fmt: skip
+def test_other_commands_have_no_traceback(program, capsys, arguments, tmp_path):
+    arguments = [a.format(program) for a in arguments]
+    if arguments[0] == "tune":
+        arguments[1:1] = ["--store", str(tmp_path / "store.sqlite")]
+    code, out = run(capsys, *arguments)
+    assert code == 2 and "Traceback" not in out and out.strip()
+
+
+def test_the_traceback_on_request(program, capsys, monkeypatch):
+    with main.config(traceback_filtering="off"), pytest.raises(ValueError, match="of the user"):
+        main.main(["explain", f"{program}::wrong", "--shape", "f32[4]"])
+
+
+def test_what_lies_beside_a_file_may_be_imported(program, capsys, tmp_path):
+    (tmp_path / "beside.py").write_text("import program\n\n\ndef twice(x):\n    return program.double(x)\n")
+    code, out = run(capsys, "explain", "beside.py::twice", "--shape", "f32[16,128]")
+    assert code == 0 and "kernel body" in out
+
+
+@pytest.mark.parametrize("width", [40, 300])
+def test_commands_to_copy_are_on_one_line(capsys, monkeypatch, width):
+    monkeypatch.setenv("COLUMNS", str(width))
+    code, out = run(capsys, "clients", "optax", "numpyro")
+    assert code == 0
+    for line in (*clients.installation("optax").splitlines(), *clients.installation("numpyro").splitlines()):
+        assert any(line in printed for printed in out.splitlines())
+
+
+@pytest.mark.parametrize("shell", completion.SHELLS)
+def test_completion_has_every_command(capsys, shell):
+    code, out = run(capsys, "completion", shell)
+    assert code == 0 and all(command in out for command in main.COMMANDS)
+    assert "target" in out and "peers" in out
+
+
+def test_completion_in_bash():
+    script = completion.script("bash", main.parser_of())
+    ask = f'{script}\nCOMP_WORDS=(tilewright exp); COMP_CWORD=1; _tilewright; echo "${{COMPREPLY[@]}}"\n'
+    ask += 'COMP_WORDS=(tilewright explain --ta); COMP_CWORD=2; _tilewright; echo "${COMPREPLY[@]}"\n'
+    done = subprocess.run(["bash", "-c", ask], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines() == ["explain export", "--target"]
+
+
+def test_the_page_has_every_command():
+    page = (DOCS / "command_line.md").read_text()
+    (commands,) = [a.choices for a in main.parser_of()._actions if a.dest == "command"]
+    assert [name for name in commands if f"| `tilewright {name}` |" not in page] == []
+    assert {*commands} == {*main.COMMANDS, "completion"}

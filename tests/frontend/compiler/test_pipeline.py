@@ -99,7 +99,9 @@ def test_a_stage_has_the_name_of_its_pass_too(old):
 
 
 @pytest.mark.parametrize("target", ["cpu", "cuda", "tpu"])
-@pytest.mark.parametrize("stop", ["trace", "transform", "fuse", "expand", "verify", "legalize", "emit", "print"])
+@pytest.mark.parametrize(
+    "stop", ["trace", "transform", "fuse", "expand", "verify", "split", "legalize", "emit", "print"]
+)
 def test_text_of_each_level_is_as_recorded(stop, target, request):
     if target == "cuda" and stop in ("emit", "print"):
         pytest.importorskip("triton")
@@ -148,7 +150,7 @@ def swapped(program: Program) -> Program:
     return program.replace(eqns=(first.replace(inputs=[Var(v.type) for v in first.inputs]), *program.eqns[1:]))
 
 
-@pytest.mark.parametrize("stop", ["trace", "transform", "fuse", "expand", "verify", "legalize", "emit"])
+@pytest.mark.parametrize("stop", ["trace", "transform", "fuse", "expand", "verify", "split", "legalize", "emit"])
 def test_each_level_refuses_a_wrong_program(stop):
     value, level = (lambda w: (w.value, w.level))(walked(softmax, STRUCT, stop=stop))
     level.check(value)

@@ -15,6 +15,7 @@ import pytest
 import tilewright as tw
 from tilewright.cli.main import main
 from tilewright.tuning import Store, TuningWarning, autotune
+from tilewright.tuning import store as store_module
 from tilewright.tuning.store import VERSION, Problem
 
 X = np.arange(64, dtype=np.float32)
@@ -148,6 +149,23 @@ def test_a_locked_store_is_not_waited_for(path):
     goes_on(path, "locked")
     assert time.monotonic() - start < 3
     holder.close()
+
+
+def test_a_locked_store_is_waited_for_once_by_those_who_write(path, monkeypatch):
+    monkeypatch.setattr(store_module, "WRITE_SECONDS", 0.25)
+    problem, timeouts = Problem("cpu", "f", "1", "f32", ((4,),)), []
+
+    def tried():
+        with contextlib.closing(Store(path)._connected(writing=True)) as db:
+            timeouts.append(db.execute("pragma busy_timeout").fetchone()[0])
+        return Store(path).record(problem, [({"block": 2}, 1.0, None, None)])
+
+    with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as holder:
+        holder.execute("begin exclusive")
+        with pytest.warns(TuningWarning, match="locked"):
+            assert not tried() and not tried()
+    assert tried() and tried()
+    assert timeouts == [250, 0, 0, 250]
 
 
 def test_a_newer_schema(path):

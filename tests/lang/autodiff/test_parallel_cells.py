@@ -109,7 +109,7 @@ def test_kernels_over_pointers_have_parallel_derivatives(options):
 def test_cells_that_may_meet_in_far_memory_keep_their_order_and_it_is_told():
     text = str(tw.explain(functools.partial(rows, step=2), np.ones((3, 128), np.float32)))
     assert "reach parts of it by themselves, which may overlap along grid axes (0,)" in text
-    assert "derivative of x_ref: class B" in text
+    assert "derivative of x_ref: a reverse sweep" in text
 
 
 @settings(max_examples=20, deadline=None)

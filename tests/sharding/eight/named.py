@@ -6,7 +6,7 @@ import pytest
 import tilewright as tw
 from tilewright import lax, nn, random
 from tilewright import numpy as tnp
-from tilewright.core.support.errors import ArgumentError, MeshError
+from tilewright.core.support.errors import ArgumentError, MeshError, UnsupportedError
 from tilewright.sharding import (
     AxisType,
     Mesh,
@@ -17,6 +17,7 @@ from tilewright.sharding import (
     get_mesh,
     reshard,
     set_mesh,
+    use_abstract_mesh,
     use_mesh,
     with_sharding_constraint,
 )
@@ -218,6 +219,36 @@ def test_the_mesh_within_shard_map():
         np.testing.assert_array_equal(nested(X), X)
         assert seen.pop()[0].are_all_axes_manual
     assert get_abstract_mesh().empty
+
+
+def test_names_of_meshes():
+    def inside():
+        return get_abstract_mesh(), get_mesh()
+
+    typed = AUTO.abstract_mesh.update(axis_types=EXPLICIT.axis_types)
+    assert typed is EXPLICIT.abstract_mesh and AUTO.update(axis_names=("a", "b")).shape == {"a": 4, "b": 2}
+    assert typed.update(axis_sizes=(2, 2), axis_names=("p", "q")).shape_tuple == (("p", 2), ("q", 2))
+    assert AUTO(inside)() == (AUTO.abstract_mesh, AUTO) and AUTO(inside).__name__ == "inside"
+    with use_abstract_mesh(typed):
+        assert inside() == (typed, typed)
+    with set_mesh(AUTO), use_abstract_mesh(typed):
+        assert inside() == (typed, EXPLICIT)
+    with pytest.raises(TypeError, match="no AbstractMesh"):
+        use_abstract_mesh(AUTO)
+
+
+def test_programs_of_meshes_for_platforms_that_are_not_here():
+    traced = tw.jit(lambda x: x * 2).trace(put(X, "x", mesh=AUTO))
+    lowered = traced.lower(lowering_platforms=("tpu",))
+    assert '{"x"}' in lowered.as_text()
+    with pytest.raises(UnsupportedError, match="lowered for tpu"):
+        lowered.compile()
+    here = traced.lower(lowering_platforms=("cpu",)).compile()(put(X, "x", mesh=AUTO))
+    np.testing.assert_array_equal(here, 2 * X)
+    with pytest.raises(UnsupportedError, match="platforms"):
+        traced.lower(lowering_platforms=("cpu", "tpu"))
+    with pytest.raises(ArgumentError, match="there is no platform"):
+        traced.lower(lowering_platforms=("abacus",))
 
 
 C = tnp.asarray(np.linspace(0, 1, 4, dtype=np.float32))

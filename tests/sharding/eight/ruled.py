@@ -13,7 +13,8 @@ from tests.support.equivalence import draws
 from tilewright import lang as tl
 from tilewright import lax
 from tilewright import numpy as tnp
-from tilewright.core.support.errors import ArgumentError, MeshError, ShapeError
+from tilewright.core.support.errors import ArgumentError, MeshError, ShapeError, UnsupportedError
+from tilewright.experimental.custom_partitioning import custom_partitioning
 from tilewright.sharding import NamedSharding, P
 
 MESH = tw.make_mesh((4, 2), ("x", "y"))
@@ -111,3 +112,92 @@ def test_what_derivatives_of_a_rule_exchange():
     how = "rows over x (4), by the rule of its author"
     assert told.split == (("ruled", how), ("backward_ruled", how)) and not told.whole
     assert "kernel backward_ruled is split: rows over x (4)" in str(told)
+
+
+# ---------------------------------------------------------------------------- functions with a rule
+
+
+def same_places(function):
+    """A partition that keeps the shardings that propagation has found."""
+
+    def partition(mesh, args, result):
+        seen.append((mesh, [a.sharding.spec for a in args], result.sharding.spec))
+        return mesh, function, result.sharding, tuple(a.sharding for a in args)
+
+    seen = partition.seen = []
+    return partition
+
+
+def test_a_function_with_a_rule():
+    double = custom_partitioning(lambda x: x * 2)
+    partition = double.def_partition(same_places(lambda x: x * 2), sharding_rule="... i -> ... i")
+    x = np.arange(32, dtype=np.float32).reshape(8, 4)
+    assert double(x).tolist() == (2 * x).tolist() and not partition.seen  # without a mesh
+    mesh = tw.make_mesh((4, 2), ("x", "y"))
+    a = tw.device_put(x, NamedSharding(mesh, P("x", "y")))
+    for f in (double, tw.jit(double)):
+        out = f(a)
+        assert out.sharding.spec == P("x", "y") and out.tolist() == (2 * x).tolist()
+    assert partition.seen[-1][0] is mesh and partition.seen[-1][1:] == ([P("x", "y")], P("x", "y"))
+    assert not tw.explain(double, a).communication.collectives
+    np.testing.assert_allclose(tw.jit(tw.grad(lambda x: (double(x) ** 2).sum()))(a), 8 * x)
+    np.testing.assert_allclose(tw.jit(tw.vmap(double))(a), 2 * x)
+
+
+def test_a_function_with_a_rule_that_sums():
+    mesh = tw.make_mesh((4, 2), ("x", "y"))
+
+    def partition(mesh, args, result):
+        over = args[0].sharding.spec[1]
+
+        def product(x, w):
+            return lax.psum(x @ w, over) if over else x @ w
+
+        return mesh, product, result.sharding, tuple(a.sharding for a in args)
+
+    @custom_partitioning
+    def product(x, w):
+        return x @ w
+
+    product.def_partition(partition, sharding_rule="i j, j k -> i k", reduction_factors=("j",))
+    x, w = np.ones((8, 4), np.float32), np.arange(24, dtype=np.float32).reshape(4, 6)
+    put = [tw.device_put(v, NamedSharding(mesh, P(*s))) for v, s in ((x, ("x", "y")), (w, ("y", None)))]
+    np.testing.assert_allclose(tw.jit(product)(*put), x @ w)
+    assert [c.kind for c in tw.explain(product, *put).communication.collectives] == ["all-reduce"]
+
+
+def test_a_function_whose_partition_moves_its_operands():
+    mesh = tw.make_mesh((4, 2), ("x", "y"))
+
+    def partition(power, mesh, args, result):
+        rows = NamedSharding(mesh, P("x", None))
+        return mesh, lambda t: {"out": tnp.cumsum(t["in"], 1) ** power}, {"out": rows}, ({"in": rows},)
+
+    def scan(t, power):
+        return {"out": tnp.cumsum(t["in"], 1) ** power}
+
+    scanned = custom_partitioning(scan, static_argnums=1)
+    scanned.def_partition(partition, sharding_rule="i j -> i j", need_replication_factors=("j",))
+    x = np.arange(32, dtype=np.float32).reshape(8, 4)
+    a = tw.device_put(x, NamedSharding(mesh, P("x", "y")))
+    np.testing.assert_allclose(tw.jit(lambda t: scanned(t, 2))({"in": a})["out"], np.cumsum(x, 1) ** 2)
+    assert scanned({"in": x}, power=3)["out"].tolist() == (np.cumsum(x, 1) ** 3).tolist()
+
+
+def test_rules_of_functions_that_are_refused():
+    x = np.ones((4, 2), np.float32)
+    f = custom_partitioning(lambda x: x)
+    with pytest.raises(ArgumentError, match="without a rule"):
+        f(x)
+    with pytest.raises(UnsupportedError, match="without a sharding_rule"):
+        f.def_partition(same_places(f.fun), infer_sharding_from_operands=lambda *a: None)
+    for kind, text in ((UnsupportedError, "(i j) -> i j"), (ArgumentError, "i j"), (ArgumentError, "i -> i"),
+                       (ArgumentError, "i j, k -> i j")):  # fmt: skip
+        f.def_partition(same_places(f.fun), sharding_rule=text)
+        with pytest.raises(kind, match="sharding_rule"):
+            f(x)
+    captured = tnp.ones(2)
+    g = custom_partitioning(lambda x: x + captured)
+    g.def_partition(same_places(g.fun), sharding_rule="i j -> i j")
+    with pytest.raises(UnsupportedError, match="captures"):
+        g(x)

@@ -14,11 +14,13 @@ from tilewright import numpy as tnp
 from tilewright.core.support.errors import (
     AddressableError,
     ArgumentError,
+    BatchAxisError,
     ConfigError,
     MeshError,
     ProcessError,
     ProcessMismatchError,
     ShapeError,
+    UnsupportedError,
 )
 from tilewright.experimental import multihost_utils as mh
 from tilewright.sharding import Mesh, NamedSharding, P
@@ -127,6 +129,34 @@ def utilities():
     raises(ProcessMismatchError, "barrier", lambda: mh.sync_global_devices(f"{me}"))
 
 
+def mapped():
+    """`pmap`: each process passes the elements of its own devices, and gets their results."""
+    me, count, n = tw.process_index(), tw.process_count(), tw.local_device_count()
+    every = np.arange(float(count * n), dtype=np.float32)
+    mine = every[me * n :][:n]
+    total = tw.pmap(lambda x: lax.psum(x, "i"), axis_name="i")
+    for given in (mine, tnp.asarray(mine), total(mine) * 0 + mine):
+        found = total(given)
+        assert found.is_fully_addressable and found.tolist() == [every.sum()] * n
+        assert [s.device.process_index for s in found.addressable_shards] == [me] * n
+    shifted = tw.pmap(lambda x, b, *, k: (lax.pshuffle(x, "i", np.roll(range(count * n), 1)) * b + k, lax.pmax(x, "i")),
+                      axis_name="i", in_axes=(1, None), out_axes=(1, None))  # fmt: skip
+    table, keys = np.stack([mine, mine + 100]), np.zeros(n, np.float32)
+    rolled, most = shifted(table, 2.0, k=keys)
+    assert np.array_equal(rolled, 2 * np.stack([np.roll(every, 1), np.roll(every, 1) + 100])[:, me * n :][:, :n])
+    assert np.array_equal(most, [every[-1], every[-1] + 100])
+    assert tw.pmap(lambda x: x + lax.axis_index("i"), "i")(mine[:1] * 0).tolist() == [me]  # one element of each process
+    assert tw.pmap(lambda x, p: x**p, static_broadcasted_argnums=1)(mine, 2).tolist() == (mine**2).tolist()
+    there = tw.pmap(lambda x: lax.psum(x, "i"), "i", devices=tw.devices()[::-1])
+    assert there(mine).tolist() == [every.sum()] * n
+    slope = tw.pmap(tw.grad(lambda w, x: lax.pmean(w * x, "i")), "i", in_axes=(None, 0), out_axes=None)
+    np.testing.assert_allclose(slope(np.float32(3), mine), every.mean())
+    raises(UnsupportedError, "several processes", lambda: tw.grad(lambda x: total(x).sum())(mine))
+    raises(UnsupportedError, "several processes", lambda: tw.jit(total)(mine))
+    raises(BatchAxisError, "axis_size=3", lambda: tw.pmap(lambda x: x, axis_size=3)(mine))
+    raises(MeshError, f"there are {count * n} devices", lambda: total(np.ones(n + 1)))
+
+
 def state(mesh):
     keys = random.split(random.key(3), 4)
     return {
@@ -165,6 +195,7 @@ def main():
         arrays(mesh)
         parts(mesh)
         utilities()
+        mapped()
         save(folder, mesh)
     else:
         restore(folder, mesh)

@@ -1,8 +1,8 @@
 """Hostile input by the thousand: lines to the coordinator, bits of checkpoints and of exports.
 
-    python -m benchmarks.hostile messages --count 5000 --seed 0
-    python -m benchmarks.hostile checkpoints --count 4000
-    python -m benchmarks.hostile exports --count 4000
+    python -m benchmarks.fuzzing.hostile messages --count 5000 --seed 0
+    python -m benchmarks.fuzzing.hostile checkpoints --count 4000
+    python -m benchmarks.fuzzing.hostile exports --count 4000
 
 Each prints what came of it how often, and exits with 1 where anything else came of it than a refusal or an error of
 the catalogue. The same seed gives the same input.
@@ -204,7 +204,7 @@ def wrong(kind: str, found: Counter[str]) -> Counter[str]:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.hostile", description="hostile input by the thousand")
+    parser = argparse.ArgumentParser("python -m benchmarks.fuzzing.hostile", description="damaged input, much of it")
     parser.add_argument("kind", choices=KINDS)
     parser.add_argument("--count", type=int, default=4000)
     parser.add_argument("--seed", type=int, default=0)
