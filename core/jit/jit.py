@@ -201,7 +201,7 @@ class Jit:
     def _module(self, entry: Entry, place: Any = None, platform: str | None = None) -> Any:
         searched = current().debug_nans or current().debug_infs  # arguments are read again where a result is not finite
         donated = [i for i, d in enumerate(entry.donated) if d and not searched]
-        how = {} if platform is None else {"platform": platform}
+        how: dict[str, Any] = {} if platform is None else {"platform": platform}
         return runtime.backend.lower(entry.closed, self._name, donated, self._options.keep_unused, place, **how)
 
     # ------------------------------------------------------------ on a mesh
