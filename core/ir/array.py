@@ -2,7 +2,7 @@
 
 At run time `Array` is `Value`, the base of tracers and of the runtime's array. For checkers it declares the operators
 and methods that `core/arrays/operators.py` and `numpy/protocols/array_methods.py` of the package give to `Value`;
-`tests/frontend/test_array_declarations.py` compares them.
+`tests/typing/test_array_declarations.py` compares them.
 """
 
 from __future__ import annotations
