@@ -15,20 +15,21 @@ if TYPE_CHECKING:
     from .tracing.trace import Trace, Tracer, ensure_compile_time_eval
 
 # What client code names from `jax.core`.
-__getattr__ = _later(
-    __name__,
-    {
-        "Atom": ".ir.program:Atom",
-        "Literal": ".ir.program:Literal",
-        "Primitive": ".ir.primitive:Primitive",
-        "ShapedArray": ".ir.types:ArrayType",
-        "Trace": ".tracing.trace:Trace",
-        "Tracer": ".tracing.trace:Tracer",
-        "Value": ".ir.typeof:Value",
-        "Var": ".ir.program:Var",
-        "ensure_compile_time_eval": ".tracing.trace:ensure_compile_time_eval",
-    },
-)
+if not TYPE_CHECKING:  # checkers know the names from the imports above
+    __getattr__ = _later(
+        __name__,
+        {
+            "Atom": ".ir.program:Atom",
+            "Literal": ".ir.program:Literal",
+            "Primitive": ".ir.primitive:Primitive",
+            "ShapedArray": ".ir.types:ArrayType",
+            "Trace": ".tracing.trace:Trace",
+            "Tracer": ".tracing.trace:Tracer",
+            "Value": ".ir.typeof:Value",
+            "Var": ".ir.program:Var",
+            "ensure_compile_time_eval": ".tracing.trace:ensure_compile_time_eval",
+        },
+    )
 
 __all__ = ["Atom", "Literal", "Primitive", "ShapedArray", "Trace", "Tracer", "Value", "Var", "ensure_compile_time_eval"]
 __dir__ = __all__.copy

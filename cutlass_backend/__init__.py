@@ -20,7 +20,8 @@ _LATER = {
     "epilogue": "BACKEND",
     "module": "cutlass_module",
 }
-__getattr__ = _later(__name__, _members(_LATER))
+if not TYPE_CHECKING:  # checkers know the names from the imports above
+    __getattr__ = _later(__name__, _members(_LATER))
 
 __all__ = ["BACKEND", "check_installed", "compile", "compiled_kernel", "cutlass_module", "emit", "set_cache", "start"]
 __dir__ = __all__.copy

@@ -6,6 +6,8 @@ The names and their meaning are those of `jax.experimental.pallas`.
 if __name__ != "tilewright.lang":
     raise ImportError("import tilewright.lang, not lang: the repository root is on sys.path")
 
+from typing import TYPE_CHECKING
+
 from ..core.ir.types import MemorySpace
 from . import cpu, cutlass, mosaic_gpu, tpu, triton
 from .call.kernel_call import kernel_call, pallas_call
@@ -80,7 +82,8 @@ from .ops.run_scoped import run_scoped, with_scoped
 from .partition.custom_rule import Partition
 from .transforms.dynamic_grid import dynamic
 
-__getattr__ = absent_from("lang", PALLAS, OF_TRITON)
+if not TYPE_CHECKING:  # checkers report missing names themselves
+    __getattr__ = absent_from("lang", PALLAS, OF_TRITON)
 
 __all__ = [
     "ANY", "Block", "BlockSpec", "Blocked", "BoundedSlice", "Buffered", "CoreMesh", "CostEstimate", "DeviceIdType",

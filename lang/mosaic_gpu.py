@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..core.support.call_errors import public
 from .frontend.warpgroup_kernel import kernel
@@ -79,7 +79,8 @@ InterpretGPUParams = InterpretParams
 force_gpu_interpret_mode, set_gpu_interpret_mode = force_tpu_interpret_mode, set_tpu_interpret_mode
 
 
-__getattr__ = absent_from(__name__, MOSAIC_GPU)
+if not TYPE_CHECKING:  # checkers report missing names themselves
+    __getattr__ = absent_from(__name__, MOSAIC_GPU)
 
 
 @public

@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -203,7 +203,8 @@ def run_on_first_core(core_axis_name: str) -> Callable[[Callable[[], Any]], None
     return when(eq_p.bind(axis_index(core_axis_name), np.int32(0)))
 
 
-__getattr__ = absent_from("lang.tpu", TPU)
+if not TYPE_CHECKING:  # checkers report missing names themselves
+    __getattr__ = absent_from("lang.tpu", TPU)
 
 __all__ = [
     "ANY", "ARBITRARY", "AsyncCopyDescriptor", "CORE_PARALLEL", "ChipVersion", "CompilerParams", "DeviceIdType",

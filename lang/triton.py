@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..core.ir.types import INT32, is_integer
 from ..core.primitives.contraction.dot_general import dot as contract
@@ -89,7 +89,8 @@ def max_contiguous(x: Any, values: Any) -> Any:
     return x
 
 
-__getattr__ = absent_from("lang.triton", TRITON)
+if not TYPE_CHECKING:  # checkers report missing names themselves
+    __getattr__ = absent_from("lang.triton", TRITON)
 
 __all__ = [
     "CompilerParams", "approx_tanh", "atomic_add", "atomic_and", "atomic_cas", "atomic_max", "atomic_min", "atomic_or",

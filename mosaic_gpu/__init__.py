@@ -22,7 +22,8 @@ _LATER = {
     "module": "mosaic_gpu_module",
     "cost_model": "estimate",
 }
-__getattr__ = _later(__name__, _members(_LATER))
+if not TYPE_CHECKING:  # checkers know the names from the imports above
+    __getattr__ = _later(__name__, _members(_LATER))
 
 __all__ = ["BACKEND", "compile", "compiled_kernel", "emit", "estimate", "mosaic_gpu_module", "set_cache", "start"]
 __dir__ = __all__.copy

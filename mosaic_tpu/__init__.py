@@ -21,7 +21,8 @@ _LATER = {
     "program": "compile",
     "rules": "BACKEND",
 }
-__getattr__ = _later(__name__, _members(_LATER))
+if not TYPE_CHECKING:  # checkers know the names from the imports above
+    __getattr__ = _later(__name__, _members(_LATER))
 
 __all__ = ["BACKEND", "MosaicModule", "compile", "emit", "mosaic_module"]
 __dir__ = __all__.copy

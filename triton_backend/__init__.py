@@ -20,7 +20,8 @@ _LATER = {
     "lower": "triton_module",
     "rules": "BACKEND",
 }
-__getattr__ = _later(__name__, _members(_LATER))
+if not TYPE_CHECKING:  # checkers know the names from the imports above
+    __getattr__ = _later(__name__, _members(_LATER))
 
 __all__ = ["BACKEND", "compile", "compiled_kernel", "emit", "set_cache", "start", "triton_module"]
 __dir__ = __all__.copy

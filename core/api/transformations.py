@@ -367,8 +367,10 @@ def _check_input_dtype(x: Any, holomorphic: bool, allow_int: bool, what: str) ->
         )
 
 
-def value_and_grad(fun: Callable[..., Any], argnums: Any = 0, has_aux: bool = False, holomorphic: bool = False,
-                   allow_int: bool = False, reduce_axes: Any = ()) -> Callable[..., Any]:  # fmt: skip
+def value_and_grad[**P, R](
+    fun: Callable[P, R], argnums: int | Sequence[int] = 0, has_aux: bool = False, holomorphic: bool = False,
+    allow_int: bool = False, reduce_axes: Any = (),
+) -> Callable[P, tuple[R, Any]]:  # fmt: skip
     """A function that gives `fun`'s scalar value and its gradient with respect to `argnums`.
 
     Raises `NonScalarGradientError` where the output is not a scalar and `NonDifferentiableDtypeError`
@@ -381,6 +383,7 @@ def value_and_grad(fun: Callable[..., Any], argnums: Any = 0, has_aux: bool = Fa
     """
 
     _no_reduce_axes(reduce_axes)
+    function: Callable[..., Any] = fun
 
     @_like(fun)
     def wrapped(*args: Any, **kwargs: Any) -> Any:
@@ -393,7 +396,7 @@ def value_and_grad(fun: Callable[..., Any], argnums: Any = 0, has_aux: bool = Fa
             full = list(args)
             for i, value in zip(numbers, chosen, strict=True):
                 full[i] = value
-            return fun(*full, **kwargs)
+            return function(*full, **kwargs)
 
         outs, linear, out_tree, in_tree, aux = _linearized(partial, selected, has_aux)
         ct = _unit_cotangent(outs, out_tree, holomorphic)
@@ -434,8 +437,10 @@ def instantiate_one(type_: ArrayType) -> Any:
     return type_.dtype.type(1)
 
 
-def grad(fun: Callable[..., Any], argnums: Any = 0, has_aux: bool = False, holomorphic: bool = False,
-         allow_int: bool = False, reduce_axes: Any = ()) -> Callable[..., Any]:  # fmt: skip
+def grad[**P](
+    fun: Callable[P, Any], argnums: int | Sequence[int] = 0, has_aux: bool = False, holomorphic: bool = False,
+    allow_int: bool = False, reduce_axes: Any = (),
+) -> Callable[P, Any]:  # fmt: skip
     """A function that gives the gradient of the scalar function `fun` with respect to `argnums`.
 
     Errors as `value_and_grad`.
@@ -482,9 +487,9 @@ def selected(fun: Callable[..., Any], argnums: Any, args: Sequence[Any], kwargs:
     return partial, tuple(args[i] for i in numbers), single
 
 
-def jacfwd(
-    fun: Callable[..., Any], argnums: Any = 0, has_aux: bool = False, holomorphic: bool = False
-) -> Callable[..., Any]:
+def jacfwd[**P](
+    fun: Callable[P, Any], argnums: int | Sequence[int] = 0, has_aux: bool = False, holomorphic: bool = False
+) -> Callable[P, Any]:
     """A function that gives the Jacobian of `fun`, by forward mode: one pass per input element.
 
     >>> import tilewright as tw
@@ -511,8 +516,10 @@ def jacfwd(
     return _like(fun)(wrapped)
 
 
-def jacrev(fun: Callable[..., Any], argnums: Any = 0, has_aux: bool = False, holomorphic: bool = False,
-           allow_int: bool = False) -> Callable[..., Any]:  # fmt: skip
+def jacrev[**P](
+    fun: Callable[P, Any], argnums: int | Sequence[int] = 0, has_aux: bool = False, holomorphic: bool = False,
+    allow_int: bool = False,
+) -> Callable[P, Any]:  # fmt: skip
     """A function that gives the Jacobian of `fun`, by reverse mode: one pass per output element.
 
     >>> import tilewright as tw
@@ -560,9 +567,9 @@ def _split(block: Any, flat: Sequence[Any], treedef: Any, single: bool, last: bo
     return result[0] if single else result
 
 
-def hessian(
-    fun: Callable[..., Any], argnums: Any = 0, has_aux: bool = False, holomorphic: bool = False
-) -> Callable[..., Any]:
+def hessian[**P](
+    fun: Callable[P, Any], argnums: int | Sequence[int] = 0, has_aux: bool = False, holomorphic: bool = False
+) -> Callable[P, Any]:
     """A function that gives the matrix of second derivatives of `fun`: forward over reverse.
 
     >>> import tilewright as tw
@@ -576,9 +583,10 @@ def hessian(
 # ---------------------------------------------------------------------------- batching
 
 
-def vmap(fun: Callable[..., Any], in_axes: Any = 0, out_axes: Any = 0, axis_name: Any = None,
-         axis_size: int | None = None,
-         spmd_axis_name: Any = None, sum_match: bool = False) -> Callable[..., Any]:  # fmt: skip
+def vmap[**P, R](
+    fun: Callable[P, R], in_axes: Any = 0, out_axes: Any = 0, axis_name: Any = None, axis_size: int | None = None,
+    spmd_axis_name: Any = None, sum_match: bool = False,
+) -> Callable[P, R]:  # fmt: skip
     """A function that maps `fun` over an axis of its arguments.
 
     `in_axes` and `out_axes` are ints, None, or pytree prefixes of them. `spmd_axis_name` names the mesh axes that split

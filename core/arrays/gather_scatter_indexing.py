@@ -569,6 +569,7 @@ class IndexUpdate:
     """`x.at`: indexing it gives a place, whose methods give copies of `x` changed there."""
 
     __slots__ = ("array",)
+    array: Any
 
     def __init__(self, array: Any):
         self.array = array
@@ -608,6 +609,8 @@ class Place:
     """
 
     __slots__ = ("array", "index")
+    array: Any
+    index: Any
 
     def __init__(self, array: Any, index: Any):
         self.array, self.index = array, index

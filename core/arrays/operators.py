@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from ..ir.array import Array
 from ..ir.dimension import dimension
 from ..ir.extension_types import is_opaque
 from ..ir.promotion import promote_types, to_inexact
@@ -88,7 +89,7 @@ def _cast(values: tuple[Any, ...], dtype: Any, weak: bool) -> list[Any]:
     return [cast(x, dtype, weak) for x in values]
 
 
-def promote_args(*xs: Any) -> list[Any]:
+def promote_args(*xs: Any) -> list[Array]:
     """Values of one dtype and one shape, by JAX's promotion and NumPy's broadcasting.
 
     Scalars (Python's, and arrays of rank 0) stay of rank 0: every elementwise primitive takes them beside
@@ -99,7 +100,7 @@ def promote_args(*xs: Any) -> list[Any]:
     return _broadcast(_cast(xs, dtype, weak), types)
 
 
-def promote_args_inexact(*xs: Any) -> list[Any]:
+def promote_args_inexact(*xs: Any) -> list[Array]:
     """`promote_args`, integers and booleans becoming floats."""
     types: list[Any] = [typeof(x) for x in xs]
     dtype, weak = promote_types(types)
@@ -132,18 +133,18 @@ def _or_boolean(primitive: Any, boolean: Any) -> Function:
     return _promoting(lambda x, y: (boolean if is_bool(_dtype(x)) else primitive).bind(x, y))
 
 
-add = _or_boolean(add_p, or_p)
-multiply = _or_boolean(mul_p, and_p)
-subtract = _promoting(sub_p.bind)
-equal = _promoting(eq_p.bind)
-not_equal = _promoting(ne_p.bind)
-less = _promoting(lt_p.bind)
-less_equal = _promoting(le_p.bind)
-greater = _promoting(gt_p.bind)
-greater_equal = _promoting(ge_p.bind)
-bitwise_and = _promoting(and_p.bind)
-bitwise_or = _promoting(or_p.bind)
-bitwise_xor = _promoting(xor_p.bind)
+add: Function = _or_boolean(add_p, or_p)
+multiply: Function = _or_boolean(mul_p, and_p)
+subtract: Function = _promoting(sub_p.bind)
+equal: Function = _promoting(eq_p.bind)
+not_equal: Function = _promoting(ne_p.bind)
+less: Function = _promoting(lt_p.bind)
+less_equal: Function = _promoting(le_p.bind)
+greater: Function = _promoting(gt_p.bind)
+greater_equal: Function = _promoting(ge_p.bind)
+bitwise_and: Function = _promoting(and_p.bind)
+bitwise_or: Function = _promoting(or_p.bind)
+bitwise_xor: Function = _promoting(xor_p.bind)
 
 
 def true_divide(x: Any, y: Any) -> Any:
@@ -222,10 +223,10 @@ def _right_shift(x: Any, y: Any) -> Any:
     return (shift_right_logical_p if is_unsigned(_dtype(x)) else shift_right_arithmetic_p).bind(x, y)
 
 
-left_shift = _promoting(lambda x, y: shift_left_p.bind(*_without_booleans(x, y)))
-right_shift = _promoting(_right_shift)
-floor_divide = _promoting(_floor_divide)
-remainder = _promoting(_remainder)
+left_shift: Function = _promoting(lambda x, y: shift_left_p.bind(*_without_booleans(x, y)))
+right_shift: Function = _promoting(_right_shift)
+floor_divide: Function = _promoting(_floor_divide)
+remainder: Function = _promoting(_remainder)
 
 
 def divmod_(x: Any, y: Any) -> tuple[Any, Any]:

@@ -43,6 +43,9 @@ class Trace:
     """Gives meaning to primitives. `done` once its transformation has returned."""
 
     __slots__ = ("parent", "done", "meshed")
+    parent: Trace | None
+    done: bool
+    meshed: bool
 
     def __init__(self, parent: Trace | None):
         self.parent, self.done = parent, False

@@ -15,4 +15,4 @@ def dimension(size: Any) -> Any:
     return int(size) if is_evaluating() else dimension_p.bind(size=size)
 
 
-dimension_p = Primitive("dimension", lambda *, size: scalar_type(1), work=FREE)
+dimension_p: Primitive = Primitive("dimension", lambda *, size: scalar_type(1), work=FREE)

@@ -82,11 +82,12 @@ class Zero:
     """A symbolic zero tangent or cotangent; `type` is the tangent type."""
 
     __slots__ = ("type",)
+    type: Type
 
     def __init__(self, type: Type):
         self.type = type
 
-    aval = property(lambda self: self.type)
+    aval: property = property(lambda self: self.type)
 
     def __repr__(self) -> str:
         return f"Zero({self.type.show()})"
@@ -96,14 +97,15 @@ class Linear:
     """Stands for an argument with respect to which a transpose is taken."""
 
     __slots__ = ("type",)
+    type: Type
 
     def __init__(self, type: Type):
         self.type = type
 
-    aval = property(lambda self: self.type)
-    shape = property(lambda self: self.type.shape)
-    dtype = property(lambda self: self.type.dtype)
-    ndim = property(lambda self: len(self.type.shape))
+    aval: property = property(lambda self: self.type)
+    shape: property = property(lambda self: self.type.shape)
+    dtype: property = property(lambda self: self.type.dtype)
+    ndim: property = property(lambda self: len(self.type.shape))
 
     def __repr__(self) -> str:
         return f"Linear({self.type.show()})"

@@ -28,11 +28,12 @@ class Var:
     """A name for one value. Two Vars are the same only if they are the same object."""
 
     __slots__ = ("type",)
+    type: Type
 
     def __init__(self, type: Type):
         self.type = type
 
-    aval = property(lambda self: self.type)
+    aval: property = property(lambda self: self.type)
 
     def __repr__(self) -> str:
         return f"Var({self.type.show()})"
@@ -42,6 +43,8 @@ class Literal:
     """A scalar constant written in place; `value` is a NumPy scalar of the type's dtype."""
 
     __slots__ = ("value", "type")
+    value: Any
+    type: ArrayType
 
     def __init__(self, value: Any, type: ArrayType):
         self.value, self.type = value, type
@@ -51,8 +54,8 @@ class Literal:
         """What makes two literals equal: type and bits (so that -0.0 is not 0.0, and nan is nan)."""
         return (self.type, self.value.tobytes())
 
-    aval = property(lambda self: self.type)
-    val = property(lambda self: self.value)
+    aval: property = property(lambda self: self.type)
+    val: property = property(lambda self: self.value)
 
     def __repr__(self) -> str:
         return f"Literal({self.value}, {self.type.show()})"
@@ -94,6 +97,12 @@ class Eqn:
     """One equation. Treat as immutable; `replace` makes a changed copy."""
 
     __slots__ = ("primitive", "inputs", "outputs", "params", "effects", "source")
+    primitive: Primitive
+    inputs: tuple[Atom, ...]
+    outputs: tuple[Var, ...]
+    params: dict[str, Any]
+    effects: Effects
+    source: Source | None
 
     def __init__(
         self,
@@ -119,6 +128,13 @@ class Program:
     """A closed program: inputs, constants (Vars with their arrays), equations, outputs."""
 
     __slots__ = ("inputs", "constants", "values", "eqns", "outputs", "effects", "name", "vocabulary", "__weakref__")
+    inputs: tuple[Var, ...]
+    eqns: tuple[Eqn, ...]
+    outputs: tuple[Atom, ...]
+    constants: tuple[Var, ...]
+    values: tuple[Any, ...]
+    name: str
+    effects: Effects
 
     def __init__(
         self,

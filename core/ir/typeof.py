@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -10,13 +10,19 @@ from ..support.errors import ArgumentError, NonArrayArgumentError
 from .extension_types import OpaqueType, opaque_types
 from .types import ArrayType, RefType, Type, as_dtype, canonical_dtype, is_known, scalar_type
 
-Scalar = (bool, int, float, complex)
+if TYPE_CHECKING:
+    from .array import Array
+else:
+    Array = object
+
+Scalar: tuple[type[bool], type[int], type[float], type[complex]] = (bool, int, float, complex)
 
 
-class Value:
+class Value(Array):
     """Base of everything that behaves as an array: tracers here, `Array` in the runtime.
 
-    `core/arrays/operators.py` gives it its operators, and the front door its NumPy-named methods.
+    `core/arrays/operators.py` gives it its operators, and `tilewright.numpy` its NumPy-named methods; for checkers
+    `core/ir/array.py` declares them.
     """
 
     __slots__ = ()

@@ -44,6 +44,10 @@ class KeyDtype:
     itemsize = 8
     type = prng_key
 
+    generator: str
+    words: int
+    storage: np.dtype[Any]
+
     def __init__(self, generator: str, words: int):
         self.generator, self.words = generator, words
         self.storage = np.dtype([(generator, np.uint32, (words,))])
@@ -545,7 +549,7 @@ class RefType:
     def along(self, axis: int) -> None:
         return None
 
-    placed = property(lambda self: None)
+    placed: property = property(lambda self: None)
 
     @property
     def vary(self) -> frozenset[Any]:

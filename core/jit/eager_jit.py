@@ -134,15 +134,15 @@ class _Composite:
         return _functions.keep(key, Jit(run, Options(), ours=True))
 
 
-def composite(*static: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+def composite[F: Callable[..., Any]](*static: str) -> Callable[[F], F]:
     """Make a function of several primitives compile as one program when it is called eagerly.
 
     Arguments named in `static` are part of the key of the compiled program; the others are arrays,
     pytrees of arrays or None. Within a trace the function is simply called.
     """
 
-    def decorate(fun: Callable[..., Any]) -> Callable[..., Any]:
-        function = _Composite(fun, frozenset(static)).function
+    def decorate(fun: F) -> F:
+        function: Any = _Composite(fun, frozenset(static)).function
         if fun.__doc__:  # doctest looks for functions by the module of their globals, which the dispatcher's are not
             fun.__globals__.setdefault("__test__", {})[fun.__name__] = function
         return function

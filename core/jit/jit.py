@@ -12,7 +12,7 @@ import inspect
 import threading
 import types
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, overload
 
 import numpy as np
 
@@ -42,7 +42,7 @@ from ..support.transfer_guard import HOST_TO_DEVICE, guard
 from ..tracing.trace import Value, as_type, axis_environment, eval_program, trace_program, typeof
 from .cache_miss import why
 from .dispatch_cache import Known, array_key, dispatched, kind_of, placement, specialize
-from .stages import CompilerOptions, Lowered, Traced, flags_of
+from .stages import CompilerOptions, JitDecorator, Lowered, Traced, Wrapped, flags_of
 
 if TYPE_CHECKING:
     from ..random import key_reuse_checker
@@ -204,7 +204,7 @@ class Jit:
     def _module(self, entry: Entry, place: Any = None, platform: str | None = None) -> Any:
         searched = current().debug_nans or current().debug_infs  # arguments are read again where a result is not finite
         donated = [i for i, d in enumerate(entry.donated) if d and not searched]
-        how = {} if platform is None else {"platform": platform}
+        how: dict[str, Any] = {} if platform is None else {"platform": platform}
         return runtime.backend.lower(entry.closed, self._name, donated, self._options.keep_unused, place, **how)
 
     # ------------------------------------------------------------ on a mesh
@@ -557,6 +557,22 @@ def _check_places(fun: Callable[..., Any], numbers: Sequence[int], names: Sequen
                                 f"one of {[n for n, named in known.items() if named]}")  # fmt: skip
 
 
+@overload
+def jit[**P, R](
+    fun: Callable[P, R], *, static_argnums: int | Sequence[int] | None = None,
+    static_argnames: str | Sequence[str] | None = None, donate_argnums: int | Sequence[int] | None = None,
+    donate_argnames: str | Sequence[str] | None = None, keep_unused: bool = False, device: Any = None,
+    inline: bool = False, in_shardings: Any = None, out_shardings: Any = None, backend: str | None = None,
+    compiler_options: CompilerOptions | None = None,
+) -> Wrapped[P, R]: ...  # fmt: skip
+@overload
+def jit(
+    fun: None = None, *, static_argnums: int | Sequence[int] | None = None,
+    static_argnames: str | Sequence[str] | None = None, donate_argnums: int | Sequence[int] | None = None,
+    donate_argnames: str | Sequence[str] | None = None, keep_unused: bool = False, device: Any = None,
+    inline: bool = False, in_shardings: Any = None, out_shardings: Any = None, backend: str | None = None,
+    compiler_options: CompilerOptions | None = None,
+) -> JitDecorator: ...  # fmt: skip
 def jit(
     fun: Callable[..., Any] | None = None,
     *,

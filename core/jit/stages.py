@@ -6,7 +6,7 @@ import enum
 import functools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Concatenate, Protocol, overload
 
 from ..api.transformations import struct_of
 from ..ir.array_layout import Format
@@ -71,14 +71,33 @@ class ArgInfo:
     dtype = property(lambda self: self.aval.dtype)
 
 
-class Wrapped(Protocol):
-    """What `jit` gives: a function with its stages ahead of time."""
+class Wrapped[**P, R](Protocol):
+    """What `jit` gives: a function with its stages ahead of time, which take shapes in the place of arrays too."""
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any: ...
+    __name__: str
+    __wrapped__: Callable[P, R]
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R: ...
 
     def trace(self, *args: Any, **kwargs: Any) -> Traced: ...
 
     def lower(self, *args: Any, **kwargs: Any) -> Lowered: ...
+
+    def eval_shape(self, *args: Any, **kwargs: Any) -> Any: ...
+
+    def clear_cache(self) -> None: ...
+
+    @overload
+    def __get__(self, instance: None, owner: Any = None, /) -> Wrapped[P, R]: ...
+    @overload
+    def __get__[S, **Q](self: Wrapped[Concatenate[S, Q], R], instance: S, owner: Any = None, /) -> Wrapped[Q, R]: ...
+    def __get__(self, instance: Any, owner: Any = None, /) -> Any: ...
+
+
+class JitDecorator(Protocol):
+    """What `jit` gives without a function: a decorator."""
+
+    def __call__[**P, R](self, fun: Callable[P, R], /) -> Wrapped[P, R]: ...
 
 
 class _Known:

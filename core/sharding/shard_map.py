@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Protocol, overload
 
 import numpy as np
 
@@ -21,6 +21,7 @@ from ..ir.primitive import OWN, AxisInfo, Linear, Primitive, Zero
 from ..ir.program import Effects, Eqn, Program
 from ..ir.types import ShardedType, VaryingType
 from ..jit.jit import Jit, Options
+from ..jit.stages import Wrapped
 from ..primitives.control_flow.subprograms import with_output_types
 from ..primitives.movement.shape import expand_dims, squeeze
 from ..primitives.spmd.varying_axes import assume_equal_p, ordered, psum_invariant_p
@@ -326,6 +327,22 @@ PRIMITIVES = (shard_map_p,)
 # ---------------------------------------------------------------------------- the function
 
 
+class ShardMapDecorator(Protocol):
+    """What `shard_map` gives without a function: a decorator."""
+
+    def __call__[**P, R](self, f: Callable[P, R], /) -> Wrapped[P, R]: ...
+
+
+@overload
+def shard_map[**P, R](
+    f: Callable[P, R], /, *, out_specs: Any, in_specs: Any = INFER, mesh: Any = None, axis_names: Any = frozenset(),
+    check_vma: bool = True,
+) -> Wrapped[P, R]: ...  # fmt: skip
+@overload
+def shard_map(
+    f: None = None, /, *, out_specs: Any, in_specs: Any = INFER, mesh: Any = None, axis_names: Any = frozenset(),
+    check_vma: bool = True,
+) -> ShardMapDecorator: ...  # fmt: skip
 def shard_map(
     f: Callable[..., Any] | None = None, /, *, out_specs: Any, in_specs: Any = INFER, mesh: Any = None,
     axis_names: Any = frozenset(), check_vma: bool = True,

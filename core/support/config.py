@@ -20,7 +20,7 @@ from .jax_options import FIXED, UNUSED
 from .runtime import InternTable, runtime
 from .settings import ROWS, Config, Watched
 
-watched = runtime.part("config.watched", Watched())
+watched: Watched = runtime.part("config.watched", Watched())
 WATCHED = tuple(vars(watched))
 
 ENVIRONMENT = {f"TILEWRIGHT_{name.upper()}": name for name, row in ROWS.items() if row.env}
@@ -205,7 +205,7 @@ class _ConfigAccess:
         return repr(current())
 
 
-config = _ConfigAccess()
+config: _ConfigAccess = _ConfigAccess()
 
 
 def setting(

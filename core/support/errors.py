@@ -65,6 +65,10 @@ class Source:
     """A line of the user's code, resolved to text only when it is shown; the scopes and notes for XLA it ran in."""
 
     __slots__ = ("code", "lasti", "scope", "notes")
+    code: CodeType
+    lasti: int
+    scope: str
+    notes: tuple[tuple[str, str], ...]
 
     def __init__(self, code: CodeType, lasti: int, scope: str = "", notes: tuple[tuple[str, str], ...] = ()):
         self.code, self.lasti, self.scope, self.notes = code, lasti, scope, notes
@@ -102,6 +106,10 @@ class TilewrightError(Exception):
     `what` states the fault with the offending value; `remedy` says what to write instead. The user's
     line is found on the stack unless `source` names one.
     """
+
+    what: str
+    remedy: str
+    source: Source | None
 
     def __init__(self, what: str, remedy: str = "", source: Source | None = None):
         self.what, self.remedy = what, remedy

@@ -17,6 +17,7 @@ class LazyModule:
     """
 
     __slots__ = ("__name__",)
+    __name__: str
 
     def __init__(self, name: str, package: str | None = None):
         self.__name__ = resolve_name(name, package)

@@ -12,7 +12,7 @@ from jaxlib._jax import pytree as _pytree
 
 from .errors import ArgumentError, ArgumentTypeError, TreeError
 
-registry = _pytree.PyTreeRegistry()
+registry: Any = _pytree.PyTreeRegistry()
 registry.__module__, registry.__name__ = __name__, "registry"  # pickled by reference, and so what holds structures
 if TYPE_CHECKING:
     PyTreeDef = Any  # jaxlib's extension modules come without stubs

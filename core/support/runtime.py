@@ -35,6 +35,7 @@ class Table(dict[Any, Any]):
     """
 
     __slots__ = ("limit", "lock", "__weakref__")
+    limit: int | None
 
     def __init__(self, limit: int | None):
         super().__init__()
@@ -181,4 +182,4 @@ class Runtime:
         self.facts[name] = function
 
 
-runtime = Runtime()
+runtime: Runtime = Runtime()

@@ -184,7 +184,7 @@ def named_scope(name: str) -> Iterator[None]:
         _scope.reset(token)
 
 
-def named_call(fun: Callable[..., Any], *, name: str | None = None) -> Callable[..., Any]:
+def named_call[**P, R](fun: Callable[P, R], *, name: str | None = None) -> Callable[P, R]:
     """A function whose operations carry a name, its own by default, in profiles and printed programs.
 
     >>> named_call(lambda x: x + 1, name="next")(1)
@@ -305,7 +305,7 @@ class Tracer(Value):
     def __deepcopy__(self, memo: Any) -> Any:
         return self
 
-    __hash__ = None  # type: ignore[assignment]
+    __hash__ = None
 
     def __getattr__(self, name: str) -> Any:
         if name != "aval" and is_opaque(type_ := self.aval):
@@ -351,6 +351,7 @@ class ProgramTrace(Trace):
     """Records equations into a Program."""
 
     __slots__ = ("inputs", "eqns", "constants", "keep", "name", "made")
+    name: str
 
     def __init__(self, parent: Trace | None, name: str = "program"):
         super().__init__(parent)

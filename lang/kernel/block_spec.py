@@ -122,6 +122,19 @@ class Buffered:
             raise ArgumentError(f"Buffered: buffer_count is {self.buffer_count!r}", "give 1 or more")
 
 
+# A function from the indices of a cell, and prefetched Refs, to those of its block. By arity, so that checkers know the
+# parameters of a lambda.
+IndexMap = (
+    Callable[[], Any]
+    | Callable[[Any], Any]
+    | Callable[[Any, Any], Any]
+    | Callable[[Any, Any, Any], Any]
+    | Callable[[Any, Any, Any, Any], Any]
+    | Callable[[Any, Any, Any, Any, Any], Any]
+    | Callable[[Any, Any, Any, Any, Any, Any], Any]
+)
+
+
 @public
 @dataclass(frozen=True)
 class BlockSpec:
@@ -136,7 +149,7 @@ class BlockSpec:
     """
 
     block_shape: Sequence[Any] | None = None
-    index_map: Callable[..., Any] | None = None
+    index_map: IndexMap | None = None
     memory_space: MemorySpace | None = None
     fill: float | int | bool | None = None
     pipeline_mode: Any = None

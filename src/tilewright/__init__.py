@@ -87,7 +87,6 @@ from .devices import (
     process_index,
     process_indices,
 )
-from .xla_backend.arrays.array import Array
 from .xla_backend.devices.client import Device
 
 _compile.install()
@@ -127,6 +126,7 @@ if TYPE_CHECKING:
         typing,
     )
     from .bench import benchmark
+    from .core.ir.array import Array
     from .core.jit.fwd_bwd import fwd_and_bwd
     from .distributed.pmap import pmap
     from .emulator.emulate import emulate
@@ -148,6 +148,8 @@ if TYPE_CHECKING:
         smap,
     )
     from .tuning import autotune, tune
+else:  # which tracers are instances of too
+    from .xla_backend.arrays.array import Array
 
 # What is imported when it is first used, so that a program pays only for what it needs.
 _MODULES = (
@@ -208,7 +210,8 @@ _LATER |= {
     )
 }  # fmt: skip
 
-__getattr__ = _later(__name__, _LATER | {name: f".{name}" for name in _MODULES})
+if not TYPE_CHECKING:  # checkers know the names from the imports above
+    __getattr__ = _later(__name__, _LATER | {name: f".{name}" for name in _MODULES})
 
 __all__ = [
     "Array", "CompilerEffortLevel", "Device", "NamedSharding", "P", "Primitive", "Ref", "ShapeDtypeStruct",

@@ -15,7 +15,8 @@ _LATER = {
     "core.sharding.visualize": "inspect_array_sharding visualize_array_sharding visualize_sharding",
     "debugging.debugger": "breakpoint",
 }
-__getattr__ = _later(__name__, _members(_LATER))
+if not TYPE_CHECKING:  # checkers know the names from the imports above
+    __getattr__ = _later(__name__, _members(_LATER))
 
 __all__ = [
     "breakpoint", "callback", "inspect_array_sharding", "print", "visualize_array_sharding", "visualize_sharding",

@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 
 from . import lax
+from .core.ir.array import Array
 from .core.support.call_errors import public
 from .core.support.errors import ArgumentError, ShapeError
 from .numpy import abs as absolute
@@ -186,7 +187,7 @@ def _resize(image: Any, shape: tuple[int, ...], method: ResizeMethod, antialias:
 def resize(
     image: ArrayLike, shape: Sequence[int], method: str | ResizeMethod, antialias: bool = True,
     precision: Any = lax.Precision.HIGHEST,
-) -> Any:  # fmt: skip
+) -> Array:  # fmt: skip
     """An image of any rank resized to `shape`, which names all axes; those of equal size are left alone.
 
     `method` is "nearest", "linear", "cubic", "cubic-pytorch" (which without `antialias` does as PyTorch), "lanczos3",
@@ -221,7 +222,7 @@ def _moved(
 def scale_and_translate(
     image: ArrayLike, shape: Sequence[int], spatial_dims: Sequence[int], scale: ArrayLike, translation: ArrayLike,
     method: str | ResizeMethod, antialias: bool = True, precision: Any = lax.Precision.HIGHEST,
-) -> Any:  # fmt: skip
+) -> Array:  # fmt: skip
     """An image stretched and moved: x along axis `spatial_dims[i]` goes to `x * scale[i] + translation[i]`.
 
     Positions are those of pixels' middles, half a pixel from their edges; samples that lie outside of the image are 0.

@@ -15,6 +15,7 @@ import numpy as np
 
 from . import lax
 from .core.api.transformations import jvp
+from .core.ir.array import Array
 from .core.ir.binding import with_out_sharding
 from .core.primitives.custom.custom_derivatives import custom_jvp
 from .core.support.call_errors import public
@@ -183,7 +184,7 @@ def _segment(
 def segment_sum(
     data: ArrayLike, segment_ids: ArrayLike, num_segments: int | None = None, indices_are_sorted: bool = False,
     unique_indices: bool = False, bucket_size: int | None = None, mode: Any = None, out_sharding: Any = None,
-) -> Any:  # fmt: skip
+) -> Array:  # fmt: skip
     """The sum of each segment: (n, ...) data and (n,) integer ids give (num_segments, ...), of the data's dtype.
 
     Ids outside of 0 to `num_segments` - 1 are dropped (`mode="clip"` moves them to the ends). `num_segments` is the
@@ -204,7 +205,7 @@ def segment_sum(
 def segment_prod(
     data: ArrayLike, segment_ids: ArrayLike, num_segments: int | None = None, indices_are_sorted: bool = False,
     unique_indices: bool = False, bucket_size: int | None = None, mode: Any = None, out_sharding: Any = None,
-) -> Any:  # fmt: skip
+) -> Array:  # fmt: skip
     """The product of each segment, 1 of an empty one; the rest as `segment_sum`.
 
     >>> from tilewright import numpy as tnp
@@ -219,7 +220,7 @@ def segment_prod(
 def segment_max(
     data: ArrayLike, segment_ids: ArrayLike, num_segments: int | None = None, indices_are_sorted: bool = False,
     unique_indices: bool = False, bucket_size: int | None = None, mode: Any = None, out_sharding: Any = None,
-) -> Any:  # fmt: skip
+) -> Array:  # fmt: skip
     """The largest element of each segment, the dtype's lowest (-inf) of an empty one; the rest as `segment_sum`.
 
     >>> from tilewright import numpy as tnp
@@ -234,7 +235,7 @@ def segment_max(
 def segment_min(
     data: ArrayLike, segment_ids: ArrayLike, num_segments: int | None = None, indices_are_sorted: bool = False,
     unique_indices: bool = False, bucket_size: int | None = None, mode: Any = None, out_sharding: Any = None,
-) -> Any:  # fmt: skip
+) -> Array:  # fmt: skip
     """The smallest element of each segment, the dtype's highest (inf) of an empty one; the rest as `segment_sum`.
 
     >>> from tilewright import numpy as tnp

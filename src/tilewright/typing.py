@@ -1,13 +1,17 @@
 """The types of arguments, for annotations and `isinstance`, under the names of `jax.typing`."""
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from .xla_backend.arrays.array import Array
+from .core.ir.array import DTypeLike
 
-ArrayLike = Array | np.ndarray | np.bool | np.number | bool | int | float | complex
-DTypeLike = str | type[Any] | np.dtype
+if TYPE_CHECKING:
+    from .core.ir.array import ArrayLike
+else:
+    from .xla_backend.arrays.array import Array
+
+    ArrayLike = Array | np.ndarray | np.bool | np.number | bool | int | float | complex
 
 __all__ = ["ArrayLike", "DTypeLike"]
 __dir__ = __all__.copy

@@ -6,7 +6,7 @@ import sys
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -38,13 +38,6 @@ from .transfer import LARGE, as_numpy, host_buffer, physical, put
 NAMING = 1.0  # seconds until a process whose exchange failed learns which process died, and ends
 DLPACK_CPU, DLPACK_CUDA = 1, 2
 _SHOWN = 64  # elements of an array that a notebook shows as a table
-
-
-if TYPE_CHECKING:
-
-    def _operator(self: Any, other: Any) -> Any: ...
-
-    def _prefix(self: Any) -> Any: ...
 
 
 _OF_CALLBACKS = ("error calling callback: Traceback", "Error when calling buffer callback: Traceback")
@@ -104,24 +97,6 @@ class Array(Value, metaclass=_IsArray):
     aval: ArrayType
     _kind: Any
     _buffer: Any
-
-    if TYPE_CHECKING:  # what core/arrays/operators.py and the front door give every Value
-        shape: tuple[int, ...]
-        dtype: Any
-        ndim: int
-        size: int
-        itemsize: int
-        nbytes: int
-        weak_type: bool
-        __add__ = __sub__ = __mul__ = __truediv__ = __floordiv__ = __mod__ = __divmod__ = __pow__ = __matmul__ = (
-            _operator
-        )
-        __radd__ = __rsub__ = __rmul__ = __rtruediv__ = __rfloordiv__ = __rmod__ = __rdivmod__ = __rpow__ = _operator
-        __and__ = __or__ = __xor__ = __lshift__ = __rshift__ = __rand__ = __ror__ = __rxor__ = __rmatmul__ = _operator
-        __lt__ = __le__ = __gt__ = __ge__ = __getitem__ = __rlshift__ = __rrshift__ = _operator
-        __neg__ = __pos__ = __abs__ = __invert__ = _prefix
-
-        def __getattr__(self, name: str) -> Any: ...
 
     def __init__(self, aval: ArrayType, buffer: Any):
         self.aval = self._kind = aval
@@ -309,7 +284,7 @@ class Array(Value, metaclass=_IsArray):
             raise ArgumentError(f"whether something of shape {np.shape(x)} is in an array", "ask for one number")
         return bool(np.any(self._numpy() == np.asarray(x)))
 
-    __hash__ = None  # type: ignore[assignment]
+    __hash__ = None
 
     # ------------------------------------------------------------ as text
 

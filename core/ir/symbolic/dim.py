@@ -45,6 +45,8 @@ class Dim:
     symbolic = True  # what tells a Dim from a number without importing this module
     largest: Any
     smallest: Any
+    terms: tuple[tuple[Monomial, int], ...]
+    scope: Any
 
     def __init__(self, terms: tuple[tuple[Monomial, int], ...], scope: Any):
         self.terms, self.scope = terms, scope

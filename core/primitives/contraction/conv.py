@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from ...ir.array import Array
 from ...ir.axis_relation import Axis, Loops, Reduced, Relation, Work
 from ...ir.primitive import AxisInfo, Linear, Primitive, Zero
 from ...ir.types import ArrayType, as_dtype, canonical_dtype
@@ -382,7 +383,7 @@ def conv_general_dilated(
     preferred_element_type: Any = None,
     *,
     out_sharding: None = None,
-) -> Any:
+) -> Array:
     """The convolution of an array with a kernel, with strides, padding, dilations and groups.
 
     `padding` is 'SAME', 'SAME_LOWER', 'VALID' or a (low, high) pair per axis of space; `dimension_numbers`
@@ -427,7 +428,7 @@ def conv_general_dilated(
 def conv(
     lhs: Any, rhs: Any, window_strides: Sequence[int], padding: str, precision: Any = None,
     preferred_element_type: Any = None,
-) -> Any:  # fmt: skip
+) -> Array:  # fmt: skip
     """A convolution of NCHW with OIHW, with strides and padding by name.
 
     >>> from tilewright import lax, numpy as jnp
@@ -443,7 +444,7 @@ def conv(
 def conv_with_general_padding(
     lhs: Any, rhs: Any, window_strides: Sequence[int], padding: Any, lhs_dilation: Any, rhs_dilation: Any,
     precision: Any = None, preferred_element_type: Any = None,
-) -> Any:  # fmt: skip
+) -> Array:  # fmt: skip
     """A convolution of NCHW with OIHW, with strides, padding and dilations.
 
     >>> from tilewright import lax, numpy as jnp
@@ -486,7 +487,7 @@ def conv_transpose(
     precision: Any = None,
     preferred_element_type: Any = None,
     use_consistent_padding: bool = False,
-) -> Any:
+) -> Array:
     """The transposed convolution (fractionally strided): channels last by default.
 
     `transpose_kernel` swaps the kernel's features and flips its space, which makes this the derivative of the
@@ -532,7 +533,7 @@ def conv_general_dilated_patches(
     preferred_element_type: Any = None,
     *,
     out_sharding: None = None,
-) -> Any:
+) -> Array:
     """The windows of a convolution as features: input feature major, then the place within the window.
 
     >>> import numpy as np
@@ -563,7 +564,7 @@ def conv_general_dilated_local(
     rhs_dilation: Sequence[int] | None = None,
     dimension_numbers: Any = None,
     precision: Any = None,
-) -> Any:
+) -> Array:
     """A convolution with a kernel of its own at every output place.
 
     `rhs` has the output's axes of space where a kernel has its own, and input features times window as inputs.

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from ...ir.array import Array
 from ...ir.axis_relation import Loops, Reduced, Relation, Work
 from ...ir.binding import with_out_sharding
 from ...ir.primitive import AxisInfo, Linear, Primitive, Zero
@@ -332,7 +333,7 @@ def dot_general(
     preferred_element_type: Any = None,
     *,
     out_sharding: None = None,
-) -> Any:
+) -> Array:
     """Contract and batch over chosen axes; the result has batch, left free, then right free axes.
 
     `dimension_numbers` is `((lhs_contract, rhs_contract), (lhs_batch, rhs_batch))`. Sums of types under
@@ -368,7 +369,7 @@ def dot(
     precision: Any = None,
     preferred_element_type: Any = None,
     out_sharding: None = None,
-) -> Any:
+) -> Array:
     """The product of vectors and matrices, or `dot_general` where `dimension_numbers` are given.
 
     Raises `ShapeError` for operands of other ranks.
@@ -393,7 +394,7 @@ def dot(
     return dot_general(lhs, rhs, dimension_numbers, precision, preferred_element_type)
 
 
-def batch_matmul(lhs: Any, rhs: Any, precision: Any = None) -> Any:
+def batch_matmul(lhs: Any, rhs: Any, precision: Any = None) -> Array:
     """The matrix product over the last two axes, all leading axes batched (and equal on both sides).
 
     >>> from tilewright import lax, numpy as jnp

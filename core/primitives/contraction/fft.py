@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from ...ir.array import Array
 from ...ir.axis_relation import Kind, Loops, Relation, Whole, Work
 from ...ir.primitive import Linear, Primitive, Zero
 from ...ir.types import FLOAT32, FLOAT64, INT32, ArrayType, is_complex
@@ -111,7 +112,7 @@ fft_p = Primitive(
 )  # fmt: skip
 
 
-def fft(x: Any, fft_type: FftType | str | int, fft_lengths: int | Sequence[int]) -> Any:
+def fft(x: Any, fft_type: FftType | str | int, fft_lengths: int | Sequence[int]) -> Array:
     """The discrete Fourier transform of the last axes, one for each of up to three lengths.
 
     `fft_type` is one of `FftType`, or its name. A transform of real numbers ("RFFT") gives the first `n // 2 + 1`

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from ...ir.array import Array
 from ...ir.types import as_dtype, bfloat16, canonical_dtype
 from ...support.errors import ShapeError
 from ...tracing.array_conversion import as_array
@@ -32,7 +33,7 @@ def unscaled(x: Any, scale: Any, dtype: Any) -> Any:
 def scaled_dot(
     lhs: Any, rhs: Any, *, lhs_scale: Any = None, rhs_scale: Any = None, dimension_numbers: Any = None,
     preferred_element_type: Any = None,
-) -> Any:  # fmt: skip
+) -> Array:  # fmt: skip
     """`dot_general` of operands times their scales: (lhs * lhs_scale) @ (rhs * rhs_scale).
 
     A scale has the rank of its operand, and along the contracted axis one element for each block of equal size. By

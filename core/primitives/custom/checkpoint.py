@@ -423,15 +423,15 @@ PRIMITIVES = (checkpoint_p, optimization_barrier_p, name_p)
 # ---------------------------------------------------------------------------- the function
 
 
-def checkpoint(
-    fun: Callable[..., Any],
+def checkpoint[**P, R](
+    fun: Callable[P, R],
     *,
     prevent_cse: bool = True,
     policy: Policy = None,
     static_argnums: int | tuple[int, ...] = (),
     static_argnames: str | tuple[str, ...] = (),
     concrete: bool = False,
-) -> Callable[..., Any]:
+) -> Callable[P, R]:
     """A function whose intermediate values are computed again in the backward pass, not stored.
 
     `policy` (see `checkpoint_policies`) says what to store all the same. `prevent_cse` keeps the compiler
@@ -447,6 +447,8 @@ def checkpoint(
     static = (static_argnums,) if isinstance(static_argnums, int) else tuple(static_argnums)
     static_names = (static_argnames,) if isinstance(static_argnames, str) else tuple(static_argnames)
 
+    function: Callable[..., Any] = fun
+
     @functools.wraps(fun, updated=())
     def wrapped(*args: Any, **kwargs: Any) -> Any:
         if is_evaluating():
@@ -461,7 +463,7 @@ def checkpoint(
             given, named = in_tree.unflatten(values)
             given = iter(given)
             full = [args[i] if i in fixed else next(given) for i in range(len(args))]
-            outs, structure = pytree.flatten(fun(*full, **named, **kept))
+            outs, structure = pytree.flatten(function(*full, **named, **kept))
             out_tree.append(structure)
             return outs
 

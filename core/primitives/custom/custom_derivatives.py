@@ -237,7 +237,7 @@ class _Custom:
         return self if instance is None else functools.partial(self, instance)  # type: ignore[arg-type]
 
 
-class custom_jvp(_Custom):
+class custom_jvp[**P, R](_Custom):
     """A function whose derivative is given by a rule for tangents, set with `defjvp` or `defjvps`.
 
     `nondiff_argnums` (or `nondiff_argnames`) are passed to the rule first, as they are. Raises
@@ -256,13 +256,13 @@ class custom_jvp(_Custom):
     """
 
     def __init__(
-        self, fun: Callable[..., Any], nondiff_argnums: Sequence[int] = (), nondiff_argnames: Sequence[str] = ()
+        self, fun: Callable[P, R], nondiff_argnums: Sequence[int] = (), nondiff_argnames: Sequence[str] = ()
     ):
         super().__init__(fun, nondiff_argnums, nondiff_argnames)
         self.jvp: Callable[..., Any] | None = None
         self.symbolic_zeros = False
 
-    def defjvp(self, jvp: Callable[..., Any], symbolic_zeros: bool = False) -> Callable[..., Any]:
+    def defjvp[F: Callable[..., Any]](self, jvp: F, symbolic_zeros: bool = False) -> F:
         """Set the rule `jvp(*nondiff, primals, tangents) -> out, tangent_out`; gives it back, as a decorator does."""
         self.jvp, self.symbolic_zeros = jvp, symbolic_zeros
         return jvp
@@ -272,8 +272,10 @@ class custom_jvp(_Custom):
         if self.nondiff_argnums:
             raise ArgumentError("defjvps does not go with nondiff_argnums", "use `defjvp`")
 
+        function: Any = self
+
         def jvp(primals: Any, tangents: Any) -> Any:
-            out = self(*primals)
+            out = function(*primals)
             total = pytree.map(lambda o: Zero(typeof(o).tangent()), out)
             for rule, t in zip(jvps, tangents, strict=True):
                 if rule is not None and not all(isinstance(x, SymbolicZero) for x in pytree.leaves(t)):
@@ -287,7 +289,7 @@ class custom_jvp(_Custom):
 
         self.defjvp(jvp, symbolic_zeros=True)
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         if self.jvp is None:
             raise self._missing("defjvp")
         call = self._call(args, kwargs)
@@ -314,7 +316,7 @@ class custom_jvp(_Custom):
         return outs, [_returned(t, typeof(o).tangent(), what) for t, o in zip(found, outs, strict=True)]
 
 
-class custom_vjp(_Custom):
+class custom_vjp[**P, R](_Custom):
     """A function whose reverse-mode derivative is given by two rules, set with `defvjp`.
 
     `fwd(*args) -> out, residuals` and `bwd(*nondiff, residuals, ct) -> cts`, a tuple with one for each
@@ -330,7 +332,7 @@ class custom_vjp(_Custom):
     """
 
     def __init__(
-        self, fun: Callable[..., Any], nondiff_argnums: Sequence[int] = (), nondiff_argnames: Sequence[str] = ()
+        self, fun: Callable[P, R], nondiff_argnums: Sequence[int] = (), nondiff_argnames: Sequence[str] = ()
     ):
         super().__init__(fun, nondiff_argnums, nondiff_argnames)
         self.fwd: Callable[..., Any] | None = None
@@ -339,7 +341,7 @@ class custom_vjp(_Custom):
 
     def defvjp(
         self,
-        fwd: Callable[..., Any],
+        fwd: Callable[..., tuple[R, Any]],
         bwd: Callable[..., Any],
         symbolic_zeros: bool = False,
         optimize_remat: bool = False,
@@ -355,7 +357,7 @@ class custom_vjp(_Custom):
         self.defvjp(fwd, bwd, **how)
         self.tells = True
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         if self.fwd is None:
             raise self._missing("defvjp")
         call = self._call(args, kwargs)

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import enum
 import math
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
+from ...ir.array import Array, ArrayLike
 from ...ir.axis_relation import POINTWISE, pointwise
 from ...ir.elementwise_typing import FLOAT, INEXACT, INT, NUMBER, ORDERED, check_kind, common_shape, same_dtype, widened
 from ...ir.primitive import Linear, Primitive, Zero
@@ -343,7 +344,15 @@ def check_accuracy(name: str, accuracy: Any) -> None:
         raise UnsupportedError(f"{name} does not take accuracy={accuracy!r}", "an AccuracyMode or a Tolerance")
 
 
-def _unary_with_accuracy(primitive: Primitive, doc: str) -> Any:
+class UnaryWithAccuracy(Protocol):
+    """A function of one array that takes an `accuracy`."""
+
+    __name__: str
+
+    def __call__(self, x: ArrayLike, *, accuracy: Any = None) -> Array: ...
+
+
+def _unary_with_accuracy(primitive: Primitive, doc: str) -> UnaryWithAccuracy:
     name = primitive.name
 
     def one(x: Any, *, accuracy: Any = None) -> Any:
@@ -394,7 +403,7 @@ _nextafter = function(nextafter_p, 2, "", "nextafter")
 add_any = function(add_any_p, 2, "Elementwise x + y: the sum of cotangents.")
 
 
-def nextafter(x1: Any, x2: Any) -> Any:
+def nextafter(x1: Any, x2: Any) -> Array:
     """Elementwise next floating number after x1 in the direction of x2.
 
     >>> from tilewright import lax, numpy as jnp
@@ -404,7 +413,7 @@ def nextafter(x1: Any, x2: Any) -> Any:
     return _nextafter(x1, x2)
 
 
-def mul(x: Any, y: Any, *, out_dtype: Any = None) -> Any:
+def mul(x: Any, y: Any, *, out_dtype: Any = None) -> Array:
     """Elementwise x * y, of one dtype and one shape (scalars aside); `out_dtype` converts the operands first.
 
     >>> from tilewright import lax, numpy as jnp
@@ -420,7 +429,7 @@ def mul(x: Any, y: Any, *, out_dtype: Any = None) -> Any:
         return mul_p.bind(*stretched(error, x, y))
 
 
-def pow(x: Any, y: Any) -> Any:  # noqa: A001
+def pow(x: Any, y: Any) -> Array:  # noqa: A001
     """Elementwise x to the power y; y is of the dtype of x, or an integer.
 
     >>> from tilewright import lax, numpy as jnp
@@ -438,7 +447,7 @@ def pow(x: Any, y: Any) -> Any:  # noqa: A001
 
 
 @public
-def integer_pow(x: Any, y: int) -> Any:
+def integer_pow(x: Any, y: int) -> Array:
     """Elementwise x to a power y known as a Python integer, by repeated multiplication.
 
     >>> from tilewright import lax, numpy as jnp
@@ -448,7 +457,7 @@ def integer_pow(x: Any, y: int) -> Any:
     return x if y == 1 else square_p.bind(x) if y == 2 else integer_pow_p.bind(x, y=int(y))
 
 
-def reciprocal(x: Any) -> Any:
+def reciprocal(x: Any) -> Array:
     """Elementwise 1 / x.
 
     >>> from tilewright import lax, numpy as jnp
@@ -459,7 +468,7 @@ def reciprocal(x: Any) -> Any:
 
 
 @public
-def round(x: Any, rounding_method: int = RoundingMethod.AWAY_FROM_ZERO) -> Any:  # noqa: A001
+def round(x: Any, rounding_method: int = RoundingMethod.AWAY_FROM_ZERO) -> Array:  # noqa: A001
     """Elementwise nearest integer of floats; `rounding_method` says where halves go.
 
     >>> from tilewright import lax, numpy as jnp
@@ -469,7 +478,7 @@ def round(x: Any, rounding_method: int = RoundingMethod.AWAY_FROM_ZERO) -> Any: 
     return round_p.bind(x, rounding_method=RoundingMethod(rounding_method))
 
 
-def log2(x: Any, *, accuracy: Any = None) -> Any:
+def log2(x: Any, *, accuracy: Any = None) -> Array:
     """Elementwise logarithm to base 2.
 
     >>> from tilewright import lax, numpy as jnp

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Literal, Protocol, overload
 
 import numpy as np
 
+from ...ir.array import Array, ArrayLike
 from ...ir.axis_relation import ONE, POINTWISE, TRANSCENDENTAL, Work, pointwise
 from ...ir.elementwise_typing import nary_typing, widened
 from ...ir.primitive import Primitive
@@ -150,7 +151,37 @@ def stretched(error: ShapeError, *args: Any) -> list[Any]:
     return [broadcast_in_dim_p.bind(a, shape=whole, broadcast_dimensions=tuple(range(len(whole)))) for a in args]
 
 
-def function(primitive: Primitive, arity: int, doc: str, name: str | None = None) -> Callable[..., Any]:
+class Unary(Protocol):
+    """A function of one array."""
+
+    __name__: str
+
+    def __call__(self, x: ArrayLike) -> Array: ...
+
+
+class Binary(Protocol):
+    """A function of two arrays."""
+
+    __name__: str
+
+    def __call__(self, x: ArrayLike, y: ArrayLike) -> Array: ...
+
+
+class Ternary(Protocol):
+    """A function of three arrays."""
+
+    __name__: str
+
+    def __call__(self, x: ArrayLike, y: ArrayLike, z: ArrayLike) -> Array: ...
+
+
+@overload
+def function(primitive: Primitive, arity: Literal[1], doc: str, name: str | None = None) -> Unary: ...
+@overload
+def function(primitive: Primitive, arity: Literal[2], doc: str, name: str | None = None) -> Binary: ...
+@overload
+def function(primitive: Primitive, arity: Literal[3], doc: str, name: str | None = None) -> Ternary: ...
+def function(primitive: Primitive, arity: int, doc: str, name: str | None = None) -> Any:
     """The `jax.lax` function of a primitive without parameters."""
     called = name or primitive.name
     if arity == 1:

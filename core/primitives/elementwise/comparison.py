@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from ...ir.array import Array
 from ...ir.axis_relation import FREE, POINTWISE, pointwise
 from ...ir.elementwise_typing import ANY, BITS, FLOAT, INT, ORDERED, check_kind, common_shape, same_dtype
 from ...ir.primitive import Linear, Primitive, Zero
@@ -194,7 +195,7 @@ population_count = function(population_count_p, 1, "Elementwise number of bits t
 clz = function(clz_p, 1, "Elementwise number of leading zero bits.")
 
 
-def clamp(min: Any, x: Any, max: Any) -> Any:  # noqa: A002
+def clamp(min: Any, x: Any, max: Any) -> Array:  # noqa: A002
     """Elementwise x limited to [min, max]; the bounds are scalars or of the shape of x.
 
     >>> from tilewright import lax, numpy as jnp
@@ -206,7 +207,7 @@ def clamp(min: Any, x: Any, max: Any) -> Any:  # noqa: A002
     return clamp_p.bind(min, x, max)
 
 
-def select(pred: Any, on_true: Any, on_false: Any) -> Any:
+def select(pred: Any, on_true: Any, on_false: Any) -> Array:
     """Elementwise `on_true` where `pred` (bool, a scalar or of their shape), else `on_false`.
 
     >>> from tilewright import lax, numpy as jnp
@@ -216,7 +217,7 @@ def select(pred: Any, on_true: Any, on_false: Any) -> Any:
     return select_n(pred, on_false, on_true)
 
 
-def select_n(which: Any, *cases: Any) -> Any:
+def select_n(which: Any, *cases: Any) -> Array:
     """Elementwise `cases[which]`; `which` is bool or int32, a scalar or of the shape of the cases.
 
     >>> from tilewright import lax, numpy as jnp

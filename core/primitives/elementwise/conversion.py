@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from ...ir.array import Array
 from ...ir.axis_relation import FREE, IDENTITY, POINTWISE, Loops, Relation, Whole, pointwise
 from ...ir.elementwise_typing import ANY, FLOAT, INEXACT, check_kind
 from ...ir.primitive import Linear, Primitive, Zero
@@ -67,7 +68,7 @@ convert_element_type_p = Primitive(
 )
 
 
-def convert_element_type(operand: Any, new_dtype: Any, weak_type: bool = False) -> Any:
+def convert_element_type(operand: Any, new_dtype: Any, weak_type: bool = False) -> Array:
     """An array with its elements converted to another dtype.
 
     Floats beyond the range of an integer dtype saturate and NaN becomes 0; a complex number gives its
@@ -81,7 +82,7 @@ def convert_element_type(operand: Any, new_dtype: Any, weak_type: bool = False) 
     if type(operand) is int and operand.bit_length() >= bits_of(old.dtype):
         operand = np.asarray(operand).astype(new)[()]  # which wraps round
     if old.dtype == new and old.weak_type == weak_type and type(operand) not in Scalar:
-        return operand
+        return operand  # type: ignore[return-value]
     return convert_element_type_p.bind(operand, new_dtype=new, weak_type=bool(weak_type))
 
 
@@ -166,7 +167,7 @@ bitcast_convert_type_p = Primitive(
 
 
 @public
-def bitcast_convert_type(operand: Any, new_dtype: Any) -> Any:
+def bitcast_convert_type(operand: Any, new_dtype: Any) -> Array:
     """An array's bits read as another dtype; a wider one takes in, and a narrower one adds, a last axis.
 
     >>> from tilewright import lax, numpy as jnp
@@ -209,7 +210,7 @@ reduce_precision_p = Primitive(
 
 
 @public
-def reduce_precision(operand: Any, exponent_bits: int, mantissa_bits: int) -> Any:
+def reduce_precision(operand: Any, exponent_bits: int, mantissa_bits: int) -> Array:
     """Floats rounded to a format of so many exponent and mantissa bits, still of their own dtype.
 
     >>> from tilewright import lax, numpy as jnp
@@ -268,7 +269,7 @@ real = function(real_p, 1, "Elementwise real part of complex numbers.")
 imag = function(imag_p, 1, "Elementwise imaginary part of complex numbers.")
 
 
-def complex(x: Any, y: Any) -> Any:  # noqa: A001
+def complex(x: Any, y: Any) -> Array:  # noqa: A001
     """Elementwise x + iy, of floats.
 
     >>> from tilewright import lax, numpy as jnp
@@ -282,7 +283,7 @@ def complex(x: Any, y: Any) -> Any:  # noqa: A001
         return complex_p.bind(*stretched(error, x, y))
 
 
-def conj(x: Any) -> Any:
+def conj(x: Any) -> Array:
     """Elementwise complex conjugate; a float becomes complex.
 
     >>> from tilewright import lax, numpy as jnp

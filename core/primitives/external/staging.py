@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from ...ir.array import Array, ArrayLike
 from ...ir.binding import with_out_sharding
 from ...ir.typeof import placed_like
 from ...ir.types import BOOL, INT32, INT64
@@ -21,7 +22,7 @@ from ..elementwise.conversion import convert_element_type
 from ..movement.shape import broadcast_to, concatenate, copy_p, expand_dims, full
 
 
-def empty(shape: Any, dtype: Any, *, out_sharding: Any = None) -> Any:
+def empty(shape: Any, dtype: Any, *, out_sharding: Any = None) -> Array:
     """An array whose values are of no interest; here they are zeros, which XLA fills in where they are used.
 
     >>> import numpy as np
@@ -34,7 +35,7 @@ def empty(shape: Any, dtype: Any, *, out_sharding: Any = None) -> Any:
 
 
 @public
-def shape_as_value(shape: Sequence[Any]) -> Any:
+def shape_as_value(shape: Sequence[Any]) -> ArrayLike:
     """A shape, whose sizes may be symbolic, as a vector of integers.
 
     >>> shape_as_value((2, 3)).tolist()
@@ -45,7 +46,7 @@ def shape_as_value(shape: Sequence[Any]) -> Any:
     return concatenate([expand_dims(convert_element_type(n, INT32), (0,)) for n in shape], 0)
 
 
-def broadcast_like(arr: Any, like_arr: Any) -> Any:
+def broadcast_like(arr: Any, like_arr: Any) -> Array:
     """An array broadcast, by NumPy's rules, to the shape of another, with that one's sharding.
 
     >>> import numpy as np

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from ...ir.array import Array
 from ...ir.primitive import Primitive, Zero
 from ...ir.types import ArrayType
 from ...support.errors import ArgumentError, ShapeError
@@ -72,7 +73,7 @@ cholesky_p = Primitive(
 )  # fmt: skip
 
 
-def cholesky(x: Any, *, symmetrize_input: bool = True) -> Any:
+def cholesky(x: Any, *, symmetrize_input: bool = True) -> Array:
     """The lower Cholesky factors of Hermitian matrices; NaN where one is not positive definite.
 
     `x` has shape (..., n, n) and a dtype float32, float64, complex64 or complex128; integers and booleans become
@@ -140,7 +141,7 @@ cholesky_update_p = Primitive(
 )  # fmt: skip
 
 
-def cholesky_update(r_matrix: Any, w_vector: Any) -> Any:
+def cholesky_update(r_matrix: Any, w_vector: Any) -> Array:
     """The upper Cholesky factor of `R^H R + w w^H`, from the upper factor `R` and a vector.
 
     >>> import numpy as np
@@ -181,7 +182,7 @@ symmetric_product_p = Primitive(
 
 def symmetric_product(
     a_matrix: Any, c_matrix: Any, *, alpha: float = 1.0, beta: float = 0.0, symmetrize_output: bool = False
-) -> Any:
+) -> Array:
     """`alpha A A^T + beta C` for symmetric `C`; only the lower triangle counts unless `symmetrize_output`.
 
     >>> import numpy as np

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from ...ir.array import Array
 from ...ir.axis_relation import Kind, Loops, Relation, Whole
 from ...ir.primitive import AxisInfo, Linear, Primitive, Zero
 from ...ir.types import INT32, ArrayType, is_integer
@@ -180,7 +181,7 @@ lu_pivots_to_permutation_p = Primitive(
 )  # fmt: skip
 
 
-def lu_pivots_to_permutation(pivots: Any, permutation_size: int) -> Any:
+def lu_pivots_to_permutation(pivots: Any, permutation_size: int) -> Array:
     """The permutation, int32 (..., permutation_size), that row swaps (..., k) come to.
 
     >>> import numpy as np

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from ...ir.array import Array
 from ...ir.primitive import Linear, Primitive, Zero
 from ...ir.types import INT32, ArrayType, is_complex
 from ...support.errors import ShapeError, UnsupportedError
@@ -100,7 +101,7 @@ householder_product_p = Primitive(
 )  # fmt: skip
 
 
-def householder_product(a: Any, taus: Any) -> Any:
+def householder_product(a: Any, taus: Any) -> Array:
     """The first columns of a product of reflectors `1 - tau v v^H`, whose vectors are below the diagonal of `a`.
 
     `a` is (..., m, n) with m >= n and `taus` (..., k) with k <= n, as `geqrf` leaves them.
@@ -164,7 +165,7 @@ ormqr_p = Primitive(
 )  # fmt: skip
 
 
-def ormqr(a: Any, taus: Any, c: Any, *, left: bool = True, transpose: bool = False) -> Any:
+def ormqr(a: Any, taus: Any, c: Any, *, left: bool = True, transpose: bool = False) -> Array:
     """`Q C` (or `C Q` without `left`) for the Q of reflectors, which is never made; with `transpose` by `Q^H`.
 
     >>> import numpy as np

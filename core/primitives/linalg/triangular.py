@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from ...ir.array import Array
 from ...ir.axis_relation import Kind, Loops, Relation, Whole
 from ...ir.primitive import AxisInfo, Linear, Primitive, Zero
 from ...ir.types import ArrayType
@@ -121,7 +122,7 @@ triangular_solve_p = Primitive(
 def triangular_solve(
     a: Any, b: Any, *, left_side: bool = False, lower: bool = False, transpose_a: bool = False,
     conjugate_a: bool = False, unit_diagonal: bool = False,
-) -> Any:  # fmt: skip
+) -> Array:  # fmt: skip
     """The solutions `X` of `op(A) X = B` (`left_side`) or `X op(A) = B`, for triangles of matrices `A`.
 
     `a` is (..., n, n), of which one triangle is read; `b` is (..., n, k) or (..., k, n), or a vector (..., n).

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from ...ir.array import Array
 from ...ir.primitive import Linear, Primitive, Zero
 from ...ir.types import ArrayType
 from ...support.errors import ShapeError
@@ -103,7 +104,7 @@ tridiagonal_solve_p = Primitive(
 )  # fmt: skip
 
 
-def tridiagonal_solve(dl: Any, d: Any, du: Any, b: Any, *, perturb_singular: bool = False) -> Any:
+def tridiagonal_solve(dl: Any, d: Any, du: Any, b: Any, *, perturb_singular: bool = False) -> Array:
     """The solutions of tridiagonal systems: diagonals `dl`, `d`, `du` (..., m), right-hand sides `b` (..., m, k).
 
     `dl[0]` and `du[m - 1]` are passed over.

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from ...ir.array import Array
 from ...ir.axis_relation import FREE, MOVER, Relation, Window, inserted, same_places
 from ...ir.dimension import dimension
 from ...ir.primitive import AxisInfo, Linear, Primitive, Zero
@@ -184,7 +185,7 @@ def _literal(value: int, size: Any) -> Any:
 @public
 def dynamic_slice(
     operand: Any, start_indices: Any, slice_sizes: Sequence[int], *, allow_negative_indices: Any = True
-) -> Any:
+) -> Array:
     """The window of `slice_sizes` that starts at `start_indices`, moved inside the array where it would leave it.
 
     >>> from tilewright import lax, numpy as jnp
@@ -198,7 +199,7 @@ def dynamic_slice(
 @public
 def dynamic_slice_in_dim(
     operand: Any, start_index: Any, slice_size: int, axis: int = 0, *, allow_negative_indices: bool = True
-) -> Any:
+) -> Array:
     """`dynamic_slice` along one axis, whole along the others.
 
     >>> from tilewright import lax, numpy as jnp
@@ -215,7 +216,7 @@ def dynamic_slice_in_dim(
 @public
 def dynamic_index_in_dim(
     operand: Any, index: Any, axis: int = 0, keepdims: bool = True, *, allow_negative_indices: bool = True
-) -> Any:
+) -> Array:
     """The part of an array at a computed index of one axis; the axis stays, with size 1, if `keepdims`.
 
     >>> from tilewright import lax, numpy as jnp
@@ -299,7 +300,7 @@ dynamic_update_slice_p = Primitive(
 
 
 @public
-def dynamic_update_slice(operand: Any, update: Any, start_indices: Any, *, allow_negative_indices: Any = True) -> Any:
+def dynamic_update_slice(operand: Any, update: Any, start_indices: Any, *, allow_negative_indices: Any = True) -> Array:
     """`operand` with `update` written at `start_indices`, moved inside the array where it would leave it.
 
     >>> from tilewright import lax, numpy as jnp
@@ -313,7 +314,7 @@ def dynamic_update_slice(operand: Any, update: Any, start_indices: Any, *, allow
 @public
 def dynamic_update_slice_in_dim(
     operand: Any, update: Any, start_index: Any, axis: int, *, allow_negative_indices: bool = True
-) -> Any:
+) -> Array:
     """`dynamic_update_slice` along one axis, from the start of the others.
 
     >>> from tilewright import lax, numpy as jnp
@@ -330,7 +331,7 @@ def dynamic_update_slice_in_dim(
 @public
 def dynamic_update_index_in_dim(
     operand: Any, update: Any, index: Any, axis: int, *, allow_negative_indices: bool = True
-) -> Any:
+) -> Array:
     """Write one part of an array at a computed index of an axis; `update` may lack the axis.
 
     >>> from tilewright import lax, numpy as jnp

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from ...ir.array import Array
 from ...ir.types import ArrayType, is_key
 from ...support.call_errors import public
 from ...support.errors import ArgumentError, ConcretizationError
@@ -40,7 +41,7 @@ def scalar_fill(fill_value: Any, dtype: Any) -> Any:
 def gather(
     operand: Any, start_indices: Any, dimension_numbers: GatherDimensionNumbers, slice_sizes: Sequence[int], *,
     unique_indices: bool = False, indices_are_sorted: bool = False, mode: Any = None, fill_value: Any = None,
-) -> Any:  # fmt: skip
+) -> Array:  # fmt: skip
     """Read the windows of `slice_sizes` that start at `start_indices`; `mode` says what happens out of bounds.
 
     Without indices the operand may be smaller than a window.
@@ -64,7 +65,7 @@ def gather(
 
 
 @public
-def index_take(src: Any, idxs: Sequence[Any], axes: Sequence[int]) -> Any:
+def index_take(src: Any, idxs: Sequence[Any], axes: Sequence[int]) -> Array:
     """The elements of `src` at the 1-d index arrays `idxs` along `axes`, batch axis first, indices taken modulo.
 
     >>> from tilewright import lax, numpy as jnp

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Protocol
 
+from ...ir.array import Array, ArrayLike
 from ...ir.primitive import Primitive
 from ...ir.types import ArrayType
 from ...support.call_errors import public
@@ -39,7 +40,19 @@ def _bind(
         mode=GatherScatterMode.from_any(mode), **more)  # fmt: skip
 
 
-def _function(primitive: Primitive, doc: str) -> Callable[..., Any]:
+class Scatter(Protocol):
+    """A scatter: `operand` with `updates` combined into its windows at `scatter_indices`."""
+
+    __name__: str
+
+    def __call__(
+        self, operand: ArrayLike, scatter_indices: ArrayLike, updates: ArrayLike,
+        dimension_numbers: ScatterDimensionNumbers, *, indices_are_sorted: bool = False, unique_indices: bool = False,
+        mode: Any = None,
+    ) -> Array: ...  # fmt: skip
+
+
+def _function(primitive: Primitive, doc: str) -> Scatter:
     def function(
         operand: Any, scatter_indices: Any, updates: Any, dimension_numbers: ScatterDimensionNumbers, *,
         indices_are_sorted: bool = False, unique_indices: bool = False, mode: Any = None,
@@ -65,7 +78,7 @@ scatter_max = _function(scatter_max_p, "Raise the windows of `operand` at `scatt
 def scatter_apply(
     operand: Any, scatter_indices: Any, func: Callable[[Any], Any], dimension_numbers: ScatterDimensionNumbers, *,
     update_shape: Sequence[int] = (), indices_are_sorted: bool = False, unique_indices: bool = False, mode: Any = None,
-) -> Any:  # fmt: skip
+) -> Array:  # fmt: skip
     """Apply a scalar function in place at the indices, once for each time a place is named.
 
     It has a derivative only with `unique_indices=True`.

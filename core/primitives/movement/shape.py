@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from ...ir.array import Array
 from ...ir.axis_relation import FREE, IDENTITY, MOVER, Loops, Relation, Whole, Window, inserted, pointwise, same_places
 from ...ir.binding import with_out_sharding
 from ...ir.primitive import NAMED, SIZE, AxisInfo, Linear, Primitive
@@ -46,7 +47,7 @@ Dims = tuple[int, ...]
 @public
 def broadcast_in_dim(
     operand: Any, shape: Sequence[int], broadcast_dimensions: Sequence[int], *, out_sharding: None = None
-) -> Any:
+) -> Array:
     """Spread an array over `shape`, its axis `i` becoming axis `broadcast_dimensions[i]`.
 
     >>> print(broadcast_in_dim(np.array([[1], [2]]), (3, 2), (1, 0)))
@@ -66,7 +67,7 @@ def broadcast_in_dim(
 
 
 @public
-def broadcast(operand: Any, sizes: Sequence[int], *, out_sharding: None = None) -> Any:
+def broadcast(operand: Any, sizes: Sequence[int], *, out_sharding: None = None) -> Array:
     """Add leading axes of the given sizes.
 
     >>> from tilewright import lax, numpy as jnp
@@ -88,7 +89,7 @@ def broadcast_to(operand: Any, shape: Sequence[int]) -> Any:
 
 
 @public
-def broadcast_to_rank(x: Any, rank: int) -> Any:
+def broadcast_to_rank(x: Any, rank: int) -> Array:
     """Add leading axes of size 1 until the array has `rank` axes."""
     ndim = len(shape_of(x))
     return x if ndim == rank else expand_dims(x, range(rank - ndim))
@@ -119,7 +120,7 @@ def broadcast_shapes(*shapes: Sequence[int] | int) -> Shape:
 
 
 @public
-def expand_dims(array: Any, dimensions: Any) -> Any:
+def expand_dims(array: Any, dimensions: Any) -> Array:
     """Insert axes of size 1 at the given positions of the result.
 
     >>> from tilewright import lax, numpy as jnp
@@ -142,7 +143,7 @@ def expand_dims(array: Any, dimensions: Any) -> Any:
 @public
 def reshape(
     operand: Any, new_sizes: Any, dimensions: Sequence[int] | None = None, *, out_sharding: None = None
-) -> Any:
+) -> Array:
     """The same elements, in row-major order, in another shape; one size may be -1, to be worked out.
 
     `dimensions`, if given, is a permutation of the axes applied first.
@@ -167,7 +168,7 @@ def reshape(
 
 
 @public
-def collapse(operand: Any, start_dimension: int, stop_dimension: int | None = None) -> Any:
+def collapse(operand: Any, start_dimension: int, stop_dimension: int | None = None) -> Array:
     """Merge the axes from `start_dimension` up to, not including, `stop_dimension` into one.
 
     >>> from tilewright import lax, numpy as jnp
@@ -207,7 +208,7 @@ squeeze_p = Primitive(
 
 
 @public
-def squeeze(array: Any, dimensions: Any) -> Any:
+def squeeze(array: Any, dimensions: Any) -> Array:
     """Drop the named axes, each of size 1.
 
     >>> from tilewright import lax, numpy as jnp
@@ -219,7 +220,7 @@ def squeeze(array: Any, dimensions: Any) -> Any:
 
 
 @public
-def transpose(operand: Any, permutation: Sequence[int]) -> Any:
+def transpose(operand: Any, permutation: Sequence[int]) -> Array:
     """Reorder the axes: axis `i` of the result is axis `permutation[i]` of the operand.
 
     >>> from tilewright import lax, numpy as jnp
@@ -263,7 +264,7 @@ rev_p = Primitive(
 
 
 @public
-def rev(operand: Any, dimensions: Any) -> Any:
+def rev(operand: Any, dimensions: Any) -> Array:
     """Reverse the order of elements along the named axes.
 
     >>> from tilewright import lax, numpy as jnp
@@ -358,7 +359,7 @@ slice_p = Primitive(
 @public
 def slice(  # noqa: A001
     operand: Any, start_indices: Sequence[int], limit_indices: Sequence[int], strides: Sequence[int] | None = None
-) -> Any:
+) -> Array:
     """The elements from `start_indices` up to `limit_indices`, `strides` apart.
 
     >>> from tilewright import lax, numpy as jnp
@@ -387,7 +388,9 @@ def _ends(start: Any, limit: Any, size: Any) -> tuple[Any, Any]:
 
 
 @public
-def slice_in_dim(operand: Any, start_index: int | None, limit_index: int | None, stride: int = 1, axis: int = 0) -> Any:
+def slice_in_dim(
+    operand: Any, start_index: int | None, limit_index: int | None, stride: int = 1, axis: int = 0
+) -> Array:
     """`slice` along one axis; negative indices count from the end, and None means the end itself.
 
     >>> from tilewright import lax, numpy as jnp
@@ -406,7 +409,7 @@ def slice_in_dim(operand: Any, start_index: int | None, limit_index: int | None,
 
 
 @public
-def index_in_dim(operand: Any, index: int, axis: int = 0, keepdims: bool = True) -> Any:
+def index_in_dim(operand: Any, index: int, axis: int = 0, keepdims: bool = True) -> Array:
     """The part of an array at one index of an axis; the axis stays, with size 1, if `keepdims`.
 
     >>> from tilewright import lax, numpy as jnp
@@ -457,7 +460,7 @@ iota_p = Primitive("iota", typing=_iota_typing, jvp=None, numpy=_iota_numpy, rel
 
 
 @public
-def broadcasted_iota(dtype: Any, shape: Sequence[int], dimension: int, *, out_sharding: None = None) -> Any:
+def broadcasted_iota(dtype: Any, shape: Sequence[int], dimension: int, *, out_sharding: None = None) -> Array:
     """An array of `shape` whose elements are their own index along `dimension`.
 
     >>> from tilewright import lax, numpy as jnp
@@ -471,7 +474,7 @@ def broadcasted_iota(dtype: Any, shape: Sequence[int], dimension: int, *, out_sh
 
 
 @public
-def iota(dtype: Any, size: int) -> Any:
+def iota(dtype: Any, size: int) -> Array:
     """The integers from 0 up to `size`, in `dtype`.
 
     >>> from tilewright import lax, numpy as jnp
@@ -482,7 +485,7 @@ def iota(dtype: Any, size: int) -> Any:
 
 
 @public
-def full(shape: Any, fill_value: Any, dtype: Any = None, *, sharding: None = None) -> Any:
+def full(shape: Any, fill_value: Any, dtype: Any = None, *, sharding: None = None) -> Array:
     """An array of `shape` filled with a scalar; without `dtype`, that of the scalar (weak for a Python number).
 
     >>> from tilewright import lax, numpy as jnp
@@ -499,7 +502,7 @@ def full(shape: Any, fill_value: Any, dtype: Any = None, *, sharding: None = Non
 
 
 @public
-def full_like(x: Any, fill_value: Any, dtype: Any = None, shape: Any = None, *, sharding: None = None) -> Any:
+def full_like(x: Any, fill_value: Any, dtype: Any = None, shape: Any = None, *, sharding: None = None) -> Array:
     """An array filled with a scalar, of the shape, sharding and dtype of `x` where they are not given.
 
     >>> from tilewright import lax, numpy as jnp
@@ -619,7 +622,7 @@ pad_p = Primitive(
 
 
 @public
-def pad(operand: Any, padding_value: Any, padding_config: Sequence[tuple[int, int, int]]) -> Any:
+def pad(operand: Any, padding_value: Any, padding_config: Sequence[tuple[int, int, int]]) -> Array:
     """Surround and interleave with a scalar: `(low, high, interior)` per axis; negative low and high crop.
 
     >>> from tilewright import lax, numpy as jnp
@@ -691,7 +694,7 @@ concatenate_p = Primitive(
 
 
 @public
-def concatenate(operands: Sequence[Any], dimension: int) -> Any:
+def concatenate(operands: Sequence[Any], dimension: int) -> Array:
     """Join arrays of equal dtype along an axis.
 
     >>> from tilewright import lax, numpy as jnp
@@ -740,7 +743,7 @@ def split(operand: Any, sizes: Sequence[int], axis: int = 0) -> list[Any]:
 
 
 @public
-def stack(operands: Sequence[Any], axis: int = 0) -> Any:
+def stack(operands: Sequence[Any], axis: int = 0) -> Array:
     """Join arrays of one shape along a new axis.
 
     >>> from tilewright import lax, numpy as jnp
@@ -768,7 +771,7 @@ def unstack(x: Any, axis: int = 0) -> tuple[Any, ...]:
 
 
 @public
-def tile(operand: Any, reps: Sequence[int]) -> Any:
+def tile(operand: Any, reps: Sequence[int]) -> Array:
     """Repeat an array `reps[i]` times along axis `i`; missing leading axes count as size 1.
 
     >>> from tilewright import lax, numpy as jnp

@@ -6,11 +6,12 @@ import itertools
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, Protocol
 
 import ml_dtypes
 import numpy as np
 
+from ...ir.array import Array, ArrayLike
 from ...ir.axis_relation import Monoid, Relation, Whole, Work, other_places
 from ...ir.binding import with_out_sharding
 from ...ir.elementwise_typing import BITS, NUMBER, ORDERED, check_kind, widened
@@ -176,6 +177,14 @@ reduce_or_p = reducer("reduce_or", BITS, np.bitwise_or, OR, no_tangent(lambda: r
 reduce_xor_p = reducer("reduce_xor", BITS, np.bitwise_xor, XOR, no_tangent(lambda: reduce_xor_p))
 
 
+class Reducer(Protocol):
+    """A reduction over some axes."""
+
+    __name__: str
+
+    def __call__(self, operand: ArrayLike, axes: Sequence[int], *, out_sharding: Any = None) -> Array: ...
+
+
 def bind_sum(operand: Any, axes: Any) -> Any:
     """A sum that is deferred along those mesh axes, of the ones that the caller asked for, that split what it adds."""
     asked = asked_open.get()
@@ -183,7 +192,7 @@ def bind_sum(operand: Any, axes: Any) -> Any:
     return reduce_sum_p.bind(operand, axes=axes, **({"open_axes": deferred} if deferred else {}))
 
 
-def _function(primitive: Primitive, doc: str) -> Callable[..., Any]:
+def _function(primitive: Primitive, doc: str) -> Reducer:
     def reducer(operand: Any, axes: Sequence[int], *, out_sharding: None = None) -> Any:
         if out_sharding is not None:
             return with_out_sharding(out_sharding, reducer, operand, axes)
@@ -241,7 +250,7 @@ argmax_p = _position("argmax", np.argmax)
 argmin_p = _position("argmin", np.argmin)
 
 
-def argmax(operand: Any, axis: int, index_dtype: Any = np.int32) -> Any:
+def argmax(operand: Any, axis: int, index_dtype: Any = np.int32) -> Array:
     """The position of the first maximum (or of the first NaN) along an axis.
 
     >>> from tilewright import lax, numpy as jnp
@@ -252,7 +261,7 @@ def argmax(operand: Any, axis: int, index_dtype: Any = np.int32) -> Any:
     return argmax_p.bind(operand, axes=axes, index_dtype=canonical_dtype(index_dtype))
 
 
-def argmin(operand: Any, axis: int, index_dtype: Any = np.int32) -> Any:
+def argmin(operand: Any, axis: int, index_dtype: Any = np.int32) -> Array:
     """The position of the first minimum (or of the first NaN) along an axis.
 
     >>> from tilewright import lax, numpy as jnp

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from ...ir.array import Array
 from ...ir.primitive import AxisInfo, Primitive
 from ...ir.promotion import promote_types
 from ...ir.types import ArrayType, is_float, is_integer
@@ -43,7 +44,7 @@ rng_uniform_p = Primitive(
 )  # fmt: skip
 
 
-def rng_uniform(a: Any, b: Any, shape: Sequence[int]) -> Any:
+def rng_uniform(a: Any, b: Any, shape: Sequence[int]) -> Array:
     """Uniform numbers from `a` to below `b`, two scalars, of a generator with hidden state: no two calls give the same.
 
     Which numbers depends on the platform and its compiler; `random.uniform` gives the same ones for the same key.

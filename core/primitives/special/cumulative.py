@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from itertools import accumulate
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
+from ...ir.array import Array, ArrayLike
 from ...ir.axis_relation import Loops, Relation, Whole
 from ...ir.elementwise_typing import INEXACT, NUMBER, ORDERED, check_kind, widened
 from ...ir.primitive import NAMED, Primitive
@@ -215,7 +216,15 @@ COMBINE: dict[Primitive, Combine] = {
 }  # fmt: skip
 
 
-def _function(primitive: Primitive, doc: str) -> Callable[..., Any]:
+class Cumulative(Protocol):
+    """A cumulative function along an axis."""
+
+    __name__: str
+
+    def __call__(self, operand: ArrayLike, axis: int = 0, reverse: bool = False) -> Array: ...
+
+
+def _function(primitive: Primitive, doc: str) -> Cumulative:
     def cumulative(operand: Any, axis: int = 0, reverse: bool = False) -> Any:
         axis = as_axis(axis, len(shape_of(operand)), primitive.name)
         return primitive.bind(operand, axis=axis, reverse=bool(reverse))

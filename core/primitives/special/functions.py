@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from ...ir.array import Array
 from ...ir.elementwise_typing import FLOAT, common_shape
 from ...ir.primitive import Primitive
 from ...support.errors import NoDerivativeError, ShapeError
@@ -512,12 +513,12 @@ _zeta = function(zeta_p, 2, "", "zeta")
 _lower_igamma = function(igamma_p, 2, "", "igamma")
 _upper_igamma = function(igammac_p, 2, "", "igammac")
 _igamma_slope = function(igamma_grad_a_p, 2, "", "igamma_grad_a")
-_betainc = function(regularized_incomplete_beta_p, 3, "", "betainc")
+_incomplete_beta = function(regularized_incomplete_beta_p, 3, "", "betainc")
 bessel_i0e = function(bessel_i0e_p, 1, "Elementwise exp(-abs(x)) * I0(x), of the modified Bessel function.")
 bessel_i1e = function(bessel_i1e_p, 1, "Elementwise exp(-abs(x)) * I1(x), of the modified Bessel function.")
 
 
-def polygamma(m: Any, x: Any) -> Any:
+def polygamma(m: Any, x: Any) -> Array:
     """Elementwise derivative of digamma, m times, at x; m is a float of whole value.
 
     Below 0 by the sum over all poles, those on the right of x less those of 1 - x (DLMF 5.15.1), all above 0: XLA's own
@@ -546,7 +547,7 @@ def polygamma(m: Any, x: Any) -> Any:
     return _add(polygamma_p.bind(m, _where(reflected, after, x)), _where(reflected, signed, 0.0))
 
 
-def zeta(x: Any, q: Any) -> Any:
+def zeta(x: Any, q: Any) -> Array:
     """Elementwise Hurwitz zeta function, the sum of (q + k) ** -x.
 
     >>> from tilewright import lax, numpy as jnp
@@ -556,7 +557,7 @@ def zeta(x: Any, q: Any) -> Any:
     return _zeta(x, q)
 
 
-def igamma(a: Any, x: Any) -> Any:
+def igamma(a: Any, x: Any) -> Array:
     """Elementwise regularised lower incomplete gamma function P(a, x).
 
     >>> from tilewright import lax, numpy as jnp
@@ -566,7 +567,7 @@ def igamma(a: Any, x: Any) -> Any:
     return _lower_igamma(a, x)
 
 
-def igammac(a: Any, x: Any) -> Any:
+def igammac(a: Any, x: Any) -> Array:
     """Elementwise regularised upper incomplete gamma function Q(a, x).
 
     >>> from tilewright import lax, numpy as jnp
@@ -576,7 +577,7 @@ def igammac(a: Any, x: Any) -> Any:
     return _upper_igamma(a, x)
 
 
-def igamma_grad_a(a: Any, x: Any) -> Any:
+def igamma_grad_a(a: Any, x: Any) -> Array:
     """Elementwise derivative of igamma(a, x) in a.
 
     >>> from tilewright import lax, numpy as jnp
@@ -586,17 +587,17 @@ def igamma_grad_a(a: Any, x: Any) -> Any:
     return _igamma_slope(a, x)
 
 
-def betainc(a: Any, b: Any, x: Any) -> Any:
+def betainc(a: Any, b: Any, x: Any) -> Array:
     """Elementwise regularised incomplete beta function I_x(a, b).
 
     >>> from tilewright import lax, numpy as jnp
     >>> print(lax.betainc(2.0, 1.0, jnp.array([0.5])))  # 0.5 ** 2
     [0.25]
     """
-    return _betainc(a, b, x)
+    return _incomplete_beta(a, b, x)
 
 
-def random_gamma_grad(a: Any, x: Any) -> Any:
+def random_gamma_grad(a: Any, x: Any) -> Array:
     """Elementwise derivative in a of a sample x of the gamma distribution: -(dP/da) / (dP/dx).
 
     >>> from tilewright import lax, numpy as jnp

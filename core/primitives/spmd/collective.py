@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from ...ir.array import Array
 from ...ir.axis_relation import other_places, same_places
 from ...ir.primitive import AxisInfo, Primitive, Zero
 from ...ir.types import BOOL, INT32, ArrayType, canonical_dtype
@@ -695,7 +696,7 @@ def pcast(x: Any, axis_name: Any, *, to: str = "varying") -> Any:
     return pytree.map(lambda leaf: pvary(leaf, names), x)
 
 
-def axis_index(axis_name: Any) -> Any:
+def axis_index(axis_name: Any) -> Array:
     """The position of this member along a named axis, an int32 scalar; of a tuple of axes: in row-major order.
 
     >>> import tilewright as tw
@@ -707,7 +708,7 @@ def axis_index(axis_name: Any) -> Any:
     for name in _names(axis_name):
         here = known[name]() if name in known else axis_index_p.bind(axes=(name,))
         index = here if index is None else index * _size_of(name) + here
-    return np.zeros((), canonical_dtype(INT32)) if index is None else index
+    return np.zeros((), canonical_dtype(INT32)) if index is None else index  # type: ignore[return-value]
 
 
 def axis_size(axis_name: Any) -> int:

@@ -20,7 +20,8 @@ _LATER = {
     "result": "Result Row load",
     "run": "benchmark scaling",
 }
-__getattr__ = _later(__name__, _members(_LATER))
+if not TYPE_CHECKING:  # checkers know the names from the imports above
+    __getattr__ = _later(__name__, _members(_LATER))
 
 __all__ = ["Change", "Result", "Row", "benchmark", "compare", "load", "scaling"]
 __dir__ = __all__.copy

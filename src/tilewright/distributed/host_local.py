@@ -49,7 +49,7 @@ def host_local_array_to_global_array(local_inputs: Any, global_mesh: Mesh, pspec
     )
 
 
-def _global(x: Any, sharding: NamedSharding) -> Array:
+def _global(x: Any, sharding: NamedSharding) -> Any:
     if isinstance(dtype := getattr(x, "dtype", None), KeyDtype):
         return wrap_key_data(_global(key_data(x), sharding), dtype=dtype)
     return make_array_from_process_local_data(sharding, np.asarray(x))

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from ..core.jit.jit import jit
+from ..core.jit.stages import Wrapped
 from ..core.primitives.movement.shape import expand_dims, squeeze
 from ..core.sharding.mesh import Mesh, PartitionSpec
 from ..core.sharding.shard_map import shard_map
@@ -20,11 +21,11 @@ from .host_local import global_array_to_host_local_array, host_local_array_to_gl
 UNNAMED = "pmap"
 
 
-def pmap(
-    fun: Callable[..., Any], axis_name: Any = None, *, in_axes: Any = 0, out_axes: Any = 0,
+def pmap[**P, R](
+    fun: Callable[P, R], axis_name: Any = None, *, in_axes: Any = 0, out_axes: Any = 0,
     static_broadcasted_argnums: int | Sequence[int] = (), devices: Sequence[Any] | None = None,
     backend: str | None = None, axis_size: int | None = None, donate_argnums: int | Sequence[int] = (),
-) -> Callable[..., Any]:  # fmt: skip
+) -> Wrapped[P, R]:  # fmt: skip
     """A compiled function that maps `fun` over an axis of its arguments, each element on a device of its own.
 
     The axis is as long as there are devices to use, of `devices` or of the platform `backend`; `in_axes` and `out_axes`
@@ -51,6 +52,8 @@ def pmap(
     if devices is not None and backend is not None:
         raise ArgumentError(f"pmap with devices and backend={backend!r}", "pass one of them")
 
+    function: Callable[..., Any] = fun
+
     def parted(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[dict[int, Any], list[Any], Any, list[Any]]:
         """The static arguments, the leaves of the others, their structure, and the mapped axis of each leaf."""
         fixed = {i % len(args): args[i % len(args)] for i in static if -len(args) <= i < len(args)}
@@ -75,7 +78,7 @@ def pmap(
             inner = [x if d is None else squeeze(x, (d,)) for x, d in zip(parts, dims, strict=True)]
             positional, named = in_tree.unflatten(inner)
             given = iter(positional)
-            out = fun(*[fixed[i] if i in fixed else next(given) for i in range(len(args))], **named)
+            out = function(*[fixed[i] if i in fixed else next(given) for i in range(len(args))], **named)
             flat, found["tree"] = tree.flatten(out)
             found["dims"] = _places(out_axes, out, "out_axes")
             return [x if d is None else expand_dims(x, (d % (len(shape_of(x)) + 1),))
@@ -86,7 +89,7 @@ def pmap(
         outs = mapped(*leaves)
         return found["tree"].unflatten(outs)
 
-    compiled = functools.wraps(fun)(jit(run, static_argnums=static or None, donate_argnums=donate_argnums or None))
+    compiled: Any = functools.wraps(fun)(jit(run, static_argnums=static or None, donate_argnums=donate_argnums or None))
 
     @functools.wraps(compiled)
     def call(*args: Any, **kwargs: Any) -> Any:
@@ -105,7 +108,8 @@ def pmap(
         outs = compiled(*[fixed[i] if i in fixed else next(given) for i in range(len(args))], **named)
         return tree.map(lambda x: global_array_to_host_local_array(x, mesh, x.sharding.spec), outs)
 
-    return call
+    made: Any = call
+    return made
 
 
 def _spec(d: int | None, name: Any) -> PartitionSpec:

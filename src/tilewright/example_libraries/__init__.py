@@ -9,7 +9,8 @@ if TYPE_CHECKING:
 
 _MODULES = ("optimizers", "stax")
 
-__getattr__ = _later(__name__, {name: f".{name}" for name in _MODULES})
+if not TYPE_CHECKING:  # checkers know the names from the imports above
+    __getattr__ = _later(__name__, {name: f".{name}" for name in _MODULES})
 
 __all__ = ["optimizers", "stax"]
 __dir__ = __all__.copy

@@ -28,7 +28,8 @@ _MODULES = (
     "multihost_utils", "ode", "pjit", "random", "serialize_executable", "shard_map", "sparse",
 )  # fmt: skip
 
-__getattr__ = _later(__name__, {name: f".{name}" for name in _MODULES})
+if not TYPE_CHECKING:  # checkers know the names from the imports above
+    __getattr__ = _later(__name__, {name: f".{name}" for name in _MODULES})
 
 __all__ = [
     "buffer_callback", "checkify", "colocated_python", "compilation_cache", "io_callback", "jet", "layout",

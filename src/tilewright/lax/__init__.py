@@ -77,7 +77,8 @@ _OWN |= {"ragged_all_to_all": ".ragged_exchange:ragged_all_to_all"}
 _OWN |= {"with_sharding_constraint": "..core.sharding.mesh:with_sharding_constraint"}
 _OWN |= {name: f".ragged:{name}" for name in ("RaggedDotDimensionNumbers", "ragged_dot", "ragged_dot_general")}
 
-__getattr__ = _later(__name__, _OWN | _RARE)
+if not TYPE_CHECKING:  # checkers know the names from the imports above
+    __getattr__ = _later(__name__, _OWN | _RARE)
 
 __all__ = [
     "AccuracyMode", "ConvDimensionNumbers", "ConvGeneralDilatedDimensionNumbers", "DotAlgorithm", "DotAlgorithmPreset",

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from ..core.api.transformations import vmap
+from ..core.ir.array import Array
 from ..core.ir.binding import with_out_sharding
 from ..core.ir.types import INT32, as_dtype, canonical_dtype, is_integer
 from ..core.jit.eager_jit import composite
@@ -180,7 +181,7 @@ def _grouped_sizes(sizes: Any, shape: tuple[int, ...], repeated: int) -> Any:
 def ragged_dot_general(
     lhs: Any, rhs: Any, group_sizes: Any, ragged_dot_dimension_numbers: RaggedDotDimensionNumbers,
     precision: Any = None, preferred_element_type: Any = None, group_offset: Any = None, out_sharding: Any = None,
-) -> Any:  # fmt: skip
+) -> Array:  # fmt: skip
     """A product of which one axis of the left operand is cut into groups of given sizes.
 
     If that axis is free, each group has a matrix of its own along the right operand's group axis, and the result is
@@ -284,7 +285,7 @@ def _ragged_sum(axes: _Axes, lhs: Any, rhs: Any, sizes: Any, how: dict[str, Any]
 def ragged_dot(
     lhs: Any, rhs: Any, group_sizes: Any, precision: Any = None, preferred_element_type: Any = None,
     group_offset: Any = None, out_sharding: Any = None,
-) -> Any:  # fmt: skip
+) -> Array:  # fmt: skip
     """Each row of (m, k) times the matrix of its group: (g, k, n) matrices and (g,) sizes give (m, n).
 
     The first `group_sizes[0]` rows belong to group 0, and so on; rows past the last group give zeros. The rest and the

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from ..core.ir.array import Array
 from ..core.ir.types import INT32, is_integer
 from ..core.primitives.elementwise.comparison import and_p, le_p, lt_p, select
 from ..core.primitives.elementwise.conversion import convert_element_type
@@ -22,7 +23,7 @@ from ..core.tracing.trace import dtype_of, shape_of
 def ragged_all_to_all(
     operand: Any, output: Any, input_offsets: Any, send_sizes: Any, output_offsets: Any, recv_sizes: Any, *,
     axis_name: Any, axis_index_groups: Any = None,
-) -> Any:  # fmt: skip
+) -> Array:  # fmt: skip
     """`output` (m, ...) with rows that the members of a named axis send to this one, of their `operand`s (r, ...).
 
     The four vectors of k integers tell of k slices, k / n for each of the n members in order: `send_sizes[i]` rows of

@@ -63,7 +63,8 @@ _LATER = {
     "spaces": "bartlett blackman geomspace hamming hanning kaiser linspace logspace",
     "statistics.histograms": "corrcoef cov histogram histogram2d histogram_bin_edges histogramdd",
 }
-__getattr__ = _later(__name__, {"fft": ".fft", "linalg": ".linalg"} | _members(_LATER))
+if not TYPE_CHECKING:  # checkers know the names from the imports above
+    __getattr__ = _later(__name__, {"fft": ".fft", "linalg": ".linalg"} | _members(_LATER))
 
 _install_methods(_protocol.methods(_sys.modules[__name__]))
 

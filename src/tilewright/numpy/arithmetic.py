@@ -59,7 +59,7 @@ def _ints(x: Array) -> Array:
     return astype(x, np.dtype(np.int32)) if is_bool(dtype_of(x)) else x
 
 
-def _no_complex(name: str, *args: Array) -> None:
+def _no_complex(name: str, *args: ArrayLike) -> None:
     if any(is_complex(dtype_of(x)) for x in args):
         raise DtypeError(f"{name} has no meaning for complex numbers", "take `real` first")
 

@@ -397,7 +397,7 @@ def arange(
     given = [x for x in (start, stop, step) if x is not None]
     if dtype is None:
         dtype = promote_types([typeof(x) for x in given])[0]  # type: ignore[misc]
-    dtype = dtype_argument(dtype)
+    kind = dtype_argument(dtype)
     first, last, by = (0, start, 1) if stop is None else (start, stop, 1 if step is None else step)
     if stop is None and step is not None:
         by = step
@@ -407,13 +407,13 @@ def arange(
     symbolic = any(getattr(x, "symbolic", False) for x in (first, last, by))
     size = _count(first, last, by) if symbolic else max(0, math.ceil((last - first) / by))
     if is_evaluating():
-        work = np.float64 if dtype.kind not in "iufcb" or dtype.itemsize < 4 and dtype.kind == "f" else None
-        return put(make_array(np.arange(first, last, by, dtype=work).astype(dtype)), device)
-    result = lax.iota(dtype, size)
+        work = np.float64 if kind.kind not in "iufcb" or kind.itemsize < 4 and kind.kind == "f" else None
+        return put(make_array(np.arange(first, last, by, dtype=work).astype(kind)), device)
+    result = lax.iota(kind, size)
     if by != 1:
-        result = result * _of_dtype(by, dtype)
+        result = result * _of_dtype(by, kind)
     if first != 0:
-        result = result + _of_dtype(first, dtype)
+        result = result + _of_dtype(first, kind)
     return put(result, device)
 
 

@@ -7,8 +7,7 @@ modules of this package call these.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -46,10 +45,27 @@ from .util import (
     weak_of_numbers,
 )
 
-Ufunc = Callable[..., Any]
+
+class UnaryFunction(Protocol):
+    """An elementwise function of one array."""
+
+    __name__: str
+    __qualname__: str
+
+    def __call__(self, x: ArrayLike, /) -> Array: ...
 
 
-def _finish(function: Ufunc, name: str, doc: str, example: str = "") -> Any:
+class BinaryFunction(Protocol):
+    """An elementwise function of two arrays."""
+
+    __name__: str
+    __qualname__: str
+
+    def __call__(self, x: ArrayLike, y: ArrayLike, /) -> Array: ...
+
+
+
+def _finish(function: Any, name: str, doc: str, example: str = "") -> Any:
     lines = [">>> from tilewright import numpy as jnp", *example.splitlines()] if example else []
     text = "".join(f"\n    {line}" for line in lines)
     function.__name__ = function.__qualname__ = name
@@ -60,7 +76,7 @@ def _finish(function: Ufunc, name: str, doc: str, example: str = "") -> Any:
 # ---------------------------------------------------------------------------- one operand
 
 
-def _inexact_unary(name: str, primitive: Any, doc: str, at: float, gives: float) -> Ufunc:
+def _inexact_unary(name: str, primitive: Any, doc: str, at: float, gives: float) -> UnaryFunction:
     def function(x: ArrayLike, /) -> Array:
         dtype = typeof(x).dtype
         if dtype is not FLOAT32 and not is_inexact(dtype):
@@ -91,7 +107,7 @@ acosh = arccosh = _inexact_unary("arccosh", lax.acosh_p, "The inverse hyperbolic
 atanh = arctanh = _inexact_unary("arctanh", lax.atanh_p, "The inverse hyperbolic tangent", 0.0, 0.0)
 
 
-def _on_floats(name: str, primitive: Any, doc: str, gives: float, **params: Any) -> Ufunc:
+def _on_floats(name: str, primitive: Any, doc: str, gives: float, **params: Any) -> UnaryFunction:
     def function(x: ArrayLike, /) -> Array:
         x = value(x, name)
         dtype = dtype_of(x)
@@ -249,7 +265,7 @@ def reciprocal(x: ArrayLike, /) -> Array:
     return lax.div(1, x) if typeof(x).shape or not isinstance(x, float | complex) else 1 / value(x)
 
 
-def _scaled(name: str, doc: str, factor: float, at: float, gives: float) -> Ufunc:
+def _scaled(name: str, doc: str, factor: float, at: float, gives: float) -> UnaryFunction:
     def function(x: ArrayLike, /) -> Array:
         (x,) = promote_dtypes_inexact(x)
         return weak_of_numbers(lax.mul(x, factor), x)
@@ -417,7 +433,7 @@ def bitwise_not(x: ArrayLike, /) -> Array:
 invert = bitwise_invert = bitwise_not
 
 
-def as_boolean(x: ArrayLike) -> Array:
+def as_boolean(x: Any) -> Array:
     """Whether elements are not 0; of booleans these. DtypeError for random keys."""
     dtype = typeof(x).dtype
     if is_key(dtype):
@@ -555,7 +571,7 @@ def nan_to_num(
 # ---------------------------------------------------------------------------- two operands
 
 
-def _binary(primitive: Any, on_bools: Any = None, inexact: bool = False) -> Ufunc:
+def _binary(primitive: Any, on_bools: Any = None, inexact: bool = False) -> BinaryFunction:
     """The function of two promoted operands; `on_bools` is what it is for booleans."""
 
     def function(x: ArrayLike, y: ArrayLike, /) -> Array:
@@ -585,7 +601,7 @@ def negative(x: ArrayLike, /) -> Array:
     return lax.neg_p.bind(x)
 
 
-def _bitwise(primitive: Any, name: str) -> Ufunc:
+def _bitwise(primitive: Any, name: str) -> BinaryFunction:
     def function(x: ArrayLike, y: ArrayLike, /) -> Array:
         x, y = promote(x, y)
         return primitive.bind(_bits_only(name, x), y)
@@ -593,7 +609,7 @@ def _bitwise(primitive: Any, name: str) -> Ufunc:
     return function
 
 
-def _logical(primitive: Any) -> Ufunc:
+def _logical(primitive: Any) -> BinaryFunction:
     def function(x: ArrayLike, y: ArrayLike, /) -> Array:
         pair = [as_boolean(x), as_boolean(y)]
         operators.check_ranks([typeof(x) for x in pair])
@@ -657,7 +673,7 @@ nextafter = _finish(
 )  # fmt: skip
 
 
-def _comparison(name: str, primitive: Any, doc: str, on_complex: str = "") -> Ufunc:
+def _comparison(name: str, primitive: Any, doc: str, on_complex: str = "") -> BinaryFunction:
     def function(x: ArrayLike, y: ArrayLike, /) -> Array:
         x, y = promote(x, y)
         if on_complex and is_complex(dtype_of(x)):

@@ -53,7 +53,7 @@ def apply_over_axes(func: Callable[..., Any], a: ArrayLike, axes: Any) -> Array:
     a = value(a, "apply_over_axes")
     for axis in (axes,) if isinstance(axes, int) else axes:
         number = axis_of(axis, len(shape_of(a)))
-        result = func(a, axis=number)
+        result: Array = func(a, axis=number)
         if len(shape_of(result)) == len(shape_of(a)) - 1:
             result = expand_dims(result, number)
         if len(shape_of(result)) != len(shape_of(a)):

@@ -234,7 +234,7 @@ def _kept(first: Array, keep: Array, size: int, fill_value: Any) -> tuple[Array,
     """
     n = shape_of(first)[0]
     if not n:
-        return lax.full((size,), fill_value or 0, dtype_of(first)), np.zeros(size, bool)
+        return lax.full((size,), fill_value or 0, dtype_of(first)), np.zeros(size, bool)  # type: ignore[return-value]
     places = nonzero(keep, size=size, fill_value=n)[0]
     valid, found = lax.lt(places, n), take(first, places, mode="clip")
     if fill_value is None:

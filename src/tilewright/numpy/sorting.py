@@ -102,7 +102,7 @@ def lexsort(keys: Any, axis: int = -1) -> Array:
     if not keys:
         raise ArgumentError("lexsort of no keys", "pass at least one")
     if not shape_of(keys[0]):
-        return np.zeros((), default_int())[()]
+        return np.zeros((), default_int())[()]  # type: ignore[return-value]
     axis = axis_of(axis, len(shape_of(keys[0])))
     places = lax.broadcasted_iota(default_int(), shape_of(keys[0]), axis)
     return lax.sort((*keys[::-1], places), axis, True, len(keys))[-1]

@@ -11,6 +11,7 @@ import numpy as np
 
 from .. import lax
 from ..core.arrays.operators import promote_args, promote_args_inexact
+from ..core.ir.array import Array, ArrayLike, Axis, DTypeLike
 from ..core.ir.binding import is_evaluating, with_out_sharding
 from ..core.ir.promotion import promote_types, to_inexact
 from ..core.ir.static_ints import integer
@@ -39,11 +40,6 @@ from ..core.support.errors import (
 )
 from ..core.tracing.array_conversion import as_array, make_array
 from ..core.tracing.trace import ProgramTracer, Tracer, Value, dtype_of, shape_of, typeof
-
-Array = Any
-ArrayLike = Any
-DTypeLike = Any
-Axis = int | Sequence[int] | None
 
 _PYTHON_TYPES = (bool, int, float, complex)
 
@@ -140,7 +136,7 @@ def promote_dtypes_inexact(*args: ArrayLike) -> list[Array]:
     return [cast(x, to_inexact(dtype), weak) for x in args]
 
 
-def broadcast_to_shape(x: ArrayLike, shape: tuple[int, ...]) -> Array:
+def broadcast_to_shape(x: Any, shape: tuple[int, ...]) -> Array:
     """Broadcast to a shape known to fit, by NumPy's rule."""
     old = shape_of(x)
     if old == shape:

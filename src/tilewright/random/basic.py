@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from .. import numpy as tnp
+from ..core.ir.array import Array
 from ..core.ir.promotion import to_inexact
 from ..core.ir.types import canonical_dtype, is_float, is_integer, is_unsigned, kind
 from ..core.jit.jit import jit
@@ -47,7 +48,7 @@ def constant(dtype: Any, value: Any) -> Any:
 
 
 @public
-def bits(key: Any, shape: Shape = (), dtype: Any = None, *, out_sharding: None = None) -> Any:
+def bits(key: Any, shape: Shape = (), dtype: Any = None, *, out_sharding: None = None) -> Array:
     """Unsigned integers, every bit of them fair and independent; uint32 by default (uint64 with `enable_x64`).
 
     Raises `DtypeError` for a dtype that is not unsigned.
@@ -69,7 +70,7 @@ def bits(key: Any, shape: Shape = (), dtype: Any = None, *, out_sharding: None =
 @public
 def uniform(
     key: Any, shape: Shape = (), dtype: Any = None, minval: Any = 0.0, maxval: Any = 1.0, *, out_sharding: None = None
-) -> Any:
+) -> Array:
     """Floats uniform in [minval, maxval), on a grid of as many steps as the mantissa has.
 
     Bounds of one element may have more axes than `shape`, which the result then has too. Raises `DtypeError` for a
@@ -109,7 +110,7 @@ def draw_uniform(key: Any, minval: Any, maxval: Any, shape: Any, dtype: Any) -> 
 
 
 @public
-def normal(key: Any, shape: Shape = (), dtype: Any = None, *, out_sharding: None = None) -> Any:
+def normal(key: Any, shape: Shape = (), dtype: Any = None, *, out_sharding: None = None) -> Array:
     """Standard normal values; complex ones have variance 1 shared by both parts.
 
     Raises `DtypeError` for a dtype that is neither float nor complex.
@@ -137,7 +138,7 @@ def draw_normal(key: Any, shape: Any, dtype: Any) -> Any:
 @public
 def truncated_normal(
     key: Any, lower: Any, upper: Any, shape: Shape | None = None, dtype: Any = None, *, out_sharding: None = None
-) -> Any:
+) -> Array:
     """Normal values given that they lie in (lower, upper).
 
     >>> import tilewright as tw
@@ -168,7 +169,7 @@ def _truncated_normal(key: Any, lower: Any, upper: Any, shape: Any, dtype: Any) 
 @public
 def bernoulli(
     key: Any, p: Any = 0.5, shape: Shape | None = None, mode: str = "low", *, out_sharding: None = None
-) -> Any:
+) -> Array:
     """Booleans, each True with probability `p`; `mode='high'` resolves small probabilities with twice the bits.
 
     Raises `DtypeError` if `p` is not a float.
@@ -197,7 +198,7 @@ def _bernoulli(key: Any, p: Any, shape: Any, mode: str) -> Any:
 
 
 @public
-def randint(key: Any, shape: Shape, minval: Any, maxval: Any, dtype: Any = None, *, out_sharding: None = None) -> Any:
+def randint(key: Any, shape: Shape, minval: Any, maxval: Any, dtype: Any = None, *, out_sharding: None = None) -> Array:
     """Integers uniform in [minval, maxval); `minval` where that range is empty.
 
     Raises `DtypeError` for a dtype that is not an integer and `ShapeError` if the bounds do not broadcast to `shape`.
@@ -257,7 +258,7 @@ def _randint(key: Any, minval: Any, maxval: Any, shape: Any, dtype: Any) -> Any:
 
 
 @public
-def rademacher(key: Any, shape: Shape = (), dtype: Any = None, *, out_sharding: None = None) -> Any:
+def rademacher(key: Any, shape: Shape = (), dtype: Any = None, *, out_sharding: None = None) -> Array:
     """-1 or 1, each with probability one half.
 
     >>> import tilewright as tw
@@ -279,7 +280,7 @@ def _rademacher(key: Any, shape: Any, dtype: Any) -> Any:
 
 
 @public
-def permutation(key: Any, x: Any, axis: int = 0, independent: bool = False, *, out_sharding: None = None) -> Any:
+def permutation(key: Any, x: Any, axis: int = 0, independent: bool = False, *, out_sharding: None = None) -> Array:
     """The elements of `x` along `axis` (or of `range(x)`) in random order; slices move whole unless `independent`.
 
     >>> import tilewright as tw
@@ -323,7 +324,7 @@ def _shuffle(key: Any, x: Any, axis: int) -> Any:
 @public
 def choice(
     key: Any, a: Any, shape: Shape = (), replace: bool = True, p: Any = None, axis: int = 0, mode: str | None = None
-) -> Any:
+) -> Array:
     """Elements of `a` along `axis` (or of `range(a)`), with probabilities `p`, drawn with or without replacement.
 
     Raises `ArgumentError` for an empty `a`, or for more draws than elements without replacement.
@@ -380,7 +381,7 @@ def _weighted_index(key: Any, p: Any, shape: Any, replace: bool, mode: Any) -> A
 @public
 def gumbel(
     key: Any, shape: Shape = (), dtype: Any = None, mode: str | None = None, *, out_sharding: None = None
-) -> Any:
+) -> Array:
     """Gumbel values, with density exp(-(x + exp(-x))); `mode='high'` reaches further into the upper tail.
 
     That of float32 ends at about 16 without a mode, at 32 with 'high', and with 'highest', from 64 bits each, at 44.
@@ -390,9 +391,9 @@ def gumbel(
     (3,)
     """
     key = one_key("gumbel", key)
-    mode = chosen("gumbel's mode", mode or "low", ("highest", "high", "low"))
+    reach = chosen("gumbel's mode", mode or "low", ("highest", "high", "low"))
     shape, dtype = sample_shape("gumbel", shape), float_dtype("gumbel", dtype)
-    return convert_element_type(draw_gumbel(key, shape, working_dtype(dtype), mode), dtype)
+    return convert_element_type(draw_gumbel(key, shape, working_dtype(dtype), reach), dtype)
 
 
 @functools.partial(jit, static_argnums=(1, 2, 3))
@@ -440,7 +441,7 @@ def categorical(
     mode: str | None = None,
     *,
     out_sharding: None = None,
-) -> Any:
+) -> Array:
     """Indices along `axis`, each with probability proportional to the exponential of its logit (the Gumbel trick).
 
     Leading axes of `shape` beyond those of the batch are repeated draws; without replacement they are distinct.
@@ -463,8 +464,8 @@ def categorical(
         raise ArgumentError(
             f"categorical: {math.prod(lead)} draws of {full[axis]} categories without replacement", "use replace=True"
         )
-    mode = chosen("categorical's mode", mode or "low", ("highest", "high", "low"))
-    return _categorical(key, logits, axis, shape, lead, replace, mode)
+    reach = chosen("categorical's mode", mode or "low", ("highest", "high", "low"))
+    return _categorical(key, logits, axis, shape, lead, replace, reach)
 
 
 @functools.partial(jit, static_argnums=(2, 3, 4, 5, 6))

@@ -6,11 +6,12 @@ import functools
 import math
 import operator
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
 from ..core.api.transformations import vmap
+from ..core.ir.array import Array, ArrayLike, DTypeLike
 from ..core.ir.binding import with_out_sharding
 from ..core.ir.types import canonical_dtype
 from ..core.jit.jit import jit
@@ -45,7 +46,17 @@ def _to(dtype: Any, shape: Any, *parameters: Any) -> list[Any]:
     return [shapes.broadcast_to(convert_element_type(p, dtype), shape) for p in parameters]
 
 
-def _plain(name: str, doc: str, draw: Callable[..., Any]) -> Callable[..., Any]:
+class Sampler(Protocol):
+    """Values of a distribution without parameters."""
+
+    __name__: str
+
+    def __call__(
+        self, key: ArrayLike, shape: Shape = (), dtype: DTypeLike = None, *, out_sharding: Any = None
+    ) -> Array: ...
+
+
+def _plain(name: str, doc: str, draw: Callable[..., Any]) -> Sampler:
     """A sampler without parameters from `draw(key, shape, dtype)`."""
     compiled = jit(draw, static_argnums=(1, 2))
 
@@ -109,7 +120,7 @@ maxwell = _plain("maxwell", "One-sided Maxwell values: lengths of standard norma
 
 
 @public
-def pareto(key: Any, b: Any, shape: Shape | None = None, dtype: Any = None, *, out_sharding: None = None) -> Any:
+def pareto(key: Any, b: Any, shape: Shape | None = None, dtype: Any = None, *, out_sharding: None = None) -> Array:
     """Pareto values, with density b / x^(b + 1) on x >= 1.
 
     >>> import tilewright as tw
@@ -127,7 +138,9 @@ def _pareto(key: Any, b: Any, shape: Any, dtype: Any) -> Any:
 
 
 @public
-def rayleigh(key: Any, scale: Any, shape: Shape | None = None, dtype: Any = None, *, out_sharding: None = None) -> Any:
+def rayleigh(
+    key: Any, scale: Any, shape: Shape | None = None, dtype: Any = None, *, out_sharding: None = None
+) -> Array:
     """Rayleigh values, with density x exp(-x^2 / (2 scale^2)) / scale^2 on x >= 0.
 
     >>> from tilewright import random
@@ -146,7 +159,7 @@ def _rayleigh(key: Any, scale: Any, shape: Any, dtype: Any) -> Any:
 
 
 @public
-def weibull_min(key: Any, scale: Any, concentration: Any, shape: Shape = (), dtype: Any = None) -> Any:
+def weibull_min(key: Any, scale: Any, concentration: Any, shape: Shape = (), dtype: Any = None) -> Array:
     """Weibull values: `scale` times an exponential value to the power 1 / concentration.
 
     >>> from tilewright import random
@@ -170,7 +183,7 @@ def _weibull_min(key: Any, scale: Any, concentration: Any, shape: Any, dtype: An
 def triangular(
     key: Any, left: Any, mode: Any, right: Any, shape: Shape | None = None, dtype: Any = None, *,
     out_sharding: None = None,
-) -> Any:  # fmt: skip
+) -> Array:  # fmt: skip
     """Values of the triangular density that rises from `left` to `mode` and falls to `right`.
 
     >>> from tilewright import random
@@ -198,7 +211,7 @@ def _triangular(key: Any, left: Any, mode: Any, right: Any, shape: Any, dtype: A
 @public
 def lognormal(
     key: Any, sigma: Any = 1.0, shape: Shape | None = None, dtype: Any = None, *, out_sharding: None = None
-) -> Any:
+) -> Array:
     """The exponential of normal values with standard deviation `sigma`.
 
     >>> from tilewright import random
@@ -217,7 +230,7 @@ def _lognormal(key: Any, sigma: Any, shape: Any, dtype: Any) -> Any:
 
 
 @public
-def wald(key: Any, mean: Any, shape: Shape | None = None, dtype: Any = None, *, out_sharding: None = None) -> Any:
+def wald(key: Any, mean: Any, shape: Shape | None = None, dtype: Any = None, *, out_sharding: None = None) -> Array:
     """Wald (inverse Gaussian) values of a given mean and shape parameter 1 (Michael, Schucany and Haas, 1976).
 
     >>> from tilewright import random
@@ -240,7 +253,7 @@ def _wald(key: Any, mean: Any, shape: Any, dtype: Any) -> Any:
 
 
 @public
-def double_sided_maxwell(key: Any, loc: Any, scale: Any, shape: Shape = (), dtype: Any = None) -> Any:
+def double_sided_maxwell(key: Any, loc: Any, scale: Any, shape: Shape = (), dtype: Any = None) -> Array:
     """Maxwell values with a random sign, scaled and moved; parameters' shape is appended to `shape`.
 
     >>> from tilewright import random
@@ -265,7 +278,7 @@ def _double_sided_maxwell(key: Any, loc: Any, scale: Any, shape: Any, dtype: Any
 def multivariate_normal(
     key: Any, mean: Any, cov: Any, shape: Shape | None = None, dtype: Any = None, method: str = "cholesky",
     *, out_sharding: None = None,
-) -> Any:  # fmt: skip
+) -> Array:  # fmt: skip
     """Normal vectors of a mean (..., n) and covariance (..., n, n), by its Cholesky factors or a root of it.
 
     `method` is 'cholesky', or 'eigh' or 'svd', which take a covariance that is only semidefinite. Raises `ShapeError`
@@ -314,7 +327,7 @@ def _root(cov: Any, method: str) -> Any:
 @public
 def orthogonal(
     key: Any, n: int, shape: Shape = (), dtype: Any = None, m: int | None = None, *, out_sharding: None = None
-) -> Any:
+) -> Array:
     """Matrices (..., n, m), real or complex, uniform among those with orthonormal rows or columns.
 
     >>> import tilewright as tw
@@ -411,7 +424,7 @@ def draw_gamma(key: Any, a: Any, shape: Any, dtype: Any, log_space: bool = False
 @public
 def gamma(
     key: Any, a: Any, shape: Shape | None = None, dtype: Any = None, *, method: str = "exact", out_sharding: None = None
-) -> Any:
+) -> Array:
     """Gamma values, with density x^(a - 1) exp(-x) / Gamma(a); differentiable in `a`.
 
     `method='approximate'` draws them without a loop, from quantiles that are right to about 0.05 percent.
@@ -428,7 +441,7 @@ def gamma(
 @public
 def loggamma(
     key: Any, a: Any, shape: Shape | None = None, dtype: Any = None, *, method: str = "exact", out_sharding: None = None
-) -> Any:
+) -> Array:
     """Logarithms of gamma values, which for small `a` do not underflow.
 
     >>> from tilewright import random
@@ -444,7 +457,7 @@ def loggamma(
 def beta(
     key: Any, a: Any, b: Any, shape: Shape | None = None, dtype: Any = None, *, method: str = "exact",
     out_sharding: None = None,
-) -> Any:  # fmt: skip
+) -> Array:  # fmt: skip
     """Beta values, with density proportional to x^(a - 1) (1 - x)^(b - 1) on [0, 1].
 
     >>> from tilewright import random
@@ -466,7 +479,9 @@ def _beta(key: Any, a: Any, b: Any, shape: Any, dtype: Any, method: str) -> Any:
 
 
 @public
-def dirichlet(key: Any, alpha: Any, shape: Shape | None = None, dtype: Any = None, *, out_sharding: None = None) -> Any:
+def dirichlet(
+    key: Any, alpha: Any, shape: Shape | None = None, dtype: Any = None, *, out_sharding: None = None
+) -> Array:
     """Dirichlet vectors: positive, with sum 1; `alpha` is (..., n) and `shape` that of the batch.
 
     >>> import numpy as np, tilewright as tw
@@ -494,7 +509,7 @@ def _dirichlet(key: Any, alpha: Any, shape: Any, dtype: Any) -> Any:
 
 
 @public
-def t(key: Any, df: Any, shape: Shape | None = None, dtype: Any = None, *, out_sharding: None = None) -> Any:
+def t(key: Any, df: Any, shape: Shape | None = None, dtype: Any = None, *, out_sharding: None = None) -> Array:
     """Student's t values with `df` degrees of freedom.
 
     >>> from tilewright import random
@@ -517,7 +532,7 @@ def _t(key: Any, df: Any, shape: Any, dtype: Any) -> Any:
 def chisquare(
     key: Any, df: Any, shape: Shape | None = None, dtype: Any = None, *, method: str = "exact",
     out_sharding: None = None,
-) -> Any:  # fmt: skip
+) -> Array:  # fmt: skip
     """Chi-square values with `df` degrees of freedom.
 
     >>> from tilewright import random
@@ -540,7 +555,7 @@ def draw_chisquare(key: Any, df: Any, shape: Any, dtype: Any, method: str = "exa
 @public
 def f(
     key: Any, dfnum: Any, dfden: Any, shape: Shape | None = None, dtype: Any = None, *, out_sharding: None = None
-) -> Any:
+) -> Array:
     """F values: the ratio of two chi-square values, each by its degrees of freedom.
 
     >>> from tilewright import random
@@ -561,7 +576,7 @@ def _f(key: Any, dfnum: Any, dfden: Any, shape: Any, dtype: Any) -> Any:
 
 
 @public
-def generalized_normal(key: Any, p: Any, shape: Shape = (), dtype: Any = None, *, out_sharding: None = None) -> Any:
+def generalized_normal(key: Any, p: Any, shape: Shape = (), dtype: Any = None, *, out_sharding: None = None) -> Array:
     """Values with density proportional to exp(-|x|^p).
 
     >>> from tilewright import random
@@ -583,7 +598,7 @@ def draw_generalized_normal(key: Any, p: Any, shape: Any, dtype: Any) -> Any:
 
 
 @public
-def ball(key: Any, d: int, p: float = 2, shape: Shape = (), dtype: Any = None, *, out_sharding: None = None) -> Any:
+def ball(key: Any, d: int, p: float = 2, shape: Shape = (), dtype: Any = None, *, out_sharding: None = None) -> Array:
     """Points uniform in the unit ball of the p-norm in `d` dimensions (Barthe, Guedon, Mendelson and Naor, 2005).
 
     >>> import tilewright as tw

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from ..core.ir.array import Array
 from ..core.ir.promotion import to_inexact
 from ..core.jit.jit import jit
 from ..core.primitives.control_flow.functions import while_loop
@@ -42,7 +43,7 @@ def _like(x: Any, value: Any) -> Any:
 
 
 @public
-def geometric(key: Any, p: Any, shape: Shape | None = None, dtype: Any = None, *, out_sharding: None = None) -> Any:
+def geometric(key: Any, p: Any, shape: Shape | None = None, dtype: Any = None, *, out_sharding: None = None) -> Array:
     """The number of trials of probability `p` up to and with the first success.
 
     >>> import tilewright as tw
@@ -69,7 +70,7 @@ def _geometric(key: Any, p: Any, shape: Any, dtype: Any) -> Any:
 def poisson(
     key: Any, lam: Any, shape: Shape | None = None, dtype: Any = None, *, method: str = "exact",
     out_sharding: None = None,
-) -> Any:  # fmt: skip
+) -> Array:  # fmt: skip
     """Poisson counts of mean `lam`: by products of uniforms below 10 (Knuth), above by rejection (Hormann, 1993).
 
     `method='approximate'` draws them without a loop; their distribution differs by less than 1e-4 in total variation.
@@ -147,7 +148,7 @@ def _poisson_by_rejection(key: Any, lam: Any, dtype: Any, most: int) -> Any:
 
 
 @public
-def binomial(key: Any, n: Any, p: Any, shape: Shape | None = None, dtype: Any = None) -> Any:
+def binomial(key: Any, n: Any, p: Any, shape: Shape | None = None, dtype: Any = None) -> Array:
     """Binomial counts, as floats: successes in `n` trials of probability `p`.
 
     By sums of geometric values where n p <= 10, else by rejection (Hormann's BTRS, 1993); nan for invalid parameters.
@@ -267,7 +268,7 @@ def _binomial_by_rejection(key: Any, count: Any, prob: Any, most: Any) -> Any:
 @public
 def multinomial(
     key: Any, n: Any, p: Any, *, shape: Shape | None = None, dtype: Any = None, unroll: int | bool = 1
-) -> Any:
+) -> Array:
     """How often each outcome comes, of `n` trials: outcomes lie along the last axis of their probabilities `p`.
 
     `shape` is that of the batch, to which `n` and the other axes of `p` broadcast; the result has one axis more. Each

@@ -13,6 +13,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
+from ..core.ir.array import Array
 from ..core.ir.types import UINT32, as_dtype, as_size, canonical_dtype, is_float, is_integer, is_key, kind
 from ..core.primitives.elementwise.conversion import convert_element_type
 from ..core.primitives.keys.threefry import random_clone_p, random_unwrap_p, random_wrap_p
@@ -138,7 +139,7 @@ def _seeded(name: str, seed: Any, impl: Any) -> Any:
 
 
 @public
-def key(seed: Any, *, impl: Any = None, dtype: Any = None) -> Any:
+def key(seed: Any, *, impl: Any = None, dtype: Any = None) -> Array:
     """A random key made from an integer seed: a scalar of an opaque key dtype.
 
     `impl` (or `dtype`) is the generator: "threefry2x32", "rbg", "unsafe_rbg", or "philox", which JAX does not have;
@@ -156,7 +157,7 @@ def key(seed: Any, *, impl: Any = None, dtype: Any = None) -> Any:
 
 
 @public
-def PRNGKey(seed: Any, *, impl: Any = None) -> Any:
+def PRNGKey(seed: Any, *, impl: Any = None) -> Array:
     """A random key in the older form: a uint32 array of two words; a typed one where `enable_custom_prng` is set.
 
     >>> import tilewright as tw
@@ -168,7 +169,7 @@ def PRNGKey(seed: Any, *, impl: Any = None) -> Any:
 
 
 @public
-def key_data(keys: Any) -> Any:
+def key_data(keys: Any) -> Array:
     """The words of a key or an array of keys: uint32, with one axis more.
 
     >>> import tilewright as tw
@@ -180,7 +181,7 @@ def key_data(keys: Any) -> Any:
 
 
 @public
-def wrap_key_data(key_bits_array: Any, *, impl: Any = None, dtype: Any = None) -> Any:
+def wrap_key_data(key_bits_array: Any, *, impl: Any = None, dtype: Any = None) -> Array:
     """The array of keys whose words these are: the inverse of `key_data`.
 
     Raises `ShapeError` unless given uint32 with a last axis of size 2.
@@ -218,7 +219,7 @@ def key_impl(keys: Any) -> str:
 
 
 @public
-def split(key: Any, num: int | Sequence[int] = 2) -> Any:
+def split(key: Any, num: int | Sequence[int] = 2) -> Array:
     """`num` new keys (or an array of keys of shape `num`), independent of each other; do not use `key` again.
 
     >>> import tilewright as tw
@@ -232,7 +233,7 @@ def split(key: Any, num: int | Sequence[int] = 2) -> Any:
 
 
 @public
-def fold_in(key: Any, data: Any) -> Any:
+def fold_in(key: Any, data: Any) -> Array:
     """A new key that depends on a key and an integer, such as a step's number: 32 bits without a sign.
 
     Raises:
@@ -256,7 +257,7 @@ def fold_in(key: Any, data: Any) -> Any:
 
 
 @public
-def clone(key: Any) -> Any:
+def clone(key: Any) -> Array:
     """The same key again, for code that checks that no key is used twice.
 
     >>> from tilewright import random

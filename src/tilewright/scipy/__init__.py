@@ -25,7 +25,8 @@ _MODULES = (
     "spatial", "special", "stats",
 )  # fmt: skip
 
-__getattr__ = _later(__name__, {name: f".{name}" for name in _MODULES})
+if not TYPE_CHECKING:  # checkers know the names from the imports above
+    __getattr__ = _later(__name__, {name: f".{name}" for name in _MODULES})
 
 __all__ = [
     "cluster", "fft", "integrate", "interpolate", "linalg", "ndimage", "optimize", "signal", "sparse", "spatial",

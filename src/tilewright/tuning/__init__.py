@@ -28,7 +28,8 @@ _LATER = {
     "store": "Store TuningWarning",
     "tables": "tuned",
 }
-__getattr__ = _later(__name__, _members(_LATER))
+if not TYPE_CHECKING:  # checkers know the names from the imports above
+    __getattr__ = _later(__name__, _members(_LATER))
 
 __all__ = [
     "Autotuned", "ProgramReport", "Report", "Store", "Trial", "TuningWarning", "autotune", "divisors", "permutations",

@@ -8,7 +8,7 @@ import inspect
 import tokenize
 from collections.abc import Callable, Mapping
 from contextvars import ContextVar
-from typing import Any
+from typing import Any, Protocol
 
 from ..core.ir.binding import is_evaluating
 from ..core.jit.jit import jit
@@ -28,11 +28,11 @@ watching: ContextVar[Callable[[Any, tuple[Any, ...], dict[str, Any]], object] | 
 )
 
 
-class Autotuned:
+class Autotuned[**P, R]:
     """A function whose keyword configuration is chosen from what was measured; made by `autotune`."""
 
     def __init__(
-        self, fun: Callable[..., Any], space: Space, *, key: Any = None, reference: Any = None,
+        self, fun: Callable[P, R], space: Space, *, key: Any = None, reference: Any = None,
         tolerance: float | None = None, memory: int | None = None, required: bool = False, store: Store | None = None,
         where: Callable[..., bool] | None = None, timeout: float = 60.0,
     ):  # fmt: skip
@@ -100,7 +100,7 @@ class Autotuned:
         """A configuration with its values as they are in the space: JSON has no tuples."""
         return (self._listed() or {}).get(as_text(configuration), configuration)
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         watch = watching.get()
         if watch is not None:
             watch(self, args, kwargs)
@@ -171,6 +171,12 @@ class Autotuned:
         return [] if known is None else [self._as_given(known[0])]
 
 
+class AutotuneDecorator(Protocol):
+    """What `autotune` gives: a decorator."""
+
+    def __call__[**P, R](self, fun: Callable[P, R], /) -> Autotuned[P, R]: ...
+
+
 def _check_names(fun: Callable[..., Any], space: Space) -> None:
     """What a space chooses are parameters of the function."""
     if not callable(fun):
@@ -200,7 +206,7 @@ def autotune(
     space: Space, *, where: Callable[..., bool] | None = None, key: Callable[..., Any] | None = None,
     reference: Callable[..., Any] | None = None, tolerance: float | None = None, memory: int | None = None,
     required: bool = False, store: Store | None = None, timeout: float = 60.0,
-) -> Callable[[Callable[..., Any]], Autotuned]:  # fmt: skip
+) -> AutotuneDecorator:  # fmt: skip
     """A decorator that chooses a function's keyword configuration (block sizes, say) from measurements.
 
     `space` gives the values to try: a dict of lists, a list of dicts, or a function of the arguments that gives

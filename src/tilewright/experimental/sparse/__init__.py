@@ -67,7 +67,8 @@ if TYPE_CHECKING:
     from . import linalg
     from .kernel import block_matmul
 
-__getattr__ = _later(__name__, {"linalg": ".linalg", "block_matmul": ".kernel:block_matmul"})
+if not TYPE_CHECKING:  # checkers know the names from the imports above
+    __getattr__ = _later(__name__, {"linalg": ".linalg", "block_matmul": ".kernel:block_matmul"})
 
 __all__ = [
     "BCOO", "BCSR", "COO", "CSC", "CSR", "CuSparseEfficiencyWarning", "JAXSparse", "SparseEfficiencyError",

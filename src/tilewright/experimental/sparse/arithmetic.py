@@ -67,7 +67,7 @@ def _others(ndim: int, *axes: Axes) -> list[int]:
 def bcoo_dot_general(
     lhs: BCOO | Array, rhs: BCOO | Array, *, dimension_numbers: Any, precision: Any = None,
     preferred_element_type: Any = None, out_sharding: Any = None,
-) -> BCOO | Array:  # fmt: skip
+) -> Any:  # fmt: skip
     """`lax.dot_general` of operands of which one or both are sparse: dense if one is dense, else sparse.
 
     Axes that both keep are batch axes of the sparse operand; dense axes are not summed over.

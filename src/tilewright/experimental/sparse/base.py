@@ -12,14 +12,13 @@ import numpy as np
 
 from ... import numpy as jnp
 from ...core.api.transformations import vmap
+from ...core.ir.array import Array
 from ...core.ir.types import canonical_dtype
 from ...core.support import pytree
 from ...core.support.errors import ArgumentError, ArgumentTypeError, ShapeError, UnsupportedError
 from ...core.tracing.trace import Tracer, Value, dtype_of, shape_of
 
-Array = Any
 Shape = tuple[int, ...]
-
 
 TODENSE = "sparse.todense"  # the name that marks what `todense` was called on while a function is traced
 

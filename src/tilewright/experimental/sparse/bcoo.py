@@ -86,7 +86,7 @@ class BCOO(JAXSparse):
     unique_indices: bool
 
     def __init__(
-        self, args: tuple[Array, Array], *, shape: Sequence[int], indices_sorted: bool = False,
+        self, args: tuple[Array, ...], *, shape: Sequence[int], indices_sorted: bool = False,
         unique_indices: bool = False,
     ):  # fmt: skip
         data, indices = args
@@ -495,7 +495,7 @@ def bcoo_transpose(mat: BCOO, *, permutation: Sequence[int]) -> BCOO:  # noqa: F
 _permutation = permutation
 
 
-def full_buffers(mat: BCOO) -> tuple[Array, Array]:
+def full_buffers(mat: BCOO) -> tuple[Array, ...]:
     """The buffers with every batch axis at its size."""
     batch = mat.parts[0]
     return tuple(jnp.broadcast_to(x, (*batch, *shape_of(x)[mat.n_batch :])) for x in (mat.data, mat.indices))

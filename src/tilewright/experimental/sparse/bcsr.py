@@ -51,7 +51,7 @@ class BCSR(JAXSparse):
     n_sparse = 2
 
     def __init__(
-        self, args: tuple[Array, Array, Array], *, shape: Sequence[int], indices_sorted: bool = False,
+        self, args: tuple[Array, ...], *, shape: Sequence[int], indices_sorted: bool = False,
         unique_indices: bool = False,
     ):  # fmt: skip
         data, indices, indptr = args
@@ -240,7 +240,7 @@ def bcsr_dot_general(
     >>> bcsr_dot_general(m, jnp.ones(2), dimension_numbers=(((1,), (0,)), ((), ())))
     Array([2., 1.], dtype=float32)
     """
-    sides = [x.to_bcoo() if isinstance(x, BCSR) else x for x in (lhs, rhs)]
+    sides: list[Any] = [x.to_bcoo() if isinstance(x, BCSR) else x for x in (lhs, rhs)]
     if all(isinstance(x, BCOO) for x in sides):
         raise UnsupportedError("product of two BCSR arrays", "convert them with `to_bcoo()`")
     return bcoo_dot_general(*sides, dimension_numbers=dimension_numbers, preferred_element_type=preferred_element_type)

@@ -101,7 +101,7 @@ class _Matrix(JAXSparse):
             raise UnsupportedError(f"transpose of {type(self).__name__} by {axes}", "leave the axes out")
 
 
-def _product(mat: _Matrix, other: Array, transpose: bool) -> Array:
+def _product(mat: _Matrix, other: Array, transpose: bool) -> Any:
     wanted = mat.shape[0 if transpose else 1]
     if other.shape[0] != wanted:
         raise ShapeError(f"product of {mat.shape}{' transposed' if transpose else ''} with {other.shape}",

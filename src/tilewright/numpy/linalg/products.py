@@ -41,7 +41,7 @@ def matrix_power(a: ArrayLike, n: int) -> Array:
         a, n = inv(a), -n
     if n == 0:
         return broadcast_to(eye(shape_of(a)[-1], dtype=dtype_of(a)), shape_of(a))
-    result = None
+    result: Any = None
     while n:
         if n & 1:
             result = a if result is None else contract.matmul(result, a)

@@ -191,7 +191,8 @@ def _least_squares(a: Array, b: Array, bound: Array) -> tuple[Array, Array, Arra
     u, s, vh = svd(a, full_matrices=False)
     smallest = bound * s[0]
     inverse = _factors_of_zero(s, smallest).astype(dtype_of(u))
-    x = _inverse_times(a, bound, *(lax.stop_gradient(v) for v in (u, inverse, vh)), b)
+    left, middle, right = (lax.stop_gradient(v) for v in (u, inverse, vh))
+    x = _inverse_times(a, bound, left, middle, right, b)
     return x, s, reductions.sum(s > smallest)
 
 

@@ -236,7 +236,8 @@ def polymul(a1: ArrayLike, a2: ArrayLike, *, trim_leading_zeros: bool = False) -
     a1, a2 = promote_dtypes_inexact(*_vectors(a1, a2))
     if trim_leading_zeros and shape_of(a1)[0] > 1 and shape_of(a2)[0] > 1:
         a1, a2 = _trimmed(a1), _trimmed(a2)
-    return convolve(*(a if shape_of(a)[0] else lax.full((1,), 0, dtype_of(a)) for a in (a1, a2)))
+    a1, a2 = (a if shape_of(a)[0] else lax.full((1,), 0, dtype_of(a)) for a in (a1, a2))
+    return convolve(a1, a2)
 
 
 @composite("m")

@@ -70,7 +70,7 @@ class ufunc:  # noqa: N801
 
     nin, nout, nargs, identity = (property(operator.attrgetter(f"_{n}")) for n in ("nin", "nout", "nargs", "identity"))
 
-    def __call__(self, *args: ArrayLike, out: None = None, where: None = None) -> Any:
+    def __call__(self, *args: ArrayLike, out: None = None, where: None = None) -> Array:
         if out is not None or where is not None:
             no_out(out, self.__name__)
             raise UnsupportedError(f"{self.__name__} takes no `where`", "use `numpy.where` on the result")
@@ -209,7 +209,7 @@ class ufunc:  # noqa: N801
         return lax.fori_loop(0, size, step, take(a, starts, number))
 
 
-def _of_dtype(number: Any, dtype: Any) -> Array:
+def _of_dtype(number: Any, dtype: Any) -> ArrayLike:
     """A neutral element in a dtype: -1 is all bits of one that has no signs."""
     if isinstance(number, (bool, int, float, complex)):
         return np.asarray(number).astype(dtype)[()]

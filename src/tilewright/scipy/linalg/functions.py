@@ -73,7 +73,7 @@ def expm(A: ArrayLike, *, upper_triangular: bool = False, max_squarings: int = 1
     largest = limits[-1][1]
     squarings = lax.max(lax.ceil(lax.log2(size / largest)), lax.full_like(size, 0))
     scaled = a / lax.exp2(lax.min(squarings, lax.full_like(size, max_squarings)))[..., None, None].astype(dtype_of(a))
-    chosen = sum((size > limit).astype(np.int32) for _, limit in limits[:-1])
+    chosen: Any = sum((size > limit).astype(np.int32) for _, limit in limits[:-1])
     found = _by_degree(scaled, chosen, [degree for degree, _ in limits], upper_triangular)
     found = _squared(found, squarings, max_squarings)
     return where((squarings > max_squarings)[..., None, None], np.nan, found)

@@ -114,7 +114,8 @@ def _trendless(x: Array, how: Any, axis: int) -> Array:
     if isinstance(how, str):
         return _detrend(x, -1, how)
     if callable(how):
-        return how(x) if axis == -1 else moveaxis(how(moveaxis(x, axis, -1)), -1, axis)
+        remove: Any = how
+        return remove(x) if axis == -1 else moveaxis(remove(moveaxis(x, axis, -1)), -1, axis)
     if how:
         raise ArgumentError(f"detrend={how!r}", '"constant", "linear", a function or False')
     return x

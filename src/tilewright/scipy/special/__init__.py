@@ -22,7 +22,8 @@ _LATER = {
     "normalised": "log_softmax logsumexp softmax",
     "spherical": "lpmn lpmn_values sph_harm_y",
 }
-__getattr__ = _later(__name__, _members(_LATER))
+if not TYPE_CHECKING:  # checkers know the names from the imports above
+    __getattr__ = _later(__name__, _members(_LATER))
 
 __all__ = [
     "bernoulli", "bessel_jn", "beta", "betainc", "betaln", "boxcox", "boxcox1p", "comb", "dawsn", "digamma", "entr",

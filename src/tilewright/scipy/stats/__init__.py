@@ -42,7 +42,8 @@ _DISTRIBUTIONS = """bernoulli beta betabinom binom cauchy chi2 dirichlet expon g
 _OTHERS = {"gaussian_kde": ".density:gaussian_kde"} | {
     name: f".samples:{name}" for name in ("ModeResult", "mode", "rankdata", "sem")
 }
-__getattr__ = _later(__name__, {name: f".{name}" for name in _DISTRIBUTIONS.split()} | _OTHERS)
+if not TYPE_CHECKING:  # checkers know the names from the imports above
+    __getattr__ = _later(__name__, {name: f".{name}" for name in _DISTRIBUTIONS.split()} | _OTHERS)
 
 __all__ = [
     "ModeResult", "bernoulli", "beta", "betabinom", "binom", "cauchy", "chi2", "dirichlet", "expon", "gamma",

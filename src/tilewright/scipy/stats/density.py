@@ -121,8 +121,8 @@ class gaussian_kde:
         """The logarithm of the density at points (m,) or (d, m)."""
         return _evaluated(True, self.dataset, self.weights, self.inv_cov, self._points(x))
 
-    def _points(self, points: ArrayLike) -> Array:
-        points = atleast_2d(value(points, "gaussian_kde"))
+    def _points(self, given: ArrayLike) -> Array:
+        points = atleast_2d(value(given, "gaussian_kde"))
         if is_complex(dtype_of(points)):
             raise DtypeError(f"gaussian_kde at points of dtype {dtype_of(points)}", "pass real numbers")
         d, m = shape_of(points)

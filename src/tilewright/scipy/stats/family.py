@@ -142,9 +142,10 @@ class Family:
             y = where3(at, inside, y)
         y = y if valid is None else where3(valid, y, inside)
         by_scale = kind.density and scale is not None
-        scaled = (lambda *args: form(*args) - lax.log(scale)) if by_scale and kind.below else form
+        width: Any = scale
+        scaled = (lambda *args: form(*args) - lax.log(width)) if by_scale and kind.below else form
         out = self._on_support(kind, scaled, y, shapes, inside)
-        out = out / scale if by_scale and not kind.below else out
+        out = out / width if by_scale and not kind.below else out
         out = lax.exp(out) if kind.exp else out
         for at, limit in ends:
             out = where3(at, limit, out)

@@ -1,0 +1,57 @@
+"""The declarations of `Array` for type checkers agree with the class that runs."""
+
+import ast
+import inspect
+
+import pytest
+
+import tilewright as tw
+from tests.support.paths import ROOT
+from tilewright.core.ir.array import ArrayLike
+from tilewright.core.ir.typeof import Value
+from tilewright.core.tracing.trace import Tracer
+
+TREE = ast.parse((ROOT / "core" / "ir" / "array.py").read_text())
+DECLARED = {
+    node.name: node
+    for cls in ast.walk(TREE)
+    if isinstance(cls, ast.ClassDef)
+    for node in cls.body
+    if isinstance(node, ast.FunctionDef)
+}
+PROTOCOLS = {"__array_ufunc__", "__array_function__"}  # which NumPy calls
+OWN = {"__array_priority__", "__annotations__", "__doc__", "__module__", "__slots__", "__hash__"}
+
+
+def defaults(function):
+    return [p.name for p in inspect.signature(function).parameters.values() if p.default is not p.empty]
+
+
+def test_every_operator_and_method_is_declared():
+    assert {*vars(Value)} - {*DECLARED} - PROTOCOLS - OWN == set()
+
+
+@pytest.mark.parametrize("name", sorted(DECLARED))
+def test_a_declaration_is_what_arrays_have(name):
+    node, real = DECLARED[name], inspect.getattr_static(tw.Array, name)
+    is_property = any(isinstance(d, ast.Name) and d.id == "property" for d in node.decorator_list)
+    assert isinstance(real, property) == is_property
+    if not is_property and inspect.isfunction(real) and not name.startswith("__"):
+        declared = [a.arg for a in (*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs)]
+        parameters = inspect.signature(real).parameters.values()
+        named = [p.name for p in parameters if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)]
+        assert declared[1:] == named[1:]
+        assert len(node.args.defaults) + sum(d is not None for d in node.args.kw_defaults) == len(defaults(real)) - (
+            list(parameters)[0].default is not inspect.Parameter.empty
+        )
+
+
+def test_tracers_have_what_is_declared_of_values():
+    device_only = {*vars(tw.Array)} - {*vars(Value)}
+    assert {name for name in DECLARED if not hasattr(Tracer, name)} <= device_only
+
+
+def test_numbers_arrays_and_tracers_are_array_like():
+    assert isinstance(1.0, ArrayLike) and isinstance(tw.numpy.ones(3), ArrayLike)
+    tw.jit(lambda x: [isinstance(x, ArrayLike)] and x)(1.0)
+    assert not isinstance([1.0], ArrayLike) and not isinstance("x", ArrayLike)
