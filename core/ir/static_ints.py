@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from ..support.errors import ArgumentTypeError, ShapeError, TracerIntegerConversionError
+from ..support.errors import ArgumentTypeError, IntegerOverflowError, ShapeError, TracerIntegerConversionError
 from .types import as_size
 
 
@@ -63,3 +63,14 @@ def as_axes(axes: Any, ndim: int, function: str) -> tuple[int, ...]:
     if len(set(found)) != len(found):
         raise ShapeError(f"{function}: axes {found} repeat one", "name each axis once")
     return found
+
+
+def check_positions(name: str, size: Any, dtype: Any) -> None:
+    """Raise unless a dtype can count along an axis that needs more than 32 bits.
+
+    Raises:
+      IntegerOverflowError: it cannot.
+    """
+    if isinstance(size, int) and size > 2**31 and size - 1 > np.iinfo(dtype).max:
+        raise IntegerOverflowError(f"{name}: positions along an axis of size {size} as {dtype}",
+                                   "set `enable_x64`, which gives int64")  # fmt: skip

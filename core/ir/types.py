@@ -549,7 +549,9 @@ class RefType:
     def along(self, axis: int) -> None:
         return None
 
-    placed: property = property(lambda self: None)
+    @property
+    def placed(self) -> None:
+        """No sharding: a Ref is on one device."""
 
     @property
     def vary(self) -> frozenset[Any]:

@@ -1,7 +1,6 @@
 """Primitives that move elements without computing on them: broadcast, reshape, transpose, slice, pad, ...
 
-The functions carry the names and signatures of `jax.lax`. All of them keep the dtype, work on arrays of
-any dtype (random keys included) and are linear in the array operand.
+The functions are those of `jax.lax`. All keep the dtype, any one (random keys too), and are linear in the array.
 """
 
 from __future__ import annotations
@@ -18,11 +17,11 @@ from ...ir.array import Array
 from ...ir.axis_relation import FREE, IDENTITY, MOVER, Loops, Relation, Whole, Window, inserted, pointwise, same_places
 from ...ir.binding import with_out_sharding
 from ...ir.primitive import NAMED, SIZE, AxisInfo, Linear, Primitive
-from ...ir.static_ints import as_axes, as_axis, as_shape, integers
+from ...ir.static_ints import as_axes, as_axis, as_shape, check_positions, integers
 from ...ir.typeof import placed_like
 from ...ir.types import ArrayType, Shape, as_size, canonical_dtype, is_bool, is_integer, is_key, kind
 from ...support.call_errors import public
-from ...support.errors import ArgumentError, ArgumentTypeError, DtypeError, IntegerOverflowError, ShapeError
+from ...support.errors import ArgumentError, ArgumentTypeError, DtypeError, ShapeError
 from ...tracing.trace import Value, dtype_of, shape_of, typeof
 from ...transforms.rule_helpers import instantiate, linear_jvp
 from ...transforms.structural_primitives import (
@@ -433,17 +432,6 @@ def _iota_numpy(*, dtype: Any, shape: Shape, dimension: int) -> Any:
     view = [1] * len(shape)
     view[dimension] = shape[dimension]
     return np.broadcast_to(np.arange(shape[dimension]).astype(dtype).reshape(view), shape)
-
-
-def check_positions(name: str, size: Any, dtype: Any) -> None:
-    """Raise unless a dtype can count along an axis that needs more than 32 bits.
-
-    Raises:
-      IntegerOverflowError: it cannot.
-    """
-    if isinstance(size, int) and size > 2**31 and size - 1 > np.iinfo(dtype).max:
-        raise IntegerOverflowError(f"{name}: positions along an axis of size {size} as {dtype}",
-                                   "set `enable_x64`, which gives int64")  # fmt: skip
 
 
 def _iota_typing(*, dtype: Any, shape: Shape, dimension: int) -> ArrayType:

@@ -18,6 +18,7 @@ from ...ir.elementwise_typing import BITS, NUMBER, ORDERED, check_kind, widened
 from ...ir.passes import hoist
 from ...ir.primitive import NAMED, AxisInfo, Primitive, Zero
 from ...ir.program import Program
+from ...ir.static_ints import check_positions
 from ...ir.types import ArrayType, canonical_dtype, is_bool, is_inexact, is_integer, kind
 from ...support import pytree
 from ...support.errors import ArgumentError, DtypeError, ShapeError
@@ -45,7 +46,6 @@ from ..elementwise.conversion import convert_element_type
 from ..movement.shape import (
     as_axes,
     broadcast_in_dim_p,
-    check_positions,
     concatenate_p,
     reshape_p,
     slice_p,
