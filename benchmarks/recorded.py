@@ -12,6 +12,7 @@ programs on the machine disturb little. The record is `results/recorded.npz`, th
 from __future__ import annotations
 
 import argparse
+import functools
 import itertools
 import json
 import os
@@ -75,7 +76,7 @@ def recorded() -> Iterator[float]:
     first, second, wanted = tw.jit(lambda a: a)(x), tw.jit(lambda a: a)(w), x @ w
 
     for m, n, k in itertools.product(SIZES, repeat=3):
-        function = tw.jit(lambda *arrays, sizes=(m, n, k): product(*arrays, **dict(zip("mnk", sizes, strict=True))))
+        function = tw.jit(functools.partial(product, m=m, n=n, k=k))
         for order in ORDERS:
             table = tw.jit(lambda a: a)(visits(m, n, k, order))
             times = []

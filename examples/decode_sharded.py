@@ -81,7 +81,7 @@ def main() -> int:
     same = np.array_equal(tokens, alone)
     print(f"{tw.device_count()} devices: {tokens.size} tokens, {'as' if same else 'unlike those'} on one device; the "
           f"cache is sharded by {spec}; collectives: {', '.join(sorted(kinds))}")
-    return int(not same or kinds != {"all-reduce"} or spec[:2] != ("data", "model"))
+    return int(not same or kinds != {"all-reduce"} or tuple(spec or ())[:2] != ("data", "model"))
 
 
 if __name__ == "__main__":

@@ -198,7 +198,7 @@ def gradient_error() -> float:
     with tw.config(enable_x64=True):
         args = operands(128, 64, 256, np.float64)
         rng = np.random.default_rng(1)
-        f = tw.jit(lambda *args: tnp.sin(linear_gelu(*args)).sum())
+        f = tw.jit(lambda x, w, b: tnp.sin(linear_gelu(x, w, b)).sum())
         grads, worst, h = tw.grad(f, argnums=(0, 1, 2))(*args), 0.0, 1e-5
         for n, grad in enumerate(grads):
             direction = rng.standard_normal(args[n].shape)

@@ -550,8 +550,9 @@ class RefType:
         return None
 
     @property
-    def placed(self) -> None:
-        """No sharding: a Ref is on one device."""
+    def placed(self) -> Any:
+        """None: a Ref is on one device."""
+        return None
 
     @property
     def vary(self) -> frozenset[Any]:

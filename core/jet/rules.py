@@ -216,7 +216,7 @@ def _scan(
 
 def _while(
     trace: Any, primals: Sequence[Any], series: Sequence[Series], *, cond_program: Program, body_program: Program,
-    cond_nconsts: int, body_nconsts: int, **_: Any,
+    cond_nconsts: int, body_nconsts: int, **more: Any,
 ) -> Any:  # fmt: skip
     order = trace.order
     cond_consts, consts, carry = cut(primals, cond_nconsts, body_nconsts)

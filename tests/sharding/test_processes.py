@@ -49,7 +49,7 @@ def test_all_processes_save_at_one_step_after_a_notice_of_preemption(source):
     environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(ROOT / "src"), str(ROOT)])}
     with subprocess.Popen([*command, PREEMPTED, source], text=True, env=environment, stdout=subprocess.PIPE) as process:
         lines = []
-        for line in process.stdout:
+        for line in process.stdout or ():
             lines.append(line)
             if source == "launcher" and sum("ready" in each for each in lines) == 2 and "ready" in line:
                 process.send_signal(signal.SIGTERM)

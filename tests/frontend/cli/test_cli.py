@@ -150,6 +150,6 @@ def test_completion_in_bash():
 
 def test_the_page_has_every_command():
     page = (DOCS / "command_line.md").read_text()
-    (commands,) = [a.choices for a in main.parser_of()._actions if a.dest == "command"]
+    (commands,) = [a.choices or () for a in main.parser_of()._actions if a.dest == "command"]
     assert [name for name in commands if f"| `tilewright {name}` |" not in page] == []
     assert {*commands} == {*main.COMMANDS, "completion"}
