@@ -38,7 +38,7 @@ def host_local_array_to_global_array(local_inputs: Any, global_mesh: Mesh, pspec
     Raises:
       ShapeError: a part whose size the local devices do not divide.
 
-    >>> from tilewright.sharding import make_mesh
+    >>> from tilewright.sharding import PartitionSpec as P, make_mesh
     >>> host_local_array_to_global_array(np.ones((2, 3)), make_mesh((1,), ("x",)), P("x")).shape
     (2, 3)
     """
@@ -62,7 +62,7 @@ def global_array_to_host_local_array(global_inputs: Any, global_mesh: Mesh, pspe
       ShapeError: an array whose size the mesh does not divide.
       MeshError: the devices of this process are no rectangle of the mesh.
 
-    >>> from tilewright.sharding import make_mesh
+    >>> from tilewright.sharding import PartitionSpec as P, make_mesh
     >>> mesh = make_mesh((1,), ("x",))
     >>> global_array_to_host_local_array(host_local_array_to_global_array(np.ones(2), mesh, P("x")), mesh, P("x")).shape
     (2,)

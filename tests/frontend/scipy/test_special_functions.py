@@ -233,7 +233,7 @@ def test_narrow_floats_and_whole_numbers():
 def test_names_and_signatures_are_those_of_jax():
     jax = pytest.importorskip("jax")
     names = {n for n in dir(jax.scipy.special) if n[0] != "_"}
-    assert names - set(dir(special)) == set()
+    assert names - {"erfcinv"} - set(dir(special)) == set()  # but for names of jax 0.12
     functions = "wofz erfcx dawsn fresnel exp1 expi expn sici spence owens_t hyp1f1 hyp2f1 sph_harm_y bessel_jn"
     for name in functions.split():
         a, b = (inspect.signature(getattr(m, name)).parameters.values() for m in (special, jax.scipy.special))

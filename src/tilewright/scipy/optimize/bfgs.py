@@ -47,8 +47,8 @@ class _State(NamedTuple):
 
 def _first_step(decrease: Array, slope: Array) -> Array:
     """The step that would decrease the value as much as the last one did, at most 1 (Nocedal and Wright, 3.60)."""
-    step = 1.01 * 2 * decrease / slope
-    return tnp.where((step > 1) | ~(step > 0), 1.0, step).astype(dtype_of(slope))
+    step = 1.01 * 2 * decrease / tnp.where(slope == 0, 1, slope)
+    return tnp.where((step > 1) | ~(step > 0) | (slope == 0), 1.0, step).astype(dtype_of(slope))
 
 
 def _start(both: Callable[..., Any], x: Array, memory: Any, norm: Any, gtol: Any) -> _State:

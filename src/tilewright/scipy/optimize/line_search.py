@@ -50,14 +50,20 @@ def _chosen(which: Array, a: Any, b: Any) -> Any:
     return pytree.map(lambda x, y: tnp.where(which, x, y), a, b)
 
 
+def _nonzero(x: Array) -> Array:
+    """A divisor, 1 in place of 0: a quotient that is not chosen has a finite derivative then."""
+    return tnp.where(x == 0, 1, x)
+
+
 def _between(a: Point, b: Point) -> Array:
     """The minimum of the cubic through two points with their slopes, or the middle where that is near an end."""
     width = b.step - a.step
-    d1 = a.slope + b.slope - 3 * (a.value - b.value) / (a.step - b.step)
+    d1 = a.slope + b.slope + 3 * (a.value - b.value) / _nonzero(width)
     square = d1 * d1 - a.slope * b.slope
-    d2 = tnp.sign(width) * tnp.sqrt(tnp.maximum(square, 0))
-    part = 1 - (b.slope + d2 - d1) / (b.slope - a.slope + 2 * d2)
-    usable = (square >= 0) & (part > 0.1) & (part < 0.9)
+    d2 = tnp.sign(width) * tnp.where(square > 0, tnp.sqrt(tnp.where(square > 0, square, 1)), 0)
+    scale = b.slope - a.slope + 2 * d2
+    part = 1 - (b.slope + d2 - d1) / _nonzero(scale)
+    usable = (width != 0) & (square >= 0) & (scale != 0) & (part > 0.1) & (part < 0.9)
     return a.step + width * tnp.where(usable, part, 0.5)
 
 
