@@ -192,10 +192,10 @@ ShapeOf = Callable[[Program], Shape]
 
 
 class Draw:
-    """Draws Programs; `shape_of` gives the shape of a Program's result, and raises where it has none."""
+    """Draws Programs; `shape_of` gives a result's shape, and raises one of `refusals` where it has none."""
 
-    def __init__(self, seed: int, shape_of: ShapeOf):
-        self.random, self.shape_of = random.Random(seed), shape_of
+    def __init__(self, seed: int, shape_of: ShapeOf, refusals: tuple[type[Exception], ...]):
+        self.random, self.shape_of, self.refusals = random.Random(seed), shape_of, refusals
 
     def program(self, shapes: Sequence[Shape] | None = None, length: int = 6, depth: int = 3) -> Program:
         """A Program of some statements, whose subprograms are nested up to a depth."""
@@ -208,7 +208,7 @@ class Draw:
             trial = Program(given, [*program.statements, statement], len(known))
             try:
                 shape = self.shape_of(trial)
-            except Exception:  # shapes that do not fit: another statement is drawn
+            except self.refusals:  # shapes that do not fit: another statement is drawn
                 continue
             if int(np.prod(shape)) <= 64 and len(shape) <= 4:
                 program, known = trial, [*known, shape]

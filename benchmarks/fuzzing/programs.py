@@ -9,12 +9,16 @@ from typing import Any
 import numpy as np
 
 import tilewright as tw
+from tilewright.errors import TilewrightError
 
 from .baseline import Baseline
 from .expressions import Draw, Program, function, names_in, operands, smaller, source
 from .finding import Finding, minimized
 
 TOLERANCE = 1e-6
+OUTSIDE = "outside of the catalogue: "
+# What a drawn statement raises whose shapes do not fit: the catalogue's errors, and those of the statement's own text.
+REFUSALS = (TilewrightError, ZeroDivisionError, IndexError)
 LARGEST = 1e6  # results beyond it, and those that are no numbers, are not compared
 
 
@@ -32,14 +36,19 @@ def answers(program: Program, seed: int) -> dict[str, Any]:
 
 
 def _answer(form: Callable[..., Any], arrays: list[np.ndarray]) -> Any:
+    """An array, or the text of an error: `OUTSIDE` before one that is not of the catalogue."""
     try:
         return np.asarray(form(*map(tw.numpy.asarray, arrays)))
     except Exception as error:  # noqa: BLE001
-        return f"{type(error).__name__}: {error}".partition("\n")[0]
+        outside = "" if isinstance(error, TilewrightError) else OUTSIDE
+        return outside + f"{type(error).__name__}: {error}".partition("\n")[0]
 
 
 def difference(found: dict[str, Any], wanted: Any) -> str | None:
     """How results differ from the baseline's or, where it has none, from each other; None if they do not."""
+    for name, value in found.items():
+        if isinstance(value, str) and value.startswith(OUTSIDE):
+            return f"{name} raises {value}"
     reference = wanted if not isinstance(wanted, str) else found["eager"]
     if isinstance(reference, str):  # neither can: no finding
         return None
@@ -69,8 +78,11 @@ class Programs:
             return difference(answers(program, seed), wanted if isinstance(wanted, str) else wanted[0]["values"])
 
     def run(self, seed: int) -> Finding | None:
-        with tw.config(enable_x64=True):
-            program = Draw(seed, shape_of).program(length=5, depth=2)
+        try:
+            with tw.config(enable_x64=True):
+                program = Draw(seed, shape_of, REFUSALS).program(length=5, depth=2)
+        except Exception as error:  # noqa: BLE001
+            return Finding(seed, f"tracing raises {OUTSIDE}{type(error).__name__}: {error}", drawing(seed))
         what = self.differs(program, seed)
         if what is None:
             return None
@@ -89,6 +101,15 @@ def script(program: Program, seed: int) -> str:
         "print(f(*arrays))", "print(lib.jit(f)(*arrays))",
     ]  # fmt: skip
     return "\n".join([*_imports(program), *lines]) + "\n"
+
+
+def drawing(seed: int) -> str:
+    """A script that draws a Program again."""
+    return (
+        "import tilewright as tw\nfrom benchmarks.fuzzing.expressions import Draw\n"
+        "from benchmarks.fuzzing.programs import REFUSALS, shape_of\n\n"
+        f"with tw.config(enable_x64=True):\n    print(Draw({seed}, shape_of, REFUSALS).program(length=5, depth=2))\n"
+    )
 
 
 def _imports(program: Program) -> list[str]:

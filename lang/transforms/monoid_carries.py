@@ -13,15 +13,15 @@ from typing import Any
 import numpy as np
 
 from ...core.ir.primitive import Primitive
-from ...core.ir.program import Effect, Eqn, Literal, Program, Var
+from ...core.ir.program import Effect, Eqn, Program, Var
 from ...core.primitives.elementwise.arithmetic import max_p, min_p, mul_p
 from ...core.primitives.elementwise.comparison import and_p, or_p
-from ...core.primitives.movement.shape import broadcast_in_dim_p
 from ...core.primitives.reduction.reduce import reduce_and_p, reduce_max_p, reduce_min_p, reduce_or_p, reduce_prod_p
 from ...core.primitives.refs.state_primitives import addupdate_p, get_p, swap_p
 from ...core.transforms.structural_primitives import add_p, reduce_sum_p
 from ..kernel.kernel import Kernel
 from ..kernel.traverse import equation
+from .split_reduction import reset_value
 
 REDUCERS = {
     add_p: reduce_sum_p, mul_p: reduce_prod_p, max_p: reduce_max_p, min_p: reduce_min_p, and_p: reduce_and_p,
@@ -105,13 +105,7 @@ def from_sums(program: Program, ops: Mapping[int, Primitive]) -> Program:
 
 def start_of(init: Program, ref: Var, op: Primitive) -> Any:
     """The number that a state is reset to, once, where each stretch of a sum may start at it; None otherwise."""
-    stores = [e for e in init.eqns if ref in e.inputs]
-    if len(stores) != 1 or stores[0].primitive is not swap_p:
+    value = reset_value(init, ref)
+    if value is None or np.ndim(value):
         return None
-    value = stores[0].inputs[1]
-    made = next((e for e in init.eqns if value in e.outputs), None)
-    if made is not None and made.primitive is broadcast_in_dim_p:
-        value = made.inputs[0]
-    if type(value) is not Literal or np.ndim(value.value):
-        return None
-    return value.value if op not in NEUTRAL or value.value == NEUTRAL[op] else None
+    return value if op not in NEUTRAL or value == NEUTRAL[op] else None

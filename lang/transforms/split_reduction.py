@@ -62,15 +62,21 @@ def sums(kernel: Kernel) -> Sums | str:
     return Sums(partial, body, final, inputs)
 
 
-def _starts_at_zero(init: Program, ref: Var) -> bool:
+def reset_value(init: Program, ref: Var) -> Any:
+    """The literal that the first step of a run resets a state to, in one store; None where it is anything else."""
     stores = [e for e in init.eqns if ref in e.inputs]
     if len(stores) != 1 or stores[0].primitive is not swap_p:
-        return False
+        return None
     value = stores[0].inputs[1]
     made = next((e for e in init.eqns if value in e.outputs), None)
     if made is not None and made.primitive is broadcast_in_dim_p:
         value = made.inputs[0]
-    return type(value) is Literal and bool(np.all(value.value == 0))
+    return value.value if type(value) is Literal else None
+
+
+def _starts_at_zero(init: Program, ref: Var) -> bool:
+    value = reset_value(init, ref)
+    return value is not None and bool(np.all(value == 0))
 
 
 def _follows(block: Block, axes: Sequence[int]) -> bool:

@@ -31,7 +31,7 @@ def test_kernels_agree_with_brute_force_and_differences(seed):
 @pytest.mark.parametrize("seed", range(3))
 def test_a_program_is_data_and_a_script(seed, tmp_path):
     with tw.config(enable_x64=True):
-        program = Draw(seed, programs.shape_of).program(length=3, depth=1)
+        program = Draw(seed, programs.shape_of, programs.REFUSALS).program(length=3, depth=1)
         again = Program.of(program.data())
         assert source(again) == source(program)
         wanted = np.asarray(function(program, tw)(*operands(program, seed)))
@@ -60,6 +60,19 @@ def test_a_wrong_result_is_a_finding(monkeypatch):
     monkeypatch.setattr(programs, "answers", lambda program, seed: {"eager": np.ones(3), "jit": np.zeros(3)})
     finding = programs.Programs(None).run(0)
     assert "jit differs by 0.5" in finding.what and "print(lib.jit(f)(*arrays))" in finding.script
+
+
+def test_errors_outside_of_the_catalogue_are_findings_of_programs(monkeypatch):
+    found = {"eager": programs.OUTSIDE + "KeyError: 1", "jit": "ShapeError: x"}
+    assert "eager raises outside" in programs.difference(found, "the baseline refuses it")
+    assert programs.difference({"eager": "ShapeError: x", "jit": "ShapeError: x"}, "the baseline refuses it") is None
+
+    def breaks(program):
+        raise KeyError("inside")
+
+    monkeypatch.setattr(programs, "shape_of", breaks)
+    finding = programs.Programs(None).run(0)
+    assert "KeyError" in finding.what and "Draw(0" in finding.script
 
 
 def test_an_error_outside_of_the_catalogue_is_a_finding(monkeypatch):

@@ -21,7 +21,7 @@ from ..elementwise.arithmetic import add_p, max_p, mul_p, sub_p
 from ..elementwise.comparison import lt_p
 from ..elementwise.conversion import convert_element_type
 from .scan import cut
-from .subprograms import chosen, prune, with_output_types
+from .subprograms import chosen, prune, prune_loop, with_output_types
 
 Flags = tuple[bool, ...]
 
@@ -127,12 +127,7 @@ def loop_adjoint(cond: Program, body: Program, cond_nconsts: int, body_nconsts: 
     counted = all(k in counters for k, used in enumerate(read) if used)
     _, tested = prune(cond, [True])
     needed = [t or (r and not counted) for t, r in zip(tested[cond_nconsts:], read, strict=True)]
-    while True:
-        step, live = prune(body, needed)
-        grown = [a or b for a, b in zip(needed, live[body_nconsts:], strict=True)]
-        if grown == needed:
-            break
-        needed = grown
+    _, _, needed = prune_loop(body, needed, body_nconsts)
     state = tuple(n and k not in fixed for k, n in enumerate(needed))
     step, _ = prune(body, state)
     return LoopAdjoint(back, step, active, read, state, counters, bounds_of(cond, cond_nconsts, counters, fixed))

@@ -38,6 +38,7 @@ from .subprograms import (
     loop_of,
     permuted,
     prune,
+    prune_loop,
     recounted,
     reduced,
     settle,
@@ -339,13 +340,8 @@ def _batch(
 def _dce(used: Sequence[bool], eqn: Eqn) -> Eqn | None:
     params = eqn.params
     program, nc, nk = params["program"], params["num_consts"], params["num_carry"]
-    carry, ys = list(used[:nk]), list(used[nk:])
-    while True:
-        pruned, live = prune(program, [*carry, *ys])
-        grown = [a or b for a, b in zip(carry, live[nc : nc + nk], strict=True)]
-        if grown == carry:
-            break
-        carry = grown
+    ys = list(used[nk:])
+    pruned, live, carry = prune_loop(program, used[:nk], nc, ys)
     kept = [*live[:nc], *carry, *live[nc + nk :]]
     outputs = chosen(eqn.outputs, [*carry, *ys])
     return reduced(

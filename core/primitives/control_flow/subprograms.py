@@ -96,6 +96,22 @@ def prune(program: Program, used: Sequence[bool]) -> tuple[Program, list[bool]]:
     return eliminate_dead(program, used)
 
 
+def prune_loop(
+    body: Program, carry: Sequence[bool], first: int, more: Sequence[bool] = ()
+) -> tuple[Program, list[bool], list[bool]]:
+    """A loop's body without the outputs not used, `carry` and `more`; which inputs, and what of the carry, it needs.
+
+    The carry is input from the number `first` on: what an output of it needs, another iteration has to compute.
+    """
+    grown = list(carry)
+    while True:
+        used = grown
+        pruned, live = prune(body, [*used, *more])
+        grown = [a or b for a, b in zip(used, live[first : first + len(used)], strict=True)]
+        if grown == used:
+            return pruned, live, used
+
+
 def keep_inputs(program: Program, kept: Sequence[bool]) -> Program:
     return program.replace(inputs=tuple(v for v, k in zip(program.inputs, kept, strict=True) if k))
 

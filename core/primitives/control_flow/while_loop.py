@@ -57,6 +57,7 @@ from .subprograms import (
     known,
     loop_of,
     prune,
+    prune_loop,
     recounted,
     reduced,
     settle,
@@ -316,13 +317,7 @@ def _dce(used: Sequence[bool], eqn: Eqn) -> Eqn | None:
     cond, body = params["cond_program"], params["body_program"]
     nc, nb = params["cond_nconsts"], params["body_nconsts"]
     _, cond_live = prune(cond, [True])
-    carry = [a or b for a, b in zip(used, cond_live[nc:], strict=True)]
-    while True:
-        pruned, live = prune(body, carry)
-        grown = [a or b for a, b in zip(carry, live[nb:], strict=True)]
-        if grown == carry:
-            break
-        carry = grown
+    pruned, live, carry = prune_loop(body, [a or b for a, b in zip(used, cond_live[nc:], strict=True)], nb)
     cond_kept, body_kept = [*cond_live[:nc], *carry], [*live[:nb], *carry]
     inputs = [*chosen(eqn.inputs[:nc], cond_live[:nc]), *chosen(eqn.inputs[nc:], body_kept)]
     return reduced(
