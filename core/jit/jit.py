@@ -1,7 +1,7 @@
 """`jit`: trace a function once for each kind of arguments, compile it, and run that.
 
-The backend of the runtime (`core/ir/backend.py`) compiles and runs. Calls on arrays alone (the flat case) are
-dispatched by `core/jit/dispatch_cache.py`; pytrees, numbers and NumPy arrays take the general path, `Jit.call`.
+The backend of the runtime (`core/ir/backend.py`) compiles and runs. Calls on arrays and NumPy arrays alone (the flat
+case) are dispatched by `core/jit/dispatch_cache.py`; pytrees and numbers take the general path, `Jit.call`.
 """
 
 from __future__ import annotations
@@ -250,8 +250,8 @@ class Jit:
         return entry.out_tree.unflatten(outs)
 
     def _watched(
-        self, config: Any, run: Callable[..., Any], leaves: list[Any], kinds: list[Any], treedef: Any, statics: Any,
-        given: Any,
+        self, config: Any, run: Callable[..., Any], leaves: list[Any], kinds: Sequence[Any], treedef: Any,
+        statics: Any, given: Any,
     ) -> Any:  # fmt: skip
         """Run with checks on; a result that is not finite is traced to its equation."""
         if config.guards:

@@ -30,11 +30,15 @@ def drawn(name: str, dtype: type) -> np.ndarray:
     near = rng.normal(size=COUNT) * 10.0 ** rng.uniform(-8, 1, COUNT)
     ends = {"exp2": (-160, 128)}.get(name, (-105, 89)) if dtype is np.float32 else (-760, 720)
     wide = np.exp(rng.uniform(-85, 85, COUNT))
+    waves = [near, rng.uniform(-1e6, 1e6, COUNT), wide]
+    if dtype is np.float64:
+        multiples = np.pi / 2 * rng.integers(1, 1 << 40, COUNT)
+        waves += [multiples, np.exp(rng.uniform(20, 709, COUNT)), np.ldexp([6381956970095103.0], [797])]
     choice = {
         "log": [wide, rng.uniform(0.5, 2, COUNT), 2.0 ** rng.uniform(-149, -126, COUNT)],
         "log1p": [wide, rng.uniform(-0.9999, 2, COUNT), near[near > -1]],
         "rsqrt": [wide], "erf": [near],
-        "sin": [near, rng.uniform(-1e6, 1e6, COUNT), wide], "cos": [near, rng.uniform(-1e6, 1e6, COUNT), wide],
+        "sin": waves, "cos": waves,
     }.get(name, [near, rng.uniform(*ends, COUNT)])  # fmt: skip
     return np.concatenate(choice).astype(dtype)
 

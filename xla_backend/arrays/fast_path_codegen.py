@@ -20,7 +20,7 @@ def call({parameters}):
             return run({buffers})
 {plain}{host}    return slow({given}, {named})
 """
-# Calls on NumPy arrays among Arrays: a value of another class, and a dtype or shape met for the first time, have no key.
+# Calls on NumPy arrays among Arrays. Other values, and dtypes and shapes met for the first time, have no key.
 _HOST = """    elif trace() is EVAL and not rest and not kwargs:
 {types}        run = runs((owner, local() or runtime.config, {kinds}))
         if run is not None:

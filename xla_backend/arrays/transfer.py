@@ -94,7 +94,7 @@ host_types = runtime.cache("transfer.host_types", 4096)
 
 
 def known_kinds(values: Sequence[Any], array: type) -> list[Any] | None:
-    """Kinds of values that are arrays of a class or NumPy arrays of a dtype and shape met before; None where one is not.
+    """Kinds of arrays of a class and NumPy arrays of a dtype and shape met before; None with other values among them.
 
     Only dtypes that every configuration keeps are remembered.
     """
