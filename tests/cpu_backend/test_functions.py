@@ -8,7 +8,10 @@ import numpy as np
 import pytest
 from scipy import special
 
+import tilewright as tw
 from tests.support.machine_code import DTYPES, elementwise, needs_llvm, ulps
+from tilewright import lang as tl
+from tilewright import numpy as tnp
 from tilewright.cpu_backend.functions import FUNCTIONS, ULPS
 
 pytestmark = needs_llvm
@@ -89,3 +92,15 @@ def test_denormal_results_are_kept():
 
 def test_every_function_has_a_bound():
     assert {name for name, _ in ULPS} == set(FUNCTIONS)
+
+
+def test_waves_of_float64_are_machine_code():
+    def body(x_ref, o_ref):
+        o_ref[...] = tnp.sin(x_ref[...]) * tnp.cos(x_ref[...])
+
+    with tw.config(enable_x64=True):
+        x = np.random.default_rng(9).uniform(-1e12, 1e12, (5, 37))
+        params = tl.cpu.CompilerParams(route="machine_code")
+        call = tl.kernel_call(body, out_shape=tw.ShapeDtypeStruct(x.shape, "float64"), compiler_params=params)
+        assert "machine code of this CPU" in str(tw.explain(call, x, compile=True))
+        np.testing.assert_allclose(tw.jit(call)(x), np.sin(x) * np.cos(x), rtol=4e-16)
