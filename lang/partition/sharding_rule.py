@@ -55,7 +55,7 @@ class Splits:
     """What may be split: grid axes, or the names of a user's rule; and what each dimension follows of these.
 
     Along those in `summed` the kernel adds up. What has a rule is split where sizes divide, or else, where `fills` says
-    which value pads each operand, anywhere.
+    which value pads each operand, anywhere. Those in `first` are split as operands are, before those of results.
     """
 
     sizes: Mapping[Hashable, int]
@@ -64,6 +64,7 @@ class Splits:
     summed: frozenset[Hashable] = frozenset()
     rule: Partition | None = None
     fills: tuple[Any, ...] | None = None
+    first: frozenset[Hashable] = frozenset()
 
 
 @cached(512)

@@ -222,7 +222,8 @@ def _chosen(found: Splits, mesh: Any, ins: Sequence[Any], outs: Sequence[Any]) -
     divided = found.rule is not None and found.fills is None
     taken: set[Any] = set()
     pairs: list[tuple[Any, Any]] = [*zip(found.outs, outs), *zip(found.ins, ins)]
-    for keys, lying in pairs:
+    before = [([key if key in found.first else None for key in keys], lying) for keys, lying in zip(found.ins, ins)]
+    for keys, lying in (*before, *pairs):
         shown: Sequence[Any] = lying or ()
         for key, axes in zip(keys, shown):
             if key is None or key in chosen:

@@ -105,3 +105,45 @@ def test_scan_along_an_axis_that_the_devices_do_not_divide(scan, dtype, reverse)
     assert [kind for kind, _ in collectives(f, split)] == ["all-gather"]
     assert tw.jit(f).lower(split).compile().as_text().count("all-gather(") == 1  # XLA adds none
     np.testing.assert_allclose(tw.jit(f)(split), tw.jit(f)(ragged), rtol=1e-3, atol=1e-4)
+
+
+def rows_at(x, j=J):
+    return x[tnp.arange(16), j]
+
+
+OUTSIDE = np.where(J % 3 == 0, np.int32(40), J)  # some of the indices leave the array
+SELECTED = {
+    "at.add along the split axes": lambda x: x.at[tnp.arange(16), J].add(1.0),
+    "at.set along the split axes": lambda x: x.at[tnp.arange(16), J].set(2.0),
+    "at.mul with indices outside": lambda x: x.at[OUTSIDE].mul(3.0),
+    "at.max with clipped indices": lambda x: x.at[OUTSIDE].max(0.5, mode="clip"),
+    "at.add with bytes as indices": lambda x: x.at[J.astype(np.uint8)].add(1.0),
+    "elements": rows_at,
+    "elements outside": lambda x: x.at[tnp.arange(16), OUTSIDE].get(mode="fill", fill_value=7.0),
+    "elements clipped": lambda x: x.at[tnp.arange(16), OUTSIDE].get(mode="clip"),
+    "gradient of elements": slope(rows_at),
+    "take of some rows": lambda x: tnp.take(x, J[:4], 0),
+}
+
+
+@pytest.mark.parametrize("spec", [ROWS, COLUMNS, BOTH, P("x"), P("y", "x")], ids=str)
+@pytest.mark.parametrize("name", SELECTED)
+def test_indices_along_a_split_axis(name, spec):
+    f, split = SELECTED[name], placed(X, spec)
+    assert all(size < X.nbytes // 2 for _, size in collectives(f, split))  # the operand is never gathered
+    np.testing.assert_allclose(tw.jit(f)(split), f(tnp.asarray(X)), rtol=1e-5)
+
+
+def test_scatter_keeps_the_split_of_its_operand():
+    split = placed(X, BOTH)
+    assert collectives(lambda x: x.at[tnp.arange(16), J].add(1.0), split) == []
+    assert tw.jit(lambda x: x.at[J].set(0.0))(split).sharding.spec == BOTH
+
+
+@pytest.mark.parametrize("f", [lax.lgamma, lax.erf_inv, lax.asinh, lambda x: lax.polygamma(1.0, x)],
+                         ids=("lgamma", "erf_inv", "asinh", "polygamma"))  # fmt: skip
+def test_special_function_keeps_its_split(f):
+    split = placed(np.float32(0.1) + abs(X) / 8, BOTH)
+    found = tw.jit(f)(split)
+    assert found.sharding.spec == BOTH and collectives(f, split) == []
+    np.testing.assert_allclose(found, f(np.asarray(split)), rtol=1e-4)

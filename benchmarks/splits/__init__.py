@@ -1,0 +1,1 @@
+"""What `benchmarks/split_operations.py` draws from."""
