@@ -53,7 +53,7 @@ class JAXSparse(abc.ABC):
 
     data: Array
     shape: Shape
-    __hash__: ClassVar[None] = None  # type: ignore[assignment]
+    __hash__: ClassVar[None] = None
     __array_ufunc__ = None  # NumPy's operators leave the operation to ours
 
     @property
