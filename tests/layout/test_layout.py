@@ -57,6 +57,8 @@ LATE = {
     ("benchmarks/fusion.py", ".rounds"): "it loads this package, which the peer's process must not do",
     ("benchmarks/kernels.py", ".rounds"): "with it",
     ("benchmarks/dispatch.py", "numpy"): "nothing is imported before the library whose case it is",
+    ("benchmarks/split_operations/__main__.py", "tilewright"): "not in the baseline's process",
+    ("benchmarks/split_operations/__main__.py", "benchmarks.rounds"): "with it",
     ("benchmarks/spine.py", "numpy"): "one case measures an import from nothing",
     ("core/support/version.py", "jaxlib.version"): "it may be missing, which is what is checked there",
     ("core/support/version.py", ".errors"): "nothing of the package is imported before that check",
