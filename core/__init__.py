@@ -3,6 +3,7 @@
 if __name__ != "tilewright.core":
     raise ImportError("import tilewright.core, not core: the repository root is on sys.path")
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from .support.lazy_imports import later as _later
@@ -32,4 +33,4 @@ if not TYPE_CHECKING:  # checkers know the names from the imports above
     )
 
 __all__ = ["Atom", "Literal", "Primitive", "ShapedArray", "Trace", "Tracer", "Value", "Var", "ensure_compile_time_eval"]
-__dir__ = __all__.copy
+__dir__: Callable[[], list[str]] = __all__.copy

@@ -1,5 +1,6 @@
 """Products of matrices by CUTLASS: its headers, compiled by NVRTC, with the epilogue that a kernel's body says."""
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 if __name__ != "tilewright.cutlass_backend":
@@ -24,4 +25,4 @@ if not TYPE_CHECKING:  # checkers know the names from the imports above
     __getattr__ = _later(__name__, _members(_LATER))
 
 __all__ = ["BACKEND", "check_installed", "compile", "compiled_kernel", "cutlass_module", "emit", "set_cache", "start"]
-__dir__ = __all__.copy
+__dir__: Callable[[], list[str]] = __all__.copy

@@ -8,9 +8,11 @@ from __future__ import annotations
 import logging
 import math
 import time
+from collections.abc import Callable
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as Late
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from ..core.support.errors import CompileError, ResourceError, Source
 from ..core.support.runtime import runtime
@@ -20,16 +22,20 @@ from ..lang.toolchain.packages import Packages
 from ..lang.toolchain.pool import Answer, Workers
 from .module import CutlassModule
 
+if TYPE_CHECKING:
+    from logging import Logger
+
+
 PACKAGES = Packages("CUTLASS's kernels", {
     "nvidia-cutlass": "cutlass_library", "nvidia-cuda-nvrtc": "nvidia", "nvidia-cuda-cccl": "nvidia",
     "nvidia-cuda-runtime": "nvidia", "nvidia-cuda-crt": "nvidia", "cuda-python": "cuda",
 }, "cutlass")  # fmt: skip
-check_installed = PACKAGES.check
+check_installed: Callable[[], None] = PACKAGES.check
 WORKERS = runtime.part("NVRTC's workers", Workers(
     "NVRTC", Path(__file__).with_name("worker.py"), PACKAGES, seconds=1800.0))  # fmt: skip
-set_cache = WORKERS.set_cache
+set_cache: Callable[..., None] = WORKERS.set_cache
 PATIENCE, AGAIN = 5.0, 30.0  # seconds until a wait is told of, and told of again
-logger = logging.getLogger("tilewright")
+logger: Logger = logging.getLogger("tilewright")
 
 
 def start(module: CutlassModule, pool: Workers = WORKERS) -> Future[Answer]:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 from ..lang.gpu.code import Compiled
 from ..lang.gpu.programs import emitter, linker, starter
 from ..lang.legalize import Legal, entry
-from ..lang.targets.target import Target
+from ..lang.targets.target import CustomCall, Target
 from . import compiler
 from .epilogue import BACKEND
 from .module import CutlassModule, cutlass_module
@@ -26,6 +28,6 @@ def compiled_kernel(kernel: Legal, machine: Target) -> tuple[CutlassModule, Comp
     return replace(module, threads=compiled.threads, shared=compiled.shared, stages=compiler.stages(module)), compiled
 
 
-emit = emitter(BACKEND, compiled_kernel)
-start = starter(lambda kernel, machine: compiler.start(cutlass_module(kernel, machine)))
-compile = linker(compiled_kernel)
+emit: Callable[..., CustomCall] = emitter(BACKEND, compiled_kernel)
+start: Callable[..., None] = starter(lambda kernel, machine: compiler.start(cutlass_module(kernel, machine)))
+compile: Callable[..., Any] = linker(compiled_kernel)

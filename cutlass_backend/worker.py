@@ -12,6 +12,9 @@ import importlib
 import importlib.util
 import pathlib
 import re
+from pathlib import Path
+from types import ModuleType
+from typing import Any
 
 OPTIONS = ("--std=c++17", "-default-device", "-DNDEBUG", "-DCUTLASS_ENABLE_TENSOR_CORE_MMA=1", "-diag-suppress=177",
            "--ptxas-options=-v")  # fmt: skip
@@ -24,7 +27,7 @@ RECIPE = """    tilewright::recipe(&tma_desc, tilewright::format_of<TmaInternalT
 PTX_VERSION = "8.7"
 
 
-def described(text):
+def described(text: str) -> str:
     """The header of TMA: a descriptor is noted down where the driver's function would make it."""
     start = text.index("CUtensorMapDataType     tma_format")
     start = text.rindex("  #if (__CUDACC_VER_MAJOR__ >= 12) && !defined(__CUDACC_RTC__)", 0, start)
@@ -32,14 +35,14 @@ def described(text):
     return text[:start] + RECIPE + "  #if 0\n" + text[end:]
 
 
-def counted(text):
+def counted(text: str) -> str:
     """The header of a device's facts: the function that asks the driver gives nothing."""
     head = "struct KernelHardwareInfo {\n"
     found = "  static int query_device_multiprocessor_count(int = 0) { return 0; }\n"
     return text.replace(head, f"{head}#if defined(__CUDACC_RTC__)\n{found}#endif\n", 1)
 
 
-def opened(text):
+def opened(text: str) -> str:
     """The header of Blackwell's TMA: its functions are for the device too."""
     first, own, rest = text.split(GUARD)
     return first + GUARD + own + "#if 1" + rest.replace("CUTE_HOST\n", "CUTE_HOST_RTC\n")
@@ -52,7 +55,7 @@ PATCHES = {
 }
 
 
-def folder_of(package):
+def folder_of(package: str) -> list[Path]:
     found = importlib.util.find_spec(package)
     if found is None or not found.submodule_search_locations:
         raise RuntimeError(f"{package} is not installed")
@@ -63,12 +66,12 @@ class Compiler:
     """NVRTC, and the headers."""
 
     def __init__(self):
-        self.nvrtc = importlib.import_module("cuda.bindings.nvrtc")
+        self.nvrtc: ModuleType = importlib.import_module("cuda.bindings.nvrtc")
         (library, *_) = folder_of("cutlass_library")
         headers = library / "source" / "include"
         cuda = next(p / "cu13" / "include" for p in folder_of("nvidia") if (p / "cu13" / "include" / "cccl").exists())
-        self.folders = [headers, cuda, cuda / "cccl"]
-        self.patched = {}
+        self.folders: list[Path] = [headers, cuda, cuda / "cccl"]
+        self.patched: dict[Any, Any] = {}
         for name, change in PATCHES.items():
             before = (headers / name).read_text()
             after = change(before)
@@ -76,7 +79,7 @@ class Compiler:
                 raise RuntimeError(f"CUTLASS's {name} is not the one of the version that is worked with")
             self.patched[name] = after
 
-    def answer(self, request):
+    def answer(self, request: dict[str, Any]) -> dict[str, Any]:
         ptx, binary, log = self.compiled(request["text"], request["name"], request["arch"])
         return {
             "binary": base64.b64encode(binary).decode(),
@@ -85,18 +88,18 @@ class Compiler:
             "log": "\n".join(x for x in log.splitlines() if x.startswith("ptxas")),
         }
 
-    def checked(self, code):
+    def checked(self, code: Any) -> None:
         if int(code) != 0:
             raise RuntimeError(f"NVRTC: {self.nvrtc.nvrtcGetErrorString(code)[1].decode()}")
 
-    def text(self, program, what):
+    def text(self, program: Any, what: str) -> bytes:
         code, size = getattr(self.nvrtc, f"nvrtcGet{what}Size")(program)
         self.checked(code)
         data = bytearray(size)
         getattr(self.nvrtc, f"nvrtcGet{what}")(program, data)
         return bytes(data)
 
-    def compiled(self, text, name, arch):
+    def compiled(self, text: str, name: str, arch: str) -> tuple[str, bytes, str]:
         """PTX, machine code and the compiler's account."""
         nvrtc = self.nvrtc
         given = [self.patched.values(), self.patched.keys()]
@@ -115,7 +118,7 @@ class Compiler:
         return ptx, binary, log
 
 
-def tidied(ptx):
+def tidied(ptx: str) -> str:
     """PTX without the constants of headers that no instruction names."""
     lines = ptx.splitlines()
     body = "\n".join(line for line in lines if not line.startswith((".global", ".const")))
@@ -130,7 +133,7 @@ def tidied(ptx):
     return re.sub(r"^\.version .*$", f".version {PTX_VERSION}", "\n".join(kept), count=1, flags=re.M) + "\n"
 
 
-def layout(ptx, name):
+def layout(ptx: str, name: str) -> list[int]:
     """The numbers that the source says of itself."""
     found = re.search(rf"{name}_layout\[\d+\] = \{{([^}}]*)\}}", ptx)
     if found is None:

@@ -27,6 +27,7 @@ DEFINING = (
     "flatten_util", "interop.jax", "numpy.fft", *(f"scipy.stats.{name}" for name in stats._DISTRIBUTIONS.split()),
 )  # fmt: skip
 MACHINERY = {"__all__", "__dir__", "__getattr__"}
+DIR = "__dir__: Callable[[], list[str]] = __all__.copy"
 
 
 def statements(body: list[ast.stmt]) -> Iterator[ast.stmt]:
@@ -62,6 +63,13 @@ def public_names(module: str, imports: bool) -> list[str]:
     return sorted(n for n in names - MACHINERY if n[0] != "_" or (n[:2] == n[-2:] == "__"))
 
 
+def targets_of(node: ast.stmt) -> list[str]:
+    """What an assignment assigns to."""
+    if isinstance(node, ast.AnnAssign):
+        return [ast.unparse(node.target)]
+    return [ast.unparse(target) for target in node.targets] if isinstance(node, ast.Assign) else []
+
+
 def path_of(module: str) -> Path:
     """The file of a module."""
     return Path(importlib.import_module(module).__file__ or "").resolve()
@@ -74,13 +82,13 @@ def with_names(text: str, names: list[str]) -> str:
         items = textwrap.fill(", ".join(map(quoted, names)) + ",", 116, break_long_words=False, break_on_hyphens=False)
         line = f"__all__ = [\n{textwrap.indent(items, ' ' * 4)}\n]  # fmt: skip"
     body = ast.parse(text).body
-    old = [n for n in body if isinstance(n, ast.Assign) and ast.unparse(n.targets[0]) in ("__all__", "__dir__")]
+    old = [n for n in body if {"__all__", "__dir__"} & {*targets_of(n)}]
     lines = text.rstrip().splitlines()
     first = min((node.lineno for node in old), default=len(lines) + 2) - 1
     last = max((node.end_lineno or 0 for node in old), default=first)
     before, after = "\n".join(lines[:first]), "\n".join(lines[last:])
     gap = "" if old else "\n\n" if isinstance(body[-1], ast.FunctionDef | ast.ClassDef) else "\n"
-    return f"{before}\n{gap}{line}\n__dir__ = __all__.copy\n" + (f"{after}\n" if after else "")
+    return f"{before}\n{gap}{line}\n{DIR}\n" + (f"{after}\n" if after else "")
 
 
 def quoted(name: str) -> str:

@@ -6,6 +6,7 @@ The names and their meaning are those of `jax.experimental.pallas`.
 if __name__ != "tilewright.lang":
     raise ImportError("import tilewright.lang, not lang: the repository root is on sys.path")
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from ..core.ir.types import MemorySpace
@@ -100,4 +101,4 @@ __all__ = [
     "stateful_normal", "stateful_uniform", "stochastic_round", "store", "strides_from_shape", "swap", "sync_copy",
     "tpu", "triton", "unpack", "visualize", "when",
 ]  # fmt: skip
-__dir__ = __all__.copy
+__dir__: Callable[[], list[str]] = __all__.copy

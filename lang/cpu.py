@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from ..core.support.call_errors import public
@@ -38,4 +39,4 @@ class CompilerParams(Params):
 
 
 __all__ = ["CompilerParams"]
-__dir__ = __all__.copy
+__dir__: Callable[[], list[str]] = __all__.copy

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from ..core.ir.types import ArrayType
@@ -48,4 +49,4 @@ class Source(Params):
 
 
 __all__ = ["CompilerParams", "Source"]
-__dir__ = __all__.copy
+__dir__: Callable[[], list[str]] = __all__.copy

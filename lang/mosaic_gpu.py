@@ -6,7 +6,7 @@ are made, and those of `kernel` here, which are written for warpgroups.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -76,6 +76,8 @@ from .warpgroups.warps import warp_map
 WGMMAAccumulatorRef = ACC
 WarpgroupMesh = Mesh
 InterpretGPUParams = InterpretParams
+force_gpu_interpret_mode: Callable[..., Any]
+set_gpu_interpret_mode: Callable[..., None]
 force_gpu_interpret_mode, set_gpu_interpret_mode = force_tpu_interpret_mode, set_tpu_interpret_mode
 
 
@@ -130,4 +132,4 @@ __all__ = [
     "transpose_ref", "wait_load_tmem", "wait_smem_to_gmem", "warp_map", "wgmma", "wgmma_accumulator_load",
     "wgmma_wait",
 ]  # fmt: skip
-__dir__ = __all__.copy
+__dir__: Callable[[], list[str]] = __all__.copy

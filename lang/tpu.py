@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ..core.ir.primitive import Primitive
 from ..core.ir.types import INT32, MemorySpace
 from ..core.primitives.elementwise.arithmetic import div_p, mul_p, neg_p, rem_p, sub_p
 from ..core.primitives.elementwise.builders import unary
@@ -148,7 +149,7 @@ def _inverse(x: Any, **params: Any) -> Any:
     return div_p.bind(like(x, 1.0), x)
 
 
-approx_reciprocal_p = unary(
+approx_reciprocal_p: Primitive = unary(
     "approx_reciprocal", ("float", "complex"), lambda x, full_range: 1 / x,
     lambda t, out, x, full_range: neg_p.bind(mul_p.bind(t, mul_p.bind(out, out))), expand=_inverse,
 )  # fmt: skip
@@ -217,4 +218,4 @@ __all__ = [
     "semaphore_wait", "set_tpu_interpret_mode", "stateful_bernoulli", "stateful_bits", "stateful_normal",
     "stateful_uniform", "stochastic_round", "store", "sync_copy", "unpack_elementwise", "with_memory_space_constraint",
 ]  # fmt: skip
-__dir__ = __all__.copy
+__dir__: Callable[[], list[str]] = __all__.copy

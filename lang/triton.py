@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -97,4 +98,4 @@ __all__ = [
     "atomic_xchg", "atomic_xor", "debug_barrier", "dot", "dot_scaled",
     "elementwise_inline_asm", "inline_asm", "load", "max_contiguous", "store",
 ]  # fmt: skip
-__dir__ = __all__.copy
+__dir__: Callable[[], list[str]] = __all__.copy

@@ -1,5 +1,6 @@
 """Kernels of products as warp-specialised programs for Hopper and Blackwell GPUs, by jaxlib's Mosaic GPU pipeline."""
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 if __name__ != "tilewright.mosaic_gpu":
@@ -26,4 +27,4 @@ if not TYPE_CHECKING:  # checkers know the names from the imports above
     __getattr__ = _later(__name__, _members(_LATER))
 
 __all__ = ["BACKEND", "compile", "compiled_kernel", "emit", "estimate", "mosaic_gpu_module", "set_cache", "start"]
-__dir__ = __all__.copy
+__dir__: Callable[[], list[str]] = __all__.copy

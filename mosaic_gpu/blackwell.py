@@ -51,6 +51,8 @@ class Blackwell(Tensor):
 
     joint = True
 
+    columns: int
+
     def __init__(self, *args: Any):
         super().__init__(*args)
         k, plan = self.kernel, self.plan
@@ -147,8 +149,8 @@ class Blackwell(Tensor):
 
     def consume(self) -> None:
         p = self.p
-        self.lane_of_group = p.add(p.mul(self.warp, 32), self.lane)
-        self.mine = 0
+        self.lane_of_group: Int = p.add(p.mul(self.warp, 32), self.lane)
+        self.mine: int = 0
         self.position(GROUP, self.warp)
         self.tiles(self.finish)
         self.stored_all()

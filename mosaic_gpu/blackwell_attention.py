@@ -32,6 +32,11 @@ WIDEST_ROW = 128  # numbers of a product or a sum that a thread has at once
 class Made(Group):
     """A product that is being made from a column of tensor memory on, as a barrier's phase tells."""
 
+    column: int
+    barrier: Int
+    parity: Int
+    lent: list[int]
+
     def __init__(self, fragments: list[Fragment], column: int, barrier: Int, parity: Int, lent: list[int]):
         super().__init__(fragments)
         self.column, self.barrier, self.parity, self.lent = column, barrier, parity, lent
@@ -88,14 +93,19 @@ class Chained(Tensor):
     persists = False  # barriers of products count the turns of one tile
     late = True  # what scratch holds is loaded where it is needed, some columns at a time
 
+    kept: Any
+    spared: Any
+    sites: Any
+    groups: list[Group]
+
     def __init__(self, *args: Any):
         super().__init__(*args)
-        self.each = tcgen05.COLUMNS // self.consumers  # columns of a warpgroup
+        self.each: int = tcgen05.COLUMNS // self.consumers  # columns of a warpgroup
         self.used: dict[int, int] = {}  # columns taken: from where, how many
         self.most = 0
         self.sites = 0  # products, each of which has a barrier for each warpgroup
         self.parity: Int = 0
-        self.columns = self.s.columns
+        self.columns: int = self.s.columns
 
     def more_barriers(self) -> None:
         for n in range(MOST_SITES * self.consumers):
@@ -119,7 +129,7 @@ class Chained(Tensor):
                 break
             start = first + n
         self.used[start] = columns
-        self.most = max(self.most, start + columns)
+        self.most: int = max(self.most, start + columns)
         if self.most > self.each:
             raise Unfit(f"its products and scratch take {self.most} columns of tensor memory, and there are "
                         f"{self.each}: take narrower blocks")  # fmt: skip

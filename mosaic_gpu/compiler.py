@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Callable
 from concurrent.futures import Future
 from pathlib import Path
 
@@ -20,7 +21,7 @@ from .module import MosaicGpuModule
 PACKAGES = Packages("Mosaic GPU's kernels", {
     "jax-cuda13-pjrt": "jax_plugins.xla_cuda13", "jax-cuda13-plugin": "jax_cuda13_plugin", "triton": "triton",
 }, "cuda", {"jax-cuda13-pjrt": JAXLIB, "jax-cuda13-plugin": JAXLIB})  # fmt: skip
-installed = PACKAGES.installed
+installed: Callable[[], bool] = PACKAGES.installed
 # The target that describes an architecture to XLA; the kernels depend on the architecture alone.
 TARGETS = {"90a": "cuda:sm_90", "100a": "cuda:sm_100"}
 SERIAL = re.compile(r"wgmma.mma_async instructions are serialized due to (.*?) in (?:the )?function")
@@ -28,7 +29,7 @@ SERIAL = re.compile(r"wgmma.mma_async instructions are serialized due to (.*?) i
 
 WORKERS = runtime.part("Mosaic GPU's workers", Workers(
     "Mosaic GPU's compiler", Path(__file__).with_name("worker.py"), PACKAGES, pattern="ptxas|error:"))  # fmt: skip
-set_cache = WORKERS.set_cache
+set_cache: Callable[..., None] = WORKERS.set_cache
 
 
 def start(module: MosaicGpuModule, workers: Workers = WORKERS) -> Future[Answer]:

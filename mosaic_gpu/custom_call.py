@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 from ..core.support.errors import CompileError
 from ..lang.gpu.code import Compiled, check, resources
 from ..lang.gpu.programs import emitter, linker, starter
 from ..lang.legalize import Legal, entry
-from ..lang.targets.target import Target
+from ..lang.targets.target import CustomCall, Target
 from . import compiler
 from .language import BACKEND
 from .module import MosaicGpuModule, mosaic_gpu_module
@@ -37,6 +40,6 @@ def compiled_kernel(kernel: Legal, machine: Target) -> tuple[MosaicGpuModule, Co
     return module, compiled
 
 
-emit = emitter(BACKEND, compiled_kernel)
-start = starter(lambda kernel, machine: compiler.start(mosaic_gpu_module(kernel, machine)))
-compile = linker(compiled_kernel)
+emit: Callable[..., CustomCall] = emitter(BACKEND, compiled_kernel)
+start: Callable[..., None] = starter(lambda kernel, machine: compiler.start(mosaic_gpu_module(kernel, machine)))
+compile: Callable[..., Any] = linker(compiled_kernel)

@@ -14,10 +14,11 @@ from ..core.primitives.refs.state_primitives import whole
 from ..lang.analysis.index_maps import inside, map_of
 from ..lang.gpu.launch import GROUP as BAND
 from ..lang.gpu.launch import Launch
-from ..lang.kernel.kernel import Block
+from ..lang.kernel.kernel import Block, Kernel
 from ..lang.legalize import Unfit
 from ..lang.loopnest.bounds import Line
 from ..lang.loopnest.peeling import end_cell
+from ..lang.loopnest.plan import Plan
 from . import ping_pong, ptx
 from .lower import LANES, Group, Lowering
 from .refs import Carried, Memory, Register, TileRef, Window
@@ -34,9 +35,17 @@ class Nest(Lowering):
     orders = True  # warpgroups may take turns at starting products
     overlaps = True  # products that a turn begins may be made in the next one
 
+    launch: Launch
+    s: Schedule
+    names: list[str]
+    proved: dict[int, tuple[tuple[bool, bool], ...]]
+    scalars: list[Memory]
+    warp: str
+    spared: int
+
     def __init__(self, p: Printer, launch: Launch, schedule: Schedule, names: Sequence[str]):
-        self.plan = schedule.plan
-        self.kernel = self.plan.kernel
+        self.plan: Plan = schedule.plan
+        self.kernel: Kernel = self.plan.kernel
         super().__init__(p, self.kernel.name, schedule.rows, schedule.consumers)
         self.launch, self.s, self.names = launch, schedule, list(names)
         self.ids: list[Int] = [0] * len(self.kernel.grid)
@@ -44,7 +53,7 @@ class Nest(Lowering):
         self.number: Int = 0  # of the tile of results at hand
         self.descriptors: dict[int, str] = {}  # by the number of the argument
         self.count: Int = 0  # turns taken
-        self.main = schedule.parts.main  # the body of the loop at hand
+        self.main: Program = schedule.parts.main  # the body of the loop at hand
         self.in_turn = False  # whether what is printed is the body of the loops
         self.live: list[tuple[int, Register]] = []
         self.refs: dict[Var, Any] = {}
@@ -63,7 +72,7 @@ class Nest(Lowering):
         p, s = self.p, self.s
         self.shared = shared
         self.rank: Int = ptx.rank(p) if s.cluster > 1 else 0
-        self.keeps = p.add(shared, s.keeps)
+        self.keeps: Int = p.add(shared, s.keeps)
         (warp,) = p.asm("shfl.sync.idx.b32 $0, $1, 0, 0x1f, 0xffffffff;", "=r,r",
                         [p.name(p.int("shrui", thread, 5))], ["i32"], ["i32"])  # fmt: skip
         self.warp, self.lane = warp, p.int("andi", thread, 31)
@@ -402,16 +411,16 @@ class Nest(Lowering):
     def find_place(self) -> None:
         """Which rows and columns are this thread's."""
         p = self.p
-        self.mine = p.int("shrui", self.warp, 2)
+        self.mine: Int = p.int("shrui", self.warp, 2)
         within = p.int("andi", self.warp, 3)
-        self.lane_of_group = p.add(p.mul(within, 32), self.lane)
+        self.lane_of_group: Int = p.add(p.mul(within, 32), self.lane)
         self.position(self.rows // self.consumers, within)
 
     def position(self, part: int, warp: Int) -> None:
         """The first row and column of this thread, by the rows of a warpgroup and the warp within it."""
         p = self.p
-        self.row = p.add(p.mul(self.mine, part), p.mul(warp, 16), p.int("shrui", self.lane, 2))
-        self.column = p.mul(p.int("andi", self.lane, 3), 2)
+        self.row: Int = p.add(p.mul(self.mine, part), p.mul(warp, 16), p.int("shrui", self.lane, 2))
+        self.column: Int = p.mul(p.int("andi", self.lane, 3), 2)
 
     def run(self, level: int) -> None:
         """The loops from a level on, and what lives around them."""
@@ -568,7 +577,7 @@ class Nest(Lowering):
                 self.refs[ref] = self.output(n, level)
         self.inline(program, [*self.id_values(), *self.scalars, *(self.refs.get(v) for v in refs[first_in:])])
         self.ready()
-        self.in_turn = False
+        self.in_turn: bool = False
 
     def _arrival(self, n: int, stage: Int, parity: Int) -> Callable[[], None]:
         def wait() -> None:

@@ -55,9 +55,16 @@ class Lowering(ProgramPrinter):
 
     backend = BACKEND
 
+    p: Printer
+    rows: int
+    consumers: int
+    kept: int
+    spared: Any
+    name: str
+
     def __init__(self, p: Printer, name: str, rows: int, consumers: int):
         self.p, self.name, self.rows, self.consumers = p, name, rows, consumers
-        self.matrix = ptx.matrix  # how a tile is described to the tensor cores
+        self.matrix: Callable[..., str] = ptx.matrix  # how a tile is described to the tensor cores
         self.turning: tuple[int, ...] = (2,)  # sizes of operands that may be summed along the rows of a tile
         self.by_warps = False  # each warp by itself runs what is printed
         self.own_rows = False  # a thread has a whole row of a fragment, as tensor memory is read

@@ -73,10 +73,13 @@ class Carried:
     `late`: those whose products are still being made at the end of an iteration.
     """
 
+    e: Any
+    registers: Sequence[Register]
+
     def __init__(self, e: Any, registers: Sequence[Register], bodies: Sequence[Callable[[], Any]]):
         self.e, self.registers = e, registers
-        self.late = e.unify(registers, bodies)
-        self.layouts = [r.layout for r in registers]
+        self.late: Any = e.unify(registers, bodies)
+        self.layouts: list[Layout | None] = [r.layout for r in registers]
 
     @property
     def types(self) -> list[str]:

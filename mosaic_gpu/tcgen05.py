@@ -102,6 +102,9 @@ def row(p: Printer, address: Int, columns: int, type_: str = "f32") -> list[str]
 class Row(Late):
     """A thread's row that is loaded where it is needed, some columns at a time."""
 
+    address: Int
+    type: str
+
     def __init__(self, p: Printer, address: Int, columns: int, type_: str):
         super().__init__(p, columns, self._loaded)
         self.address, self.type = address, type_

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from . import ptx, tcgen05
@@ -16,11 +17,17 @@ class Tensor(Nest):
 
     overlaps = orders = False
 
+    own_rows: bool
+    matrix: Callable[..., str]
+    turning: tuple[int, int]
+    row: Int
+    column: int
+
     def __init__(self, *args: Any):
         super().__init__(*args)
         self.own_rows, self.matrix, self.turning = True, tcgen05.matrix, (1, 2)
         self.columns = tcgen05.COLUMNS
-        self.keeper = 4 * self.consumers + 1
+        self.keeper: int = 4 * self.consumers + 1
         self.memory: Int = 0
 
     @property

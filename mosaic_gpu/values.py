@@ -85,6 +85,10 @@ class Layout:
 class Late(Sequence[str]):
     """Registers of a thread, computed where they are first needed, and again in regions that do not know them."""
 
+    p: Printer
+    length: int
+    compute: Callable[..., str]
+
     def __init__(self, p: Printer, length: int, compute: Callable[[int], str]):
         self.p, self.length, self.compute = p, length, compute
 

@@ -1,5 +1,6 @@
 """The TPU: kernels lowered to the Mosaic dialect, compiled by libtpu on a machine that need not have a TPU."""
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 if __name__ != "tilewright.mosaic_tpu":
@@ -25,4 +26,4 @@ if not TYPE_CHECKING:  # checkers know the names from the imports above
     __getattr__ = _later(__name__, _members(_LATER))
 
 __all__ = ["BACKEND", "MosaicModule", "compile", "emit", "mosaic_module"]
-__dir__ = __all__.copy
+__dir__: Callable[[], list[str]] = __all__.copy

@@ -30,8 +30,12 @@ def location(source: Source) -> str:
 class Body(ProgramPrinter):
     """One function being printed."""
 
+    target: Target
+    backend: Backend
+    name: str
+
     def __init__(self, backend: Backend, kernel: str, target: Target, windows: bool = False):
-        self.w = Writer()
+        self.w: Writer = Writer()
         self.backend, self.name, self.target = backend, kernel, target
         self.windows = windows  # whether rows in HBM are accessed through the tiles around them
         self.extra: list[Mem] = []  # scratch that rules ask for

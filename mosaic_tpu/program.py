@@ -47,6 +47,9 @@ def compile(text: str, name: str, target: str, kernels: Sequence[Kernel | Legal]
 class Line(Source):
     """A line of the user's code that the compiler's message names."""
 
+    file: str
+    number: int
+
     def __init__(self, file: str, line: int):
         self.file, self.number = file, line
 

@@ -66,6 +66,8 @@ def literal(value: Any, element: str) -> str:
 class Writer:
     """The lines of one function. A region's lines are printed separately and inserted into their operation."""
 
+    counter: int
+
     def __init__(self) -> None:
         self.lines: list[str] = []
         self.constants: dict[Any, tuple[str, SSA]] = {}

@@ -59,6 +59,12 @@ class Value:
     """
 
     __slots__ = ("type", "vector", "narrow", "scalar", "multiple", "known", "factors")
+    type: ArrayType
+    vector: SSA | None
+    narrow: SSA | None
+    scalar: SSA | None
+    multiple: int
+    known: Any
 
     def __init__(self, type: ArrayType, vector: SSA | None = None, narrow: SSA | None = None,
                  scalar: SSA | None = None, multiple: int = 1, known: Any = None):  # fmt: skip
@@ -66,6 +72,14 @@ class Value:
         self.multiple, self.known = multiple, known
         self.factors: tuple[SSA, float] | None = None
 
-    shape = property(lambda self: self.type.shape)
-    dtype = property(lambda self: self.type.dtype)
-    unsigned = property(lambda self: is_unsigned(self.type.dtype))
+    @property
+    def shape(self) -> tuple[Any, ...]:
+        return self.type.shape
+
+    @property
+    def dtype(self) -> Any:
+        return self.type.dtype
+
+    @property
+    def unsigned(self) -> bool:
+        return is_unsigned(self.type.dtype)

@@ -1,5 +1,6 @@
 """Kernels as Triton programs, for NVIDIA and AMD GPUs."""
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 if __name__ != "tilewright.triton_backend":
@@ -24,4 +25,4 @@ if not TYPE_CHECKING:  # checkers know the names from the imports above
     __getattr__ = _later(__name__, _members(_LATER))
 
 __all__ = ["BACKEND", "compile", "compiled_kernel", "emit", "set_cache", "start", "triton_module"]
-__dir__ = __all__.copy
+__dir__: Callable[[], list[str]] = __all__.copy

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Callable
 from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
@@ -22,11 +23,11 @@ from .dialect import adapted
 from .module import TritonModule
 
 PACKAGES = Packages("kernels for GPUs", {"triton": "triton"}, "cuda")
-installed = PACKAGES.installed
+installed: Callable[[], bool] = PACKAGES.installed
 WORKERS = runtime.part("Triton's workers", Workers(
     "Triton's compiler", Path(__file__).with_name("worker.py"), PACKAGES,
     {"TRITON_DISABLE_LINE_INFO": "1", "TRITON_DUMP_PTXAS_LOG": "1"}, "^ptxas "))  # fmt: skip
-set_cache = WORKERS.set_cache
+set_cache: Callable[..., None] = WORKERS.set_cache
 
 
 def architecture(machine: Target) -> dict[str, Any]:

@@ -22,6 +22,9 @@ On ROCm, for which there is no XLA plugin among this package's extras, it is the
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 from ..core.support.memo import cached
 from ..lang.gpu.code import Compiled
 from ..lang.gpu.programs import linker, starter
@@ -68,8 +71,8 @@ def _resources(kernel: Kernel | Legal, compiled: Compiled, machine: Target) -> R
     return used
 
 
-start = starter(lambda kernel, machine: compiler.start(triton_module(kernel, machine), machine))
-compile = linker(compiled_kernel, _resources)
+start: Callable[..., None] = starter(lambda kernel, machine: compiler.start(triton_module(kernel, machine), machine))
+compile: Callable[..., Any] = linker(compiled_kernel, _resources)
 
 
 def _ttir_config(module: TritonModule) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -38,9 +38,17 @@ from .rules import BACKEND, UNSUPPORTED_DTYPES
 from .text import Printer, Value
 from .values import Int, add, arith, as_value, clip, compare, convert, lanes, mul, select, sub
 
+if TYPE_CHECKING:
+    from ..lang.loopnest.peeling import Peeled
+
 
 class Lowering(ProgramPrinter):
     """One kernel being printed: what rules see as `e`."""
+
+    kernel: Kernel
+    target: Target
+    p: Printer
+    name: str
 
     def __init__(self, kernel: Kernel, target: Target):
         self.backend, self.name = BACKEND, kernel.name
@@ -144,6 +152,12 @@ def whole_window(base: Value, array: ArrayType) -> Window:
 class Nest(Lowering):
     """The body within its loops."""
 
+    launch: Launch
+    moved: Described
+    specialised: bool
+    turns: Any
+    program: Int
+
     def __init__(self, kernel: Kernel, target: Target, launch: Launch, moved: Described, specialised: bool):
         super().__init__(kernel, target)
         self.launch, self.moved, self.specialised = launch, moved, specialised
@@ -151,20 +165,20 @@ class Nest(Lowering):
         for type_ in (*k.in_types, *k.out_types, *(s.array for s in k.scratch)):
             self.check_dtype(type_, k.source)
         names = iter(launch.arguments)
-        self.arguments = [Value(name, (), type_.dtype, True) for name, type_ in names]
+        self.arguments: list[Value] = [Value(name, (), type_.dtype, True) for name, type_ in names]
         bases = iter(self.arguments)
-        self.scalars = [Memory(whole_window(next(bases), t), Traffic(False)) for t in k.prefetch]
-        self.in_bases = [next(bases) for _ in k.inputs]
+        self.scalars: list[Memory] = [Memory(whole_window(next(bases), t), Traffic(False)) for t in k.prefetch]
+        self.in_bases: list[Value] = [next(bases) for _ in k.inputs]
         for i in self.plan.copied:
             self.in_bases[i] = next(bases)
-        self.out_bases = [next(bases) for _ in k.outputs]
-        self.scratch_bases = list(bases)
-        self.traffic = self._traffic()
+        self.out_bases: list[Value] = [next(bases) for _ in k.outputs]
+        self.scratch_bases: list[Value] = list(bases)
+        self.traffic: dict[Var, Traffic] = self._traffic()
         self.parts, self.turns, self.full = peeled(k, self.plan.carry, self._homes()), None, None
         if self.plan.carry:
             main, self.turns = narrow(k, self.plan.carry[-1], self.parts.main)
-            self.parts = replace(self.parts, main=main)
-            self.full = None if specialised else full_blocks(k, self.plan.carry[-1], main)
+            self.parts: Peeled = replace(self.parts, main=main)
+            self.full: Any = None if specialised else full_blocks(k, self.plan.carry[-1], main)
         self.main = self.parts.main  # the body of the loop at hand
 
     def _homes(self) -> dict[Var, int]:
@@ -224,13 +238,13 @@ class Nest(Lowering):
             end_cell(self, self.parts.before, level, 0)
             divided = self.specialised and level == len(plan_.carry) - 1
             for first, end, main in self.ranges(level):
-                self.main = main
+                self.main: Program = main
                 results = p.loop(end, [r.value for r in registers], body, first, specialised=divided)
                 for register, value in zip(registers, results, strict=True):
                     register.value = value
             end_cell(self, self.parts.after, level, -1)
         ending()
-        self.live = [(home, r) for home, r in self.live if home != level]
+        self.live: list[tuple[int, Register]] = [(home, r) for home, r in self.live if home != level]
 
     def ranges(self, level: int) -> list[tuple[Int, Int, Program]]:
         """The loops that a loop is made of, each with its body: the innermost has full blocks apart from others."""

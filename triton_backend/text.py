@@ -91,6 +91,10 @@ _NAME = re.compile(r"%\w+")
 class Printer(Lines):
     """Prints one function. What depends on nothing (constants, ranges) is printed once, at its top."""
 
+    closed: bool
+    made: dict[Any, Any]
+    lines: list[str]
+
     def __init__(self) -> None:
         super().__init__()
         self.top: list[str] = []

@@ -10,12 +10,13 @@ import importlib
 import io
 import os
 import tempfile
+from typing import Any
 
 BINARY = {"cuda": ("ptx", "cubin"), "hip": ("amdgcn", "hsaco")}
 KEPT = ("shared", "num_warps", "warp_size", "global_scratch_size", "global_scratch_align", "tmem_size")
 
 
-def compiled(request):
+def compiled(request: dict[str, Any]) -> dict[str, Any]:
     """Every stage of Triton's pipeline in order, from the text of a module to machine code."""
     ir = importlib.import_module("triton._C.libtriton").ir
     kinds = importlib.import_module("triton.backends.compiler")
@@ -48,7 +49,7 @@ def compiled(request):
 class Compiler:
     """Triton, as `lang/toolchain/worker_main.py` asks it."""
 
-    def answer(self, request):
+    def answer(self, request: dict[str, Any]) -> dict[str, Any]:
         log = io.StringIO()  # ptxas's account of registers and spills is printed
         with contextlib.redirect_stdout(log):
             found = compiled(request)

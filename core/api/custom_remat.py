@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..ir.binding import is_evaluating
 from ..ir.primitive import OWN, AxisInfo, Zero
@@ -21,6 +21,10 @@ from ..transforms.batching import batch_flat, batch_program
 from ..transforms.jvp import jvp_flat
 from ..transforms.rule_helpers import instantiate
 from ..transforms.structural_primitives import moved, reduce_sum_p
+
+if TYPE_CHECKING:
+    from ..ir.primitive import Primitive
+
 
 __all__ = ["custom_remat"]
 
@@ -91,7 +95,7 @@ def _jvp(primals: Any, tangents: Any, *, program: Program, **_: Any) -> Any:
     return jvp_flat(functools.partial(eval_program, program), primals, tangents)
 
 
-custom_remat_p = held.holder("custom_remat", jvp=_jvp, batch=_batch, expand=held.expand, varies=OWN)
+custom_remat_p: Primitive = held.holder("custom_remat", jvp=_jvp, batch=_batch, expand=held.expand, varies=OWN)
 
 
 def _bind(program: Program, operands: Sequence[Any], count: int, rules: _Rules) -> list[Any]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..ir.binding import is_evaluating
 from ..ir.primitive import AxisInfo, Zero
@@ -25,6 +25,10 @@ from ..transforms.jvp import jvp_flat, jvp_program
 from ..transforms.rule_helpers import instantiate
 from ..transforms.structural_primitives import moved
 from .associative_scan import map as sequential_map
+
+if TYPE_CHECKING:
+    from ..ir.primitive import Primitive
+
 
 __all__ = ["custom_vmap", "sequential_vmap"]
 
@@ -103,7 +107,7 @@ def _batch(
     return outs, [0 if b else None for b in batched]
 
 
-custom_vmap_p = program_primitive.holder(
+custom_vmap_p: Primitive = program_primitive.holder(
     "custom_vmap", jvp=_jvp, linearize=_linearize, transpose=_transpose, batch=_batch, expand=program_primitive.expand
 )
 

@@ -137,6 +137,11 @@ def struct_of(type: Any) -> Any:
 class Flat:
     """A function of flat arguments; the structure of its result is known after a call as `out_tree`."""
 
+    fun: Callable[..., Any]
+    in_tree: Any
+    kwargs: bool
+    has_aux: bool
+
     def __init__(self, fun: Callable[..., Any], in_tree: Any, kwargs: bool = False, has_aux: bool = False):
         _check_callable(fun)
         self.fun, self.in_tree, self.kwargs, self.has_aux = fun, in_tree, kwargs, has_aux

@@ -181,6 +181,11 @@ class LinearFunction:
     """A linear map between pytrees: `in_types` and `in_tree` of the primal inputs, `out_types` and `out_tree` of the
     outputs."""
 
+    in_types: tuple[Type, ...]
+    in_tree: Any
+    out_types: tuple[Type, ...]
+    out_tree: Any
+
     def __init__(self, linear: Any, in_types: Sequence[Type], in_tree: Any, out_types: Sequence[Type], out_tree: Any):
         self._linear: Any = linear
         self._parts: Any = None

@@ -91,6 +91,9 @@ class Error:
     """
 
     __slots__ = ("code", "payload", "sites", "asked")
+    code: Any
+    payload: tuple[Any, ...]
+    sites: tuple[Site, ...]
 
     def __init__(self, code: Any, payload: Sequence[Any], sites: tuple[Site, ...]):
         self.code, self.payload, self.sites = code, tuple(payload), sites
@@ -98,7 +101,7 @@ class Error:
 
     def get_exception(self) -> CheckError | None:
         """The failure as an exception that names the line; None where there is none. Batched: all of them."""
-        self.asked = True
+        self.asked: bool = True
         if not self.sites:
             return None
         codes = np.asarray(self.code)
@@ -188,7 +191,7 @@ def _expand(*args: Any, sites: tuple[Site, ...], debug: bool) -> list[Any]:
     return []
 
 
-check_p = Primitive(
+check_p: Primitive = Primitive(
     "check", _typing, jvp=_jvp, batch=_batch, numpy=_numpy, expand=_expand, effects=_effects, multiple=True, work=FREE,
     kind=EFFECT, eager=True,
 )  # fmt: skip

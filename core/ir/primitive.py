@@ -87,7 +87,9 @@ class Zero:
     def __init__(self, type: Type):
         self.type = type
 
-    aval: property = property(lambda self: self.type)
+    @property
+    def aval(self) -> Any:
+        return self.type
 
     def __repr__(self) -> str:
         return f"Zero({self.type.show()})"
@@ -102,10 +104,21 @@ class Linear:
     def __init__(self, type: Type):
         self.type = type
 
-    aval: property = property(lambda self: self.type)
-    shape: property = property(lambda self: self.type.shape)
-    dtype: property = property(lambda self: self.type.dtype)
-    ndim: property = property(lambda self: len(self.type.shape))
+    @property
+    def aval(self) -> Any:
+        return self.type
+
+    @property
+    def shape(self) -> tuple[Any, ...]:
+        return self.type.shape
+
+    @property
+    def dtype(self) -> Any:
+        return self.type.dtype
+
+    @property
+    def ndim(self) -> int:
+        return len(self.type.shape)
 
     def __repr__(self) -> str:
         return f"Linear({self.type.show()})"

@@ -33,7 +33,9 @@ class Var:
     def __init__(self, type: Type):
         self.type = type
 
-    aval: property = property(lambda self: self.type)
+    @property
+    def aval(self) -> Any:
+        return self.type
 
     def __repr__(self) -> str:
         return f"Var({self.type.show()})"
@@ -54,8 +56,13 @@ class Literal:
         """What makes two literals equal: type and bits (so that -0.0 is not 0.0, and nan is nan)."""
         return (self.type, self.value.tobytes())
 
-    aval: property = property(lambda self: self.type)
-    val: property = property(lambda self: self.value)
+    @property
+    def aval(self) -> Any:
+        return self.type
+
+    @property
+    def val(self) -> Any:
+        return self.value
 
     def __repr__(self) -> str:
         return f"Literal({self.value}, {self.type.show()})"

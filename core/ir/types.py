@@ -84,6 +84,13 @@ RARE_FLOATS = (
     "float8_e8m0fnu",
 )  # fmt: skip
 _NAMED = {name: np.dtype(getattr(ml_dtypes, name)) for name in (*_FLOATS, *RARE_FLOATS)}
+bfloat16: np.dtype[Any]
+float8_e4m3fn: np.dtype[Any]
+float8_e5m2: np.dtype[Any]
+int4: np.dtype[Any]
+uint4: np.dtype[Any]
+int2: np.dtype[Any]
+uint2: np.dtype[Any]
 bfloat16, float8_e4m3fn, float8_e5m2, int4, uint4, int2, uint2 = (_NAMED[name] for name in _FLOATS)
 FLOAT0 = np.dtype([("float0", np.void, 0)])  # the type of the tangents of integers
 
@@ -554,7 +561,8 @@ class RefType:
         raise KernelBodyError(f"an operation on arrays was applied to a Ref of {self.array.show()} itself",
                               "read it first: `ref[...]`")  # fmt: skip
 
-    without_axis = with_axis = with_shape
+    without_axis = with_shape
+    with_axis = with_shape
 
     def along(self, axis: int) -> None:
         return None
@@ -579,7 +587,8 @@ class RefType:
     def show(self, short: bool = True) -> str:
         return f"Ref<{self.space}>{{{self.array.show()}}}"
 
-    __str__ = show
+    def __str__(self) -> str:
+        return self.show()
 
 
 Type = ArrayType | RefType

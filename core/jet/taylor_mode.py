@@ -27,6 +27,8 @@ class JetTracer(Tracer):
     """The primal of a power series, with its terms."""
 
     __slots__ = ("primal", "terms")
+    primal: Any
+    terms: Series
 
     def __init__(self, trace: JetTrace, primal: Any, terms: Series):
         self._trace, self.primal, self.terms = trace, primal, terms
@@ -53,7 +55,7 @@ class JetTrace(Trace):
 
     def __init__(self, parent: Trace, order: int):
         super().__init__(parent)
-        self.order = order
+        self.order: int = order
 
     def split(self, args: Sequence[Any]) -> tuple[list[Any], list[Series]]:
         mine = [isinstance(a, JetTracer) and a._trace is self for a in args]

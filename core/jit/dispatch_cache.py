@@ -104,8 +104,8 @@ class Known:
     __slots__ = ("entries", "runs", "_making", "_lock")
 
     def __init__(self, ours: bool = False):
-        self.entries = ENTRIES if ours else runtime.cache("jit.entries", KEPT)
-        self.runs = RUNS if ours else runtime.cache("jit.runs", KEPT)
+        self.entries: Table = ENTRIES if ours else runtime.cache("jit.entries", KEPT)
+        self.runs: Table = RUNS if ours else runtime.cache("jit.runs", KEPT)
         self._making: dict[Any, tuple[int, threading.Event]] = {}
         self._lock = threading.Lock()
 

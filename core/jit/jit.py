@@ -69,12 +69,17 @@ class Entry:
     """A function traced for one kind of arguments."""
 
     __slots__ = ("closed", "program", "constants", "out_tree", "donated", "run", "lock")
+    closed: Program
+    out_tree: Any
+    donated: tuple[bool, ...]
+    program: Program
+    constants: list[Any]
 
     def __init__(self, closed: Program, out_tree: Any, donated: tuple[bool, ...]):
         self.closed, self.out_tree, self.donated = closed, out_tree, donated
         self.program, self.constants = hoist(closed)
         self.run: Callable[..., Any] | None = None
-        self.lock = threading.RLock()  # while it is compiled, which runs none of the user's code
+        self.lock: threading.RLock = threading.RLock()  # while it is compiled, which runs none of the user's code
 
     @property
     def bound(self) -> bool:
@@ -114,8 +119,8 @@ class Jit:
         self._ours = ours
         # None says nothing of a part, so that trees of None say nothing at all.
         self._placed = bool(tree.leaves((options.in_shardings, options.out_shardings)))
-        self.known = Known(ours) if ours else _known_of(fun, options)
-        self.function = self._make_function()
+        self.known: Known = Known(ours) if ours else _known_of(fun, options)
+        self.function: Any = self._make_function()
 
     def _make_function(self) -> Any:
         function = functools.update_wrapper(dispatched(self.known, self.call, self.known.runs), self._fun)

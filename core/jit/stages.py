@@ -67,8 +67,13 @@ class ArgInfo:
     aval: Any
     donated: bool
 
-    shape = property(lambda self: self.aval.shape)
-    dtype = property(lambda self: self.aval.dtype)
+    @property
+    def shape(self) -> tuple[Any, ...]:
+        return self.aval.shape
+
+    @property
+    def dtype(self) -> Any:
+        return self.aval.dtype
 
 
 class Wrapped[**P, R](Protocol):
@@ -128,6 +133,8 @@ class _Known:
 
 class Traced:
     """A function traced for arguments of known types."""
+
+    in_tree: Any
 
     def __init__(self, function: Any, entry: Any, in_tree: Any, statics: Any, place: Any = None):
         self._function, self._entry, self.in_tree, self._statics = function, entry, in_tree, statics
@@ -238,6 +245,9 @@ class Traced:
 class Lowered(_Known):
     """A function as the text of a module."""
 
+    in_tree: Any
+    out_tree: Any
+
     def __init__(self, traced: Traced, module: Any, platform: str | None = None):
         self._traced, self._module, self._platform = traced, module, platform
         self.in_tree, self.out_tree = traced.in_tree, traced.out_tree
@@ -258,7 +268,8 @@ class Lowered(_Known):
             raise ArgumentError(f"there is no module of dialect {dialect!r}", "'stablehlo' or 'hlo'")
         return runtime.backend.compiler_ir(self._module, dialect or "stablehlo")
 
-    __str__ = as_text
+    def __str__(self) -> str:
+        return self.as_text()
 
     def cost_analysis(self) -> dict[str, float]:
         """The backend's estimates of the compiled program."""
@@ -275,6 +286,9 @@ class Lowered(_Known):
 
 class Compiled(_Known):
     """A function compiled for arguments of known types; called without its static arguments."""
+
+    in_tree: Any
+    out_tree: Any
 
     def __init__(self, traced: Traced, executable: Any, run: Callable[..., Any], buffers: Callable[..., Any]):
         self._traced, self._executable, self._run, self._buffers = traced, executable, run, buffers

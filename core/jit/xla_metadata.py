@@ -20,7 +20,7 @@ from ..transforms.rule_helpers import linear_jvp
 
 Notes = tuple[tuple[str, str], ...]
 
-tagged_p = Primitive(
+tagged_p: Primitive = Primitive(
     "xla_metadata_value",
     typing=lambda x, *, entries: x,
     jvp=linear_jvp(lambda: tagged_p),

@@ -118,9 +118,17 @@ class _Axes:
     def _of_type(self, wanted: AxisType) -> tuple[Any, ...]:
         return tuple(n for n, t in zip(self.axis_names, self.axis_types, strict=True) if t is wanted)
 
-    auto_axes = property(lambda self: self._of_type(AxisType.Auto))
-    explicit_axes = property(lambda self: self._of_type(AxisType.Explicit))
-    manual_axes = property(lambda self: self._of_type(AxisType.Manual))
+    @property
+    def auto_axes(self) -> tuple[Any, ...]:
+        return self._of_type(AxisType.Auto)
+
+    @property
+    def explicit_axes(self) -> tuple[Any, ...]:
+        return self._of_type(AxisType.Explicit)
+
+    @property
+    def manual_axes(self) -> tuple[Any, ...]:
+        return self._of_type(AxisType.Manual)
 
     def _changed(self, changes: Mapping[Any, AxisType]) -> tuple[AxisType, ...]:
         return tuple(changes.get(n, t) for n, t in zip(self.axis_names, self.axis_types, strict=True))
@@ -207,7 +215,10 @@ class AbstractMesh(_Axes):
             found = _interned.setdefault(key, found)
         return found
 
-    abstract_mesh = property(lambda self: self)
+    @property
+    def abstract_mesh(self) -> AbstractMesh:
+        return self
+
     abstract_device = None  # what the devices are is not known
 
     def update(self, axis_sizes: Any = None, axis_names: Any = None, axis_types: Any = None) -> AbstractMesh:
@@ -722,7 +733,7 @@ def _batch(axis: AxisInfo, args: Sequence[Any], dims: Sequence[int | None], *, s
 
 
 # A value that is to lie on a mesh as a sharding says.
-constraint_p = Primitive(
+constraint_p: Primitive = Primitive(
     "sharding_constraint",
     typing=lambda x, *, sharding: with_sharding(x.plain, sharding) if sharding.mesh.explicit else x,
     jvp=linear_jvp(lambda: constraint_p), batch=_batch, places=OWN, numpy=lambda x, *, sharding: x,

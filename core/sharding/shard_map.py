@@ -318,7 +318,7 @@ def joined(x: Any, spec: PartitionSpec, axes: list[Any], mesh: Any) -> Any:
     return np.transpose(x, order).reshape(shape)
 
 
-shard_map_p = Primitive(
+shard_map_p: Primitive = Primitive(
     "shard_map", _typing, jvp=_jvp, linearize=_linearize, transpose=_transpose, batch=_batch, dce=_dce,
     effects=_effects, numpy=_numpy, recounted=_recounted, multiple=True, varies=OWN, checked=_checked,
 )  # fmt: skip

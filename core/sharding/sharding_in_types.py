@@ -159,7 +159,7 @@ def _shown(types: Sequence[Any]) -> str:
 # ---------------------------------------------------------------------------- out of the types and back
 
 # A value of whose sharding its type no longer tells: from there on the compiler decides.
-leave_p = Primitive(
+leave_p: Primitive = Primitive(
     "leave", typing=lambda x: x.plain, jvp=linear_jvp(lambda: leave_p), numpy=lambda x: _leave(x), places=OWN,
     transpose=lambda ct, x: [_as(ct, x.type)], batch=lambda axis, args, dims: (leave_p.bind(*args), dims[0]),
     eager=True,
@@ -209,8 +209,6 @@ def transposed(eqn: Eqn, cts: Any, args: Sequence[Any]) -> list[Any]:
     transpose: Any = eqn.primitive.transpose
     found = transpose(given, *map(left, args), **eqn.params)
     return [_as(ct, t) for ct, t in zip(found, wanted, strict=True)]
-
-
 
 
 def auto_axes(f: Callable[..., Any] | None = None, *, axes: Any = None, out_sharding: Any = None) -> Any:

@@ -12,7 +12,7 @@ from ..support.errors import ArgumentError, UnsupportedError
 from ..tracing.trace import Tracer
 
 # Tells a function how a value of a program lies, when the program is compiled.
-inspect_sharding_p = Primitive(
+inspect_sharding_p: Primitive = Primitive(
     "inspect_sharding", lambda x, **_: [], multiple=True, effects=lambda *types, **_: frozenset({CALLBACK}),
     jvp=lambda primals, tangents, **how: (inspect_sharding_p.bind(*primals, **how), []),
     batch=lambda axis, args, dims, **how: (inspect_sharding_p.bind(*args, **how), []), numpy=lambda x, **_: [],

@@ -12,10 +12,14 @@ import contextlib
 import logging
 import time
 from collections.abc import Callable, Iterator
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from .config import watched
 from .runtime import runtime
+
+if TYPE_CHECKING:
+    from logging import Logger
+
 
 TRACE = "trace"  # a function was run with tracers
 LOWER = "lower"  # a Program became a module
@@ -24,7 +28,7 @@ LOAD = "load"  # an executable came from the disk
 HIT = "hit"  # an executable of another function, or of an earlier call, was the same
 KINDS = (TRACE, LOWER, COMPILE, LOAD, HIT)
 
-logger = logging.getLogger("tilewright")
+logger: Logger = logging.getLogger("tilewright")
 Listener = Callable[[str, str, float], object]
 
 

@@ -11,6 +11,7 @@ import itertools
 import os
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from contextvars import ContextVar
 from dataclasses import fields
 from typing import Any
@@ -240,23 +241,26 @@ def disable_jit(disable: bool = True) -> contextlib.AbstractContextManager[None]
     return config(disable_jit=disable)
 
 
-enable_x64 = setting("enable_x64")
-explain_cache_misses = setting("explain_cache_misses")
-log_compiles = setting("log_compiles")
-debug_nans = setting("debug_nans")
-debug_infs = setting("debug_infs")
-debug_key_reuse = setting("debug_key_reuse")
-default_device = setting("default_device", None)
-default_matmul_precision = setting("default_matmul_precision", "highest")
-default_prng_impl = setting("default_prng_impl", "rbg")
-enable_custom_prng = setting("enable_custom_prng")
-enable_checks = setting("debug_checks", True, "enable_checks")
-no_tracing = setting("no_tracing")
-check_tracer_leaks = setting("check_tracer_leaks")
-transfer_guard = setting("transfer_guard", "log")
+enable_x64: Callable[..., AbstractContextManager[None]] = setting("enable_x64")
+explain_cache_misses: Callable[..., AbstractContextManager[None]] = setting("explain_cache_misses")
+log_compiles: Callable[..., AbstractContextManager[None]] = setting("log_compiles")
+debug_nans: Callable[..., AbstractContextManager[None]] = setting("debug_nans")
+debug_infs: Callable[..., AbstractContextManager[None]] = setting("debug_infs")
+debug_key_reuse: Callable[..., AbstractContextManager[None]] = setting("debug_key_reuse")
+default_device: Callable[..., AbstractContextManager[None]] = setting("default_device", None)
+default_matmul_precision: Callable[..., AbstractContextManager[None]] = setting("default_matmul_precision", "highest")
+default_prng_impl: Callable[..., AbstractContextManager[None]] = setting("default_prng_impl", "rbg")
+enable_custom_prng: Callable[..., AbstractContextManager[None]] = setting("enable_custom_prng")
+enable_checks: Callable[..., AbstractContextManager[None]] = setting("debug_checks", True, "enable_checks")
+no_tracing: Callable[..., AbstractContextManager[None]] = setting("no_tracing")
+check_tracer_leaks: Callable[..., AbstractContextManager[None]] = setting("check_tracer_leaks")
+transfer_guard: Callable[..., AbstractContextManager[None]] = setting("transfer_guard", "log")
+transfer_guard_host_to_device: Callable[..., AbstractContextManager[None]]
 transfer_guard_host_to_device = setting("transfer_guard_host_to_device", "log")
+transfer_guard_device_to_host: Callable[..., AbstractContextManager[None]]
 transfer_guard_device_to_host = setting("transfer_guard_device_to_host", "log")
+transfer_guard_device_to_device: Callable[..., AbstractContextManager[None]]
 transfer_guard_device_to_device = setting("transfer_guard_device_to_device", "log")
-numpy_dtype_promotion = setting("numpy_dtype_promotion", "strict")
-numpy_rank_promotion = setting("numpy_rank_promotion", "raise")
+numpy_dtype_promotion: Callable[..., AbstractContextManager[None]] = setting("numpy_dtype_promotion", "strict")
+numpy_rank_promotion: Callable[..., AbstractContextManager[None]] = setting("numpy_rank_promotion", "raise")
 checking_leaks = check_tracer_leaks

@@ -18,7 +18,11 @@ if TYPE_CHECKING:
     PyTreeDef = Any  # jaxlib's extension modules come without stubs
 else:
     PyTreeDef = _pytree.PyTreeDef
+DictKey: Any
+SequenceKey: Any
 DictKey, SequenceKey = _pytree.DictKey, _pytree.SequenceKey
+GetAttrKey: Any
+FlattenedIndexKey: Any
 GetAttrKey, FlattenedIndexKey = _pytree.GetAttrKey, _pytree.FlattenedIndexKey
 Leaf = Callable[[Any], bool] | None
 KeyEntry = TypeVar("KeyEntry", bound=Hashable)

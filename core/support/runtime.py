@@ -36,6 +36,7 @@ class Table(dict[Any, Any]):
 
     __slots__ = ("limit", "lock", "__weakref__")
     limit: int | None
+    lock: threading.RLock
 
     def __init__(self, limit: int | None):
         super().__init__()

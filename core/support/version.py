@@ -6,7 +6,7 @@ import os
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "1")
 
 __version__ = "0.2.0"
-__version_info__ = tuple(map(int, __version__.split(".")))
+__version_info__: tuple[int, ...] = tuple(map(int, __version__.split(".")))
 JAX_API = "0.11.2"  # the release of jax whose names and semantics the array API follows
 
 

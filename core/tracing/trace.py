@@ -216,6 +216,7 @@ class Tracer(Value):
 
     __slots__ = ("_trace", "__weakref__")
     _trace: Trace
+    aval: Any
 
     def __init__(self, trace: Trace, aval: Type):  # of tracers outside of this package
         self._trace, self.aval = trace, aval

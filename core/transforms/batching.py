@@ -22,12 +22,19 @@ class BatchTracer(Tracer):
 
     __slots__ = ("value", "dim")
     _trace: BatchTrace
+    value: Any
+    dim: Any
 
     def __init__(self, trace: BatchTrace, value: Any, dim: Any):
         self._trace, self.value, self.dim = trace, value, dim
 
-    val = property(lambda self: self.value)  # as clients of jax read it
-    batch_dim = property(lambda self: self.dim)
+    @property
+    def val(self) -> Any:  # as clients of jax read it
+        return self.value
+
+    @property
+    def batch_dim(self) -> Any:
+        return self.dim
 
     @property
     def aval(self) -> Any:
@@ -47,7 +54,7 @@ class BatchTrace(Trace):
 
     def __init__(self, parent: Trace, axis: AxisInfo):
         super().__init__(parent)
-        self.axis = axis
+        self.axis: AxisInfo = axis
 
     def split(self, args: Sequence[Any]) -> tuple[list[Any], list[int | None]]:
         values: list[Any] = []

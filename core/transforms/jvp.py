@@ -21,6 +21,8 @@ class DualTracer(Tracer):
     """A primal value with its tangent."""
 
     __slots__ = ("primal", "tangent")
+    primal: Any
+    tangent: Any
 
     def __init__(self, trace: DualTrace, primal: Any, tangent: Any):
         self._trace, self.primal, self.tangent = trace, primal, tangent
@@ -53,7 +55,7 @@ class DualTrace(Trace):
 
     def __init__(self, parent: Trace, rules: Trace):
         super().__init__(parent)
-        self.rules = rules
+        self.rules: Trace = rules
 
     def split(self, args: Sequence[Any]) -> tuple[list[Any], list[Any]]:
         primals, tangents = [], []

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -26,11 +26,16 @@ from ..tracing.trace import Scalar, Tracer, eval_program, line_here, of_line, ou
 from .jvp import DualTrace, DualTracer
 from .rule_helpers import instantiate
 
+if TYPE_CHECKING:
+    from ..ir.types import Type
+
 
 class Known:
     """An operand of a linear equation whose value is known: a residual."""
 
     __slots__ = ("value", "type")
+    value: Any
+    type: Type
 
     def __init__(self, value: Any):
         self.value, self.type = value, typeof(value)
@@ -56,7 +61,7 @@ class LinearTrace(Trace):
 
     def __init__(self, parent: Trace):
         super().__init__(parent)
-        self.lines = parent is not EVAL or current().watches  # whether anything asks for the lines of equations
+        self.lines: Any = parent is not EVAL or current().watches  # whether anything asks for the lines of equations
         self.eqns: list[Eqn] = []
         self.inputs: list[Var] = []
 
@@ -130,6 +135,8 @@ class LinearizeTrace(DualTrace):
     """Evaluates primals under the parent and records tangents in `linear`."""
 
     __slots__ = ("linear", "why")
+    linear: LinearTrace
+    why: Purpose
 
     def __init__(self, parent: Trace, why: Purpose = Purpose.TRANSPOSE):
         self.linear, self.why = LinearTrace(parent), why
@@ -216,7 +223,7 @@ class SplitTrace(Trace):
 
     def __init__(self, linear: LinearTrace):
         super().__init__(linear.parent)
-        self.linear = linear
+        self.linear: LinearTrace = linear
 
     def bind(self, primitive: Primitive, args: Sequence[Any], params: dict[str, Any]) -> Any:
         linear = tuple([self.linear.owns(a) for a in args])

@@ -150,8 +150,10 @@ def alone_jvp(primitive: Callable[[], Primitive]) -> Callable[..., Any]:
     return rule
 
 
+add_p: Primitive
+add_any_p: Primitive
 add_p, add_any_p = _sum("add"), _sum("add_any")
-neg_p = Primitive(
+neg_p: Primitive = Primitive(
     "neg", nary_typing("neg", NUMBER), jvp=alone_jvp(lambda: neg_p), transpose=lambda ct, x: [neg_p.bind(ct)],
     numpy=widened(np.negative), relation=pointwise, kind=POINTWISE,
 )  # fmt: skip
@@ -206,7 +208,7 @@ def _broadcast_relation(ins: Any, outs: Any, *, shape: Shape, broadcast_dimensio
     return loops.relation([tuple(axes)], [out])
 
 
-broadcast_in_dim_p = Primitive(
+broadcast_in_dim_p: Primitive = Primitive(
     "broadcast_in_dim",
     typing=_broadcast_typing,
     jvp=alone_jvp(lambda: broadcast_in_dim_p),
@@ -240,7 +242,7 @@ def _reshape_relation(ins: Any, outs: Any, **_: Any) -> Relation:
     return loops.relation([old], [new], kinds)
 
 
-reshape_p = Primitive(
+reshape_p: Primitive = Primitive(
     "reshape",
     typing=_reshape_typing,
     jvp=alone_jvp(lambda: reshape_p),
@@ -281,7 +283,7 @@ def _transpose_relation(ins: Any, outs: Any, *, permutation: Axes) -> Relation:
     return loops.relation([axes], [tuple(axes[p] for p in permutation)])
 
 
-transpose_p = Primitive(
+transpose_p: Primitive = Primitive(
     "transpose",
     typing=_transpose_typing,
     jvp=alone_jvp(lambda: transpose_p),
@@ -361,7 +363,7 @@ def reducer(
     )
 
 
-reduce_sum_p = reducer(
+reduce_sum_p: Primitive = reducer(
     "reduce_sum", NUMBER, np.add, SUM, alone_jvp(lambda: reduce_sum_p),
     transpose=lambda ct, x, *, axes, open_axes=None: [spread_axes(ct, x.shape, axes)],
 )  # fmt: skip

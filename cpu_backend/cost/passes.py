@@ -74,12 +74,16 @@ class Region:
 class Graph:
     """The regions of a kernel's body."""
 
+    kernel: Kernel
+    cells: int
+    states: set[Var]
+
     def __init__(self, kernel: Kernel):
         self.kernel, self.cells = kernel, kernel.cells
         self.regions: list[Region] = []
-        self.every = frozenset(range(len(kernel.grid)))
+        self.every: frozenset[int] = frozenset(range(len(kernel.grid)))
         outputs = kernel.body.inputs[kernel.splits[2] : kernel.splits[3]]
-        self.aliased = {outputs[o] for _, o in kernel.aliases}
+        self.aliased: set[Var] = {outputs[o] for _, o in kernel.aliases}
         found = analyse(kernel).phases
         first = len(kernel.grid) + len(kernel.prefetch) + len(kernel.blocks)
         # Refs that keep something from cell to cell: scratch, and outputs that several cells add to.

@@ -104,6 +104,10 @@ Int = int | Value
 class Loop:
     """A loop that is being printed: `index`, the carried values of this turn, those of the `next`, and those after."""
 
+    index: Value
+    carried: list[Value]
+    next: list[Value]
+
     def __init__(self, index: Value, carried: list[Value]):
         self.index, self.carried, self.next = index, carried, list(carried)
         self.out: list[Value] = []
@@ -112,9 +116,14 @@ class Loop:
 class Builder:
     """One function. `features` are those of the machine, for instructions that not every one has."""
 
+    name: str
+    features: frozenset[str]
+    result: tuple[str, str]
+    linkage: str
+
     def __init__(self, name: str, parameters: Sequence[tuple[str, str]], features: frozenset[str] = frozenset()):
         self.name, self.features = name, features
-        self.parameters = [Value(f"%{n}", t, self) for t, n in parameters]
+        self.parameters: list[Value] = [Value(f"%{n}", t, self) for t, n in parameters]
         self.lines: list[str] = []
         self.slots: list[str] = []  # allocas, at the entry
         self.declared: set[str] = set()
@@ -330,7 +339,7 @@ class Builder:
 
     def start(self, label: str) -> None:
         self.lines.append(f"{label}:")
-        self.block = label
+        self.block: str = label
 
     def jump(self, label: str) -> None:
         self.emit(f"br label %{label}")

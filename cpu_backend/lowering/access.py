@@ -44,6 +44,9 @@ Position = At | Value  # of every lane one by one
 class Access:
     """Accesses to memories at the place where the builder is."""
 
+    b: Builder
+    most: int
+
     def __init__(self, b: Builder, lanes: int):
         self.b, self.most = b, lanes
         self.scopes: list[dict[Any, Any]] = [{}]

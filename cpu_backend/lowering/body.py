@@ -46,11 +46,14 @@ CHEAP = 8  # nodes that are computed again rather than kept
 class Body:
     """Programs being turned into code at the place where the builder is. Rules see it as `e`."""
 
+    emit: Emitter
+    rules: Mapping[Primitive, Rule]
+
     def __init__(self, emitter: Emitter, rules: Mapping[Primitive, Rule], allocate: Callable[[int], Value]):
         self.emit, self.rules, self._allocate = emitter, rules, allocate
         self.pending: list[Root] = []
         self.frames: list[tuple[dict[Any, Any], Counter[Any]]] = []
-        self.placed = emitter.placed
+        self.placed: list[list[Node]] = emitter.placed
 
     @property
     def b(self) -> Builder:

@@ -29,6 +29,9 @@ F32 = np.dtype(np.float32)
 class Emitter(Elements):
     """The code of roots at the place where the builder is."""
 
+    here: At
+    indices: list[At]
+
     def __init__(self, b: Builder, lanes: int, apart: Mapping[type[Apart], Callable[[Emitter, Any, Allocate], None]]):
         super().__init__(b, lanes)
         self.apart = apart
@@ -77,7 +80,7 @@ class Emitter(Elements):
                 for width in sorted({m.width for m in members}):
                     self._pass([m for m in members if m.width == width], width, indices, sums)
                 self.rows |= {n: replace(self.rows[n], there=True) for n, (first, _) in kept.items() if first == level}
-        self.rows = {}
+        self.rows: dict[Node, Row] = {}
         for member, memory in sums.items():
             self._rounded_sum(member, memory)
         for member in group.members:
@@ -173,7 +176,7 @@ class Emitter(Elements):
             self.tail = None
         for member, values in running.items():
             self._finish(member, values, indices, sums)
-        self.lanes = 0
+        self.lanes: int = 0
         self._kept(members)
 
     def _in_memory(self, node: Node, memory: Memory) -> None:

@@ -63,21 +63,27 @@ class Code:
 class Lowering:
     """One kernel being turned into code."""
 
+    kernel: Kernel
+    machine: Features
+    emitter: Emitter
+    inputs: list[Value]
+    outputs: list[Value]
+
     def __init__(self, kernel: Kernel, machine: Features, stream_from: int):
         self.kernel, self.machine = kernel, machine
-        self.carry = tuple(a for a in analyse(kernel).carry if kernel.grid[a] > 1)
-        self.parallel = tuple(a for a in kernel.long_axes if a not in self.carry)
-        self.in_place = in_place(kernel)
-        self.streamed = streamed_outputs(kernel, self.carry, stream_from)
-        self.b = Builder("cell", [("ptr", "buffers"), ("ptr", "workspace"), ("i64", "number")], machine.names)
+        self.carry: tuple[int, ...] = tuple(a for a in analyse(kernel).carry if kernel.grid[a] > 1)
+        self.parallel: tuple[int, ...] = tuple(a for a in kernel.long_axes if a not in self.carry)
+        self.in_place: tuple[tuple[int, int], ...] = in_place(kernel)
+        self.streamed: frozenset[int] = streamed_outputs(kernel, self.carry, stream_from)
+        self.b: Builder = Builder("cell", [("ptr", "buffers"), ("ptr", "workspace"), ("i64", "number")], machine.names)
         self.used = 0
         self.emitter = Emitter(self.b, machine.lanes, {Product: Multiplier(machine.bits), Cumulative: cumulate})
-        self.body = Body(self.emitter, RULES, self.allocate)
+        self.body: Body = Body(self.emitter, RULES, self.allocate)
 
     def allocate(self, size: int) -> Value:
         """Memory of the cell's own, at an offset of its workspace."""
         start = -(-self.used // ALIGN) * ALIGN
-        self.used = start + size + ALIGN  # vectors may read a little further than a value's end
+        self.used: int = start + size + ALIGN  # vectors may read a little further than a value's end
         if self.used > MOST_BYTES:
             raise refuse(f"the intermediate values of a cell take more than {MOST_BYTES >> 20} MiB")
         return self.b.offset(self.own, start, "i8")
@@ -85,18 +91,18 @@ class Lowering:
     def run(self) -> Builder:
         kernel, b = self.kernel, self.b
         buffers, workspace, number = b.parameters
-        self.own = b.value("ptr", f"getelementptr i8, ptr {workspace.text}, i64 0")
+        self.own: Value = b.value("ptr", f"getelementptr i8, ptr {workspace.text}, i64 0")
         b.always = b.compare("sge", number, 0)
         count = len(kernel.prefetch) + len(kernel.inputs) + len(kernel.outputs)
         pointers = [b.load(b.offset(buffers, i, "ptr"), "ptr") for i in range(count)]
         n, first = len(kernel.prefetch), len(kernel.prefetch) + len(kernel.inputs)
-        self.prefetched = [
+        self.prefetched: list[Memory] = [
             Memory("prefetched", self.body.dtype(t.dtype), t.shape, row_major(t.shape), p, fixed=True)
             for t, p in zip(kernel.prefetch, pointers, strict=False)
         ]
         self.inputs, self.outputs = pointers[n:first], pointers[first:]
-        self.scratch = [self._scratch(t) for t in kernel.scratch]
-        self.kept = {o: self._kept(kernel.outputs[o]) for o in read_past_end(kernel)}
+        self.scratch: list[Memory] = [self._scratch(t) for t in kernel.scratch]
+        self.kept: dict[int, Memory] = {o: self._kept(kernel.outputs[o]) for o in read_past_end(kernel)}
         ids: list[Int] = [0] * len(kernel.grid)
         for axis in reversed(self.parallel):
             size = kernel.grid[axis]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -16,6 +16,10 @@ from ...lang.kernel.block_spec import ANY, BlockSpec
 from ...lang.ops.dma import make_async_copy, semaphore_wait
 from ...lang.ops.remote_dma import get_barrier_semaphore, make_async_remote_copy, semaphore_signal
 from ...lang.targets.target import current_target
+
+if TYPE_CHECKING:
+    pass
+
 
 WAYS = ("kernel", "ring")
 FAR = BlockSpec(memory_space=ANY)
@@ -63,9 +67,14 @@ def tile(n: int, most: int, unit: int) -> int:
 class Ring:
     """In a body: this device and its neighbours along an axis, and the copies to the next one."""
 
+    axis: Any
+    size: int
+    next: Any
+    before: Any
+
     def __init__(self, axis_name: Any):
         self.axis, self.size = axis_name, lax.axis_size(axis_name)
-        self.here = lax.axis_index(axis_name)
+        self.here: Any = lax.axis_index(axis_name)
         n = np.int32(self.size)
         self.next, self.before = lax.rem(self.here + 1, n), lax.rem(self.here + n - 1, n)
 

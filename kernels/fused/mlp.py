@@ -184,7 +184,9 @@ def cost(x: Any, gate: Any, up: Any, down: Any) -> Cost:
     return Cost(hidden * (4 * d + 4 + 2 * shape_of(down)[1]), hidden, moved)
 
 
+swiglu: Any
 swiglu, _swiglu_reference = _mlp(_silu, _silu_slope, "swiglu")
+geglu: Any
 geglu, _geglu_reference = _mlp(_gelu, _gelu_slope, "geglu")
 
 OPERATIONS = (

@@ -35,9 +35,14 @@ def full(value: Any, shape: Sequence[int]) -> Any:
 class CarriedValues:
     """Values kept from cell to cell in a traced body: in the result where it is as wide, else in scratch."""
 
+    cut: Cut
+    outs: Sequence[ArrayType]
+    shape: tuple[int, ...]
+    wide: Sequence[Any]
+
     def __init__(self, cut: Cut, outs: Sequence[ArrayType], shape: Sequence[int], wide: Sequence[Any]):
         self.cut, self.outs, self.shape, self.wide = cut, outs, tuple(shape), wide
-        self.narrow = [k for k, t in enumerate(outs) if wide[k] != t.dtype]
+        self.narrow: list[int] = [k for k, t in enumerate(outs) if wide[k] != t.dtype]
 
     @property
     def scratch(self) -> list[RefType]:

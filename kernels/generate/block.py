@@ -37,6 +37,9 @@ def unseen(group: Group, tiling: Tiling, eqns: Sequence[Eqn]) -> frozenset[int]:
 class Seen:
     """The axes of a group's values that bodies see."""
 
+    group: Group
+    gone: frozenset[int]
+
     def __init__(self, group: Group, gone: frozenset[int]):
         self.group, self.gone = group, gone
 

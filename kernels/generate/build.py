@@ -39,22 +39,27 @@ Env = dict[Var, Atom]
 class Builder:
     """Writes the kernel of one group."""
 
+    group: Group
+    tiling: Tiling
+    all: Sequence[Eqn]
+    name: str
+
     def __init__(self, group: Group, tiling: Tiling, eqns: Sequence[Eqn], name: str):
         self.group, self.tiling, self.all, self.name = group, tiling, eqns, name
-        self.gone = unseen(group, tiling, eqns)
-        self.seen = Seen(group, self.gone)
-        self.grid = tuple(tiling.cells(x) for x in tiling.grid)
-        self.ids = [Var(ID) for _ in self.grid]
-        self.sums = [i for i, loops in group.sums.items() if loops & tiling.carry]
+        self.gone: frozenset[int] = unseen(group, tiling, eqns)
+        self.seen: Seen = Seen(group, self.gone)
+        self.grid: tuple[int, ...] = tuple(tiling.cells(x) for x in tiling.grid)
+        self.ids: list[Var] = [Var(ID) for _ in self.grid]
+        self.sums: list[int] = [i for i, loops in group.sums.items() if loops & tiling.carry]
         self.monoids = {i: monoid_of(eqns[i]) for i in group.sums}
-        self.after = after_sums(group, eqns, self.sums)
-        self.maker = {v: i for i in group.eqns for v in eqns[i].outputs}
-        self.used = self._read_inputs()
-        self.fills = self._fills()
-        self.in_refs = {v: Var(self._ref(v)) for v in self.used}
-        self.out_refs = {v: Var(self._ref(v)) for v in tiling.nest.outputs}
+        self.after: dict[Var, int] = after_sums(group, eqns, self.sums)
+        self.maker: dict[Var, int] = {v: i for i in group.eqns for v in eqns[i].outputs}
+        self.used: list[Var] = self._read_inputs()
+        self.fills: dict[Var, Any] = self._fills()
+        self.in_refs: dict[Var, Var] = {v: Var(self._ref(v)) for v in self.used}
+        self.out_refs: dict[Var, Var] = {v: Var(self._ref(v)) for v in tiling.nest.outputs}
         self.scratch: list[Var] = []
-        self.totals = {i: self._total(i) for i in self.sums}
+        self.totals: dict[int, Var] = {i: self._total(i) for i in self.sums}
 
     # ------------------------------------------------------------------------ blocks
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ...core.ir.primitive import Primitive
 from ...core.ir.program import Eqn, Var
@@ -27,6 +27,11 @@ from .group import Factors, join, nbytes, single
 from .loops import Loops, Tiles
 from .nest import nest_of
 from .tiles import Blocks, Tiling, blocks_of, candidates, loops_of, measured, options, runs_at, tile_nest
+
+if TYPE_CHECKING:
+    from .group import Group
+    from .nest import Nest
+
 
 LEAST = 4  # steps of a run: fewer, and filling and emptying it takes as long as the steps
 LAUNCH = 5e-6  # seconds that one kernel more takes
@@ -61,9 +66,13 @@ class Alone:
     The steps of the longest sum of a product may be shared out over runs, each of which has a partial sum in memory.
     """
 
+    eqns: list[Eqn]
+    group: Group
+    nest: Nest
+
     def __init__(self, eqns: Sequence[Eqn]):
         self.eqns, factors = list(eqns), Factors()
-        self.sizes = factors.sizes
+        self.sizes: list[int] = factors.sizes
         found = single(0, (), self.eqns, factors)
         for i in range(1, len(self.eqns)):
             other = single(i, (), self.eqns, factors)

@@ -73,6 +73,10 @@ class Value:
     """An abstract value: its level, its concrete value or how to compute it, the Ref that it is."""
 
     __slots__ = ("level", "eqn", "inputs", "number", "known", "ref", "axis", "part")
+    level: Level
+    known: Any
+    ref: int | None
+    axis: int | None
 
     def __init__(self, level: Level = None, known: Any = None, ref: int | None = None, axis: int | None = None):
         self.level, self.known, self.ref, self.axis = level, known, ref, axis
@@ -106,10 +110,20 @@ class Interpreter:
     need not be recorded. After a cell, `ids_read` has the grid axes whose ids its result depends on.
     """
 
+    kernel: Kernel
+    input_level: Callable[..., Level]
+    tracks_unwritten: bool
+    precise: bool
+    ids: Ids | None
+    levels: dict[int, Level]
+    copies: Copies
+    loaded: dict[Any, Any]
+    steps: int
+
     def __init__(self, kernel: Kernel, input_level: Callable[[int], Level], tracks_unwritten: bool, precise: bool):
         self.kernel, self.input_level = kernel, input_level
         self.tracks_unwritten, self.precise = tracks_unwritten, precise
-        self.used = set(_reads(kernel.body))
+        self.used: set[Any] = set(_reads(kernel.body))
         self.tables: dict[Eqn, np.ndarray] = {}
         self.worst_stores: dict[int, tuple[int, Eqn]] = {}
         self.unwritten_read: tuple[int, Eqn] | None = None  # the first read of unwritten memory

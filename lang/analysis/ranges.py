@@ -167,6 +167,10 @@ class Places:
     Of the body, or of `program`, whose inputs are the first of those of the body: an index map.
     """
 
+    kernel: Kernel
+    seen: set[int]
+    ranges: int
+
     def __init__(self, kernel: Kernel, program: Program | None = None):
         self.kernel, self.seen = kernel, set[int]()
         self.wrong: list[Place] = []
@@ -177,7 +181,7 @@ class Places:
         self.ids = _tables(kernel.grid)
         self.follow(program)
         if any(ids is None for ids in self.ids) and self.ranges and not self.wrong[0].sure:
-            self.ids = [np.unique(np.clip([0, 1, n - 2, n - 1], 0, n - 1)) for n in kernel.grid]
+            self.ids: list[np.ndarray] = [np.unique(np.clip([0, 1, n - 2, n - 1], 0, n - 1)) for n in kernel.grid]
             self.follow(program)
 
     def follow(self, program: Program) -> None:

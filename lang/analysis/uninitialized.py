@@ -140,22 +140,31 @@ class GridInterpreter:
     `precise`: masks over partly poisoned values are computed. `worst` has the worst level that reaches each output.
     """
 
+    kernel: Kernel
+    tracks_unwritten: bool
+    first_in: int
+    first_out: int
+    first_scratch: int
+    end: int
+    moving: list[int]
+    steps: int
+
     def __init__(self, kernel: Kernel, ragged: Sequence[tuple[int, int]], unwritten: bool, precise: bool):
         self.kernel, self.tracks_unwritten = kernel, unwritten
         _, self.first_in, self.first_out, self.first_scratch, self.end = kernel.splits
         self.ragged: dict[int, list[int]] = {}
         for i, axis in ragged:
             self.ragged.setdefault(i, []).append(axis)
-        self.edges = {i: _RaggedBlock(kernel, kernel.inputs[i]) for i in self.ragged}
-        self.outs = [_RaggedBlock(kernel, b) for b in kernel.outputs]
-        self.aliased = {o for _, o in kernel.aliases}
+        self.edges: dict[int, _RaggedBlock] = {i: _RaggedBlock(kernel, kernel.inputs[i]) for i in self.ragged}
+        self.outs: list[_RaggedBlock] = [_RaggedBlock(kernel, b) for b in kernel.outputs]
+        self.aliased: set[int] = {o for _, o in kernel.aliases}
         self.moving = [o for o, b in enumerate(kernel.outputs) if b.space not in FAR or b.index_map is not None]
         self.steps = 0
         self.worst = [CLEAN] * len(kernel.outputs)
         self.witnesses: dict[tuple[State, int], Witness] = {}
         self.shown: dict[int, Witness | None] = {}
         self.ids: Ids | None = None
-        self.body = Interpreter(kernel, self.input_level, unwritten, precise)
+        self.body: Interpreter = Interpreter(kernel, self.input_level, unwritten, precise)
         self.states: dict[Any, State] = {}
         self.memo: dict[Any, dict[tuple[int, ...], dict[Ids, State]]] = {}  # by class; by the ids that were asked for
 
@@ -242,14 +251,14 @@ class GridInterpreter:
         if rank == 0:
             self.leaves(self.cell((), tuple(self.moving), self.start()))
             return
-        self.classes = [self.cell_classes()]
+        self.classes: list[np.ndarray] = [self.cell_classes()]
         for axis in range(rank - 1, -1, -1):  # for each number of leading ids, which of them lead to the same cells
             rows = self.classes[0].reshape(-1, self.classes[0].shape[axis])
             self.classes.insert(0, _numbered(map(np.ndarray.tobytes, rows)).reshape(self.classes[0].shape[:axis]))
         final, _ = self.inner((), None, self.start())
         self.leaves(final)
         if final.copies and kernel.outputs:
-            self.worst = [max(w, MAYBE) for w in self.worst]
+            self.worst: list[int] = [max(w, MAYBE) for w in self.worst]
 
     def tables(self) -> list[np.ndarray]:
         """What distinguishes cells: ends of blocks, tests, and where blocks that are not affine change."""

@@ -27,7 +27,7 @@ from ..kernel.traverse import inner_programs
 from .branches import Choice
 from .loops import IterationAdjoint, WhileAdjoint, loops_of, spaces
 
-turns_p = Primitive("turns", lambda *types, **params: [], multiple=True)  # a loop of a record; never bound
+turns_p: Primitive = Primitive("turns", lambda *types, **params: [], multiple=True)  # a loop of a record; never bound
 
 
 @dataclass(frozen=True, eq=False)

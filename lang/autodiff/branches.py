@@ -34,13 +34,16 @@ def residual_bytes(eqn: Eqn, active: Sequence[bool]) -> int:
 class Choice:
     """A branch of a cell, to be run backwards; `active` says which of its operands (the index first) has a tangent."""
 
+    record_back: Callable[..., Any]
+    spaces: Callable[..., list[RefType]]
+
     def __init__(self, eqn: Eqn, active: Sequence[bool], dependent: Callable[..., list[bool]], back: Callable[..., Any],
                  spaces: Callable[..., list[RefType]]):  # fmt: skip
         self.branches: tuple[Program, ...] = eqn.params["branches"]
-        self.active = tuple(active)
+        self.active: tuple[bool, ...] = tuple(active)
         self.record_back, self.spaces = back, spaces
         found = [dependent(b, self.active[1:]) for b in self.branches]
-        self.derived = tuple(
+        self.derived: tuple[bool, ...] = tuple(
             any(flags) and is_inexact(a.type.dtype)
             for a, *flags in zip(self.branches[0].outputs, *found, strict=True)
         )  # fmt: skip

@@ -60,15 +60,17 @@ def class_b(kernel: Kernel, active: Axes, given: Kernel) -> Sweep:
 class Segments(Sweeper):
     """Plans a Sweep that saves states on entry to every segment."""
 
+    grid: tuple[int, ...]
+
     def __init__(self, kernel: Kernel, wanted: Axes, given: Kernel):
         super().__init__(kernel, wanted, given)
-        self.cells = math.prod(kernel.grid[a] for a in self.carry)
-        self.every = math.isqrt(self.cells - 1) + 1
-        self.segments = -(-self.cells // self.every)
-        self.apart = tuple(a for a in range(len(kernel.grid)) if a not in self.carry)
+        self.cells: int = math.prod(kernel.grid[a] for a in self.carry)
+        self.every: int = math.isqrt(self.cells - 1) + 1
+        self.segments: int = -(-self.cells // self.every)
+        self.apart: tuple[int, ...] = tuple(a for a in range(len(kernel.grid)) if a not in self.carry)
         self.grid = (*(kernel.grid[a] for a in self.apart), self.segments, 2 * self.every)
         body = kernel.body
-        self.carried = tuple(
+        self.carried: tuple[int, ...] = tuple(
             p for p in range(self.first_out, self.end) if self.enters(p) and reads(body, body.inputs[p])
         )
 
@@ -143,7 +145,7 @@ class Segments(Sweeper):
         super().operands()
         # What the body never reads of its states is not carried.
         self.inputs = [(key, block) for key, block in self.inputs if key[0] != "entry" or key[1] in self.carried]
-        self.aliases = []
+        self.aliases: list[tuple[int, int]] = []
         keys = [key for key, _ in self.inputs]
         for number, (p, _) in enumerate(self.outputs[len(self.parts) :], len(self.parts)):
             self.aliases.append((keys.index(("ct", p)), number))

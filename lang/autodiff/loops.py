@@ -148,14 +148,16 @@ class IterationAdjoint:
 class LoopAdjoint(IterationAdjoint):
     """A loop of a static number of iterations, to be run backwards."""
 
+    step: Program
+
     def __init__(self, eqn: Eqn, active: Sequence[bool], back: Callable[..., Any]):
         super().__init__(eqn.params["program"], eqn.params["num_consts"], active, back)
         self.length: int = eqn.params["length"]
-        self.how = {"reverse": False, "unroll": eqn.params["unroll"]}
+        self.how: dict[str, Any] = {"reverse": False, "unroll": eqn.params["unroll"]}
         every = self._every()
         if every:
             self.step, self.length = _looped(self.step, self.consts, every), self.length // every
-            self.counters = {k: n * every for k, n in self.counters.items()}
+            self.counters: dict[int, int] = {k: n * every for k, n in self.counters.items()}
             for name in ("saved", "inner", "back()"):
                 self.__dict__.pop(name, None)
 
@@ -233,7 +235,7 @@ class WhileAdjoint(IterationAdjoint):
     """A loop of a computed number of iterations, to be run backwards from checkpoints in scratch of a fixed size."""
 
     def __init__(self, eqn: Eqn, active: Sequence[bool], back: Callable[..., Any]):
-        self.params = eqn.params
+        self.params: dict[str, Any] = eqn.params
         self.cond: Program = eqn.params["cond_program"]
         self.first: int = eqn.params["cond_nconsts"]
         check_repeatable(self.cond, self.params["body_program"], refs=True)

@@ -41,6 +41,13 @@ Key = tuple[str, int]  # what an operand or scratch is, and of which input of th
 class Assembly(ABC):
     """One backward kernel of a kernel, over a grid of its own; `outputs` are cotangents by position in the body."""
 
+    kernel: Kernel
+    grid: tuple[int, ...]
+    first_in: int
+    first_out: int
+    first_scratch: int
+    end: int
+
     def __init__(self, kernel: Kernel, grid: Sequence[int]):
         self.kernel, self.grid = kernel, tuple(grid)
         _, self.first_in, self.first_out, self.first_scratch, self.end = kernel.splits

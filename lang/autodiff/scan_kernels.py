@@ -14,7 +14,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -33,6 +33,12 @@ from ..transforms.windows import scatter_blocks
 from .adjoint import ReadOnly, is_active, plan, record, run_backwards, work_space
 from .functionalize_control import flatten_control
 from .reduction_kernels import Assembly, Route, covers, route_of
+
+if TYPE_CHECKING:
+    from ...core.ir.program import Program
+    from ...core.ir.types import RefType
+    from .adjoint import Record
+
 
 Axes = tuple[int, ...]
 
@@ -71,18 +77,20 @@ class Sweeper(Assembly):
 
     every = 1
 
+    active: tuple[int, ...]
+
     def __init__(self, kernel: Kernel, wanted: Axes, given: Kernel):
         super().__init__(kernel, kernel.grid)
         self.given = given
-        self.program = flatten_control(kernel.body, range(kernel.splits[0], kernel.splits[2]))
-        self.long = kernel.long_axes
-        self.carry = analyse(kernel).carry
+        self.program: Program = flatten_control(kernel.body, range(kernel.splits[0], kernel.splits[2]))
+        self.long: tuple[int, ...] = kernel.long_axes
+        self.carry: Axes = analyse(kernel).carry
         still = set(range(self.first_in, self.first_out)).difference(wanted)
         self.active = tuple(i for i, v in enumerate(kernel.body.inputs) if is_active(v.type) and i not in still)
-        self.linear = plan(self.program, self.active)
-        self.space = work_space(self.program, self.active)
-        self.wanted = tuple(p for p in wanted if self.linear.uses(p))
-        self.aliased = tuple(self.first_out + o for _, o in kernel.aliases)
+        self.linear: Record = plan(self.program, self.active)
+        self.space: list[RefType] = work_space(self.program, self.active)
+        self.wanted: tuple[int, ...] = tuple(p for p in wanted if self.linear.uses(p))
+        self.aliased: tuple[int, ...] = tuple(self.first_out + o for _, o in kernel.aliases)
         self.readonly: set[int] = set()
 
     # ------------------------------------------------------------ ids and blocks
@@ -168,7 +176,7 @@ class Sweeper(Assembly):
             if self.enters(p):
                 self.inputs.append((("entry", p), self.entry_operand(p)))
         self.add_scratch(self.first_scratch, self.space)
-        self.parts = [self.part_of(p) for p in self.wanted]
+        self.parts: list[Part] = [self.part_of(p) for p in self.wanted]
         for part in self.parts:
             block = self.kernel.inputs[part.position - self.first_in]
             self.outputs.append((part.position, self.part_block(part, block)))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ...core.ir.primitive import AxisInfo, Linear, Zero, all_zero
 from ...core.ir.program import Program
@@ -27,6 +27,10 @@ from ...core.transforms.transpose import transpose_map
 from ..kernel.kernel import Kernel
 from ..partition.custom_rule import Axes, Partition
 from .primitive import kernel_call_p, linear_primitive, of_floats
+
+if TYPE_CHECKING:
+    from ...core.ir.primitive import Primitive
+
 
 Flags = tuple[bool, ...]
 
@@ -166,8 +170,8 @@ def _calling(kernel: Kernel) -> Program:
     return trace_program(functools.partial(kernel_call_p.bind, kernel=kernel), kernel.in_types, kernel.name)
 
 
-partitioned_p = held.holder("partitioned", jvp=_jvp, linearize=_linearize, batch=_batch, expand=held.expand)
-partitioned_linear_p = linear_primitive(
+partitioned_p: Primitive = held.holder("partitioned", jvp=_jvp, linearize=_linearize, batch=_batch, expand=held.expand)
+partitioned_linear_p: Primitive = linear_primitive(
     "partitioned_linear", _apply, lambda *, program, **_: len(program.inputs),
     lambda *types, program, **_: [t.tangent() for t in program.out_types if is_inexact(t.dtype)], _transpose,
 )  # fmt: skip

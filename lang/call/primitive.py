@@ -112,7 +112,7 @@ def _call_batch(axis: AxisInfo, args: Sequence[Any], dims: Sequence[int | None],
     return outs, [0] * len(outs)
 
 
-kernel_call_p = Primitive(
+kernel_call_p: Primitive = Primitive(
     "kernel_call", _call_typing, jvp=_call_jvp, linearize=_call_linearize, batch=_call_batch, multiple=True,
     numpy=lambda *arrays, kernel: interpret(kernel, *arrays),
     effects=lambda *types, kernel: frozenset(Effect("axis", name) for name in _axes(kernel)),
@@ -171,7 +171,7 @@ def linear_primitive(name: str, apply: Callable[..., list[Any]], primals_of: Cal
     return made
 
 
-kernel_linear_p = linear_primitive(
+kernel_linear_p: Primitive = linear_primitive(
     "kernel_linear", _apply, lambda **params: sum(_counts(**params)),
     lambda *types, kernel, active: [t for t in kernel.out_types if is_inexact(t.dtype)], _transpose,
 )  # fmt: skip

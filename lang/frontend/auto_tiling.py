@@ -105,6 +105,9 @@ def parsed(text: str) -> Axes:
 class Place:
     """The current tile's indices: `place("m")` gives those along an axis as an int32 array."""
 
+    starts: Mapping[str, Any]
+    tiles: Mapping[str, int]
+
     def __init__(self, starts: Mapping[str, Any], tiles: Mapping[str, int]):
         self.starts, self.tiles = starts, tiles
 
@@ -117,6 +120,14 @@ class Place:
 class Auto:
     """A body for tiles with its axes; made by `auto`."""
 
+    body: Callable[..., Any]
+    axes: Axes
+    space: dict[str, Sequence[int]]
+    reduce: str
+    whole: tuple[str, ...]
+    most: dict[str, int]
+    options: dict[str, Any]
+
     def __init__(self, body: Callable[..., Any], axes: Axes, space: Mapping[str, Sequence[int]], whole: Sequence[str],
                  reduce: str, most: Mapping[str, int], options: Mapping[str, Any]):  # fmt: skip
         self.body, self.axes, self.space, self.reduce = body, axes, dict(space), reduce
@@ -128,7 +139,7 @@ class Auto:
             )
         if reduce not in _COMBINE:
             raise ArgumentError(f"auto: reduce is {reduce!r}", f"give one of {', '.join(_COMBINE)}")
-        self.placed = "place" in inspect.signature(body).parameters
+        self.placed: bool = "place" in inspect.signature(body).parameters
         self.calls: dict[Any, Callable[..., Any]] = {}
         self.ranked: dict[Any, list[Tiles]] = {}
         self.traced: dict[Any, Any] = {}

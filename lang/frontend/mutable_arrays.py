@@ -70,16 +70,33 @@ class Ref:
     def __init__(self, value: Any, still: bool = False):
         type_: Any = typeof(value)
         self._trace: Trace = current_trace()
-        self.aval = RefType(type_.strong(), MemorySpace.ANY)
+        self.aval: RefType = RefType(type_.strong(), MemorySpace.ANY)
         self._value: Any = value
         self._still = still  # what is written has no derivative
 
-    shape = property(lambda self: self.aval.shape)
-    dtype = property(lambda self: self.aval.dtype)
-    ndim = property(lambda self: self.aval.ndim)
-    size = property(lambda self: self.aval.size)
-    weak_type = property(lambda self: False)
-    sharding = property(lambda self: self.value.sharding)
+    @property
+    def shape(self) -> tuple[Any, ...]:
+        return self.aval.shape
+
+    @property
+    def dtype(self) -> Any:
+        return self.aval.dtype
+
+    @property
+    def ndim(self) -> int:
+        return self.aval.ndim
+
+    @property
+    def size(self) -> Any:
+        return self.aval.size
+
+    @property
+    def weak_type(self) -> bool:
+        return False
+
+    @property
+    def sharding(self) -> Any:
+        return self.value.sharding
 
     @property
     def at(self) -> Any:

@@ -122,32 +122,40 @@ def parallel_axes(kernel: Kernel) -> tuple[int, ...]:
 class Machine:
     """A kernel being interpreted."""
 
+    inside: Any
+    kernel: Kernel
+    run_state: Run
+    params: InterpretParams
+    watch: Watcher | None
+    inputs: list[_Resident]
+    loads: list[bool]
+
     def __init__(self, kernel: Kernel, arrays: Sequence[Any], run: Run, watch: Watcher | None):
         sizes = [np.asarray(a) for a in arrays[: len(kernel.prefetch)]]
         kernel, self.inside = actual(kernel, sizes)
         self.kernel, self.run_state, self.params, self.watch = kernel, run, run.params, watch
         given = [np.asarray(a) for a in arrays]
-        self.prefetched = [a.copy() for a in given[: len(kernel.prefetch)]]
+        self.prefetched: list[np.ndarray] = [a.copy() for a in given[: len(kernel.prefetch)]]
         rest = given[len(kernel.prefetch) :]
         starts = {o: rest[i] for i, o in kernel.aliases}
         self.inputs = [_Resident(kernel, b, a, True, False) for b, a in zip(kernel.inputs, rest, strict=True)]
-        self.outputs = []
+        self.outputs: list[Any] = []
         for o, block in enumerate(kernel.outputs):
             start = starts[o].copy() if o in starts else poison(block.array.shape, block.array.dtype)
             self.outputs.append(_Resident(kernel, block, start, o in starts, True))
-        self.residents = [*self.inputs, *self.outputs]
+        self.residents: list[Any] = [*self.inputs, *self.outputs]
         asked = (self.params.detect_races or self.params.random_seed is not None) and not run.together
-        self.parallel = parallel_axes(kernel) if asked else ()
-        self.races = Races(kernel, self.parallel) if self.params.detect_races and asked else None
+        self.parallel: tuple[int, ...] | tuple[()] = parallel_axes(kernel) if asked else ()
+        self.races: Races | None = Races(kernel, self.parallel) if self.params.detect_races and asked else None
         atomic = [only_atomic(kernel, o) for o in range(len(kernel.outputs))]
         first = kernel.splits[1]
         self.loads = [Effect("read", first + i) in kernel.body.effects for i in range(len(self.inputs))]
         self.loads += [not a for a in atomic]
-        self.stores = [*[""] * len(self.inputs), *("updates" if a else "writes" for a in atomic)]
+        self.stores: list[str] = [*[""] * len(self.inputs), *("updates" if a else "writes" for a in atomic)]
         self.fresh_scratch()
 
     def fresh_scratch(self) -> None:
-        self.scratch = [
+        self.scratch: list[np.ndarray] = [
             np.zeros(s.shape, s.dtype) if s.space is MemorySpace.SEMAPHORE else poison(s.shape, s.dtype)
             for s in self.kernel.scratch
         ]

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -26,13 +26,25 @@ from .race_detector import accesses
 from .scheduler import Group, Member
 from .vector_clocks import Flight, Memory
 
+if TYPE_CHECKING:
+    from ...core.support.errors import Source
+    from ..ops.mesh_axes import Axes
+
+
 Place = tuple[np.ndarray, Any]  # a Ref, and which part of it
 
 
 class World(Group):
     """The devices, and the one that runs now."""
 
-    what, remedy = "device", "signal, or start the copy, on every way to a wait, and before the wait"
+    what: str = "device"
+    remedy: str = "signal, or start the copy, on every way to a wait, and before the wait"
+
+    kernel: Kernel
+    params: InterpretParams
+    mesh: Axes
+    devices: list[Device]
+    members: list[Device]
 
     def __init__(self, kernel: Kernel, params: InterpretParams, arrays: Sequence[Sequence[Any]]):
         super().__init__(kernel.name, params)
@@ -57,6 +69,11 @@ class Device(Member):
     """One device's run."""
 
     together = True
+
+    world: World
+    arrays: Sequence[Any]
+    machine: Machine
+    device: int
 
     def __init__(self, world: World, number: int, arrays: Sequence[Any]):
         super().__init__(world, world.kernel.name, world.params)
@@ -94,7 +111,7 @@ class Device(Member):
                 if self.params.detect_races and not self.entered:  # nobody knows that it is here
                     self.memory[position].seen["writes"][:] = 1
         if not self.entered:
-            self.entered = True
+            self.entered: bool = True
             self.pause(lambda: all(d.entered for d in self.world.devices), lambda: "enters the kernel")
 
     def label(self, position: int) -> str:
@@ -265,7 +282,7 @@ class Device(Member):
             self.pause(lambda: bool(sem[place] >= value), wanted)
         found = self.signals.get(address_of(sem, place))
         if found is not None:
-            self.clock = np.maximum(self.clock, found)
+            self.clock: np.ndarray = np.maximum(self.clock, found)
 
     def finish(self, semaphores: Any) -> None:
         """Nothing: other devices may still signal. See `check_end`."""
@@ -276,7 +293,7 @@ class Device(Member):
 
     def check_end(self) -> None:
         for flight, name in [*((f, "wait_send") for f in self.leaving), *((f, "wait_recv") for f in self.arriving)]:
-            self.source = flight.line
+            self.source: Source | None = flight.line
             what = f"a copy to {self.world.name(flight.receiver)}" if name == "wait_send" else (
                 f"a copy from {self.world.name(flight.sender)}")  # fmt: skip
             raise SemaphoreError(
@@ -310,6 +327,10 @@ class Meeting:
 
     The first device to arrive runs all of them; the others, which arrive with the same operands, take their results.
     """
+
+    kernel: Kernel
+    lock: threading.Lock
+    taken: int
 
     def __init__(self, kernel: Kernel):
         self.kernel, self.lock = kernel, threading.Lock()

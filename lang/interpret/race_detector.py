@@ -62,8 +62,8 @@ class Memory:
 
     def __init__(self, block: Block):
         self.block = block
-        self.size = block.array.size
-        self.seen = {kind: np.full((2, self.size), -1, np.int64) for kind in _CONFLICTS}
+        self.size: int = block.array.size
+        self.seen: dict[str, np.ndarray] = {kind: np.full((2, self.size), -1, np.int64) for kind in _CONFLICTS}
 
 
 class Races:
@@ -74,11 +74,11 @@ class Races:
         ids = np.indices(kernel.grid).reshape(len(kernel.grid), -1) if kernel.grid else np.zeros((0, 1), np.int64)
         self.group = np.zeros(ids.shape[1], np.int64)
         for axis in parallel:
-            self.group = self.group * kernel.grid[axis] + ids[axis]
+            self.group: Any = self.group * kernel.grid[axis] + ids[axis]
         outputs = [Memory(b) for b in kernel.outputs]
         shared = dict(kernel.aliases)
         inputs = [outputs[shared[i]] if i in shared else Memory(b) for i, b in enumerate(kernel.inputs)]
-        self.memories = [*inputs, *outputs]
+        self.memories: list[Memory] = [*inputs, *outputs]
         self.cell = 0
         self.reached: dict[int, tuple[Memory, np.ndarray]] = {}
 
@@ -90,7 +90,7 @@ class Races:
         return bool(self.group[self.number(ids)] != self.group[self.cell])
 
     def enter(self, ids: tuple[int, ...]) -> None:
-        self.cell = self.number(ids)
+        self.cell: int = self.number(ids)
         self.reached = {}
 
     def reach(self, array: np.ndarray, memory: Memory, positions: np.ndarray) -> None:

@@ -8,11 +8,15 @@ from __future__ import annotations
 import contextvars
 import threading
 from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from ...core.support.errors import DeadlockError, RaceError
 from ..ops.interpret_params import InterpretParams, Run, run_as
+
+if TYPE_CHECKING:
+    from threading import Semaphore
 
 
 class _Stopped(BaseException):
@@ -26,10 +30,12 @@ class Group:
     what = "member"  # in messages
     remedy = "signal on every way to a wait, and before the wait"
 
+    random: np.random.Generator | None
+
     def __init__(self, kernel: str, params: InterpretParams):
         self.label = kernel
         self.error: BaseException | None = None
-        self.resume = threading.Semaphore(0)  # the scheduler's
+        self.resume: Semaphore = threading.Semaphore(0)  # the scheduler's
         self.random = None if params.random_seed is None else np.random.default_rng(params.random_seed)
 
     def run_all(self) -> None:
@@ -88,7 +94,7 @@ class Member(Run):
     def __init__(self, group: Group, kernel: str, params: InterpretParams):
         super().__init__(kernel, params)
         self.group = group
-        self.resume = threading.Semaphore(0)
+        self.resume: Semaphore = threading.Semaphore(0)
         self.thread: threading.Thread | None = None
         self.done = self.stopped = False
         self.waits: Callable[[], bool] | None = None  # what it waits for; None: nothing
@@ -112,7 +118,7 @@ class Member(Run):
             pass
         except BaseException as error:
             self.group.error = error
-        self.done = True
+        self.done: bool = True
         self.group.resume.release()
 
     def pause(self, waits: Callable[[], bool] | None, wanted: Callable[[], str]) -> None:

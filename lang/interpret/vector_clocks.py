@@ -47,7 +47,7 @@ class Memory:
 
     def __post_init__(self) -> None:
         self.seen = {kind: np.zeros(self.array.size, np.int64) for kind in ("reads", "writes")}
-        self.elements = np.arange(self.array.size).reshape(self.array.shape)
+        self.elements: np.ndarray = np.arange(self.array.size).reshape(self.array.shape)
 
     def place(self, element: int) -> tuple[int, ...]:
         return tuple(int(i) for i in np.unravel_index(element, self.array.shape))

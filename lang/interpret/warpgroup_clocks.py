@@ -73,8 +73,8 @@ class Memory:
 
     def __post_init__(self) -> None:
         self.writer, self.written = np.zeros(self.array.size, np.int32), np.zeros(self.array.size, np.int64)
-        self.elements = np.arange(self.array.size).reshape(self.array.shape)
-        self.flat = self.array.reshape(-1)  # the same memory
+        self.elements: np.ndarray = np.arange(self.array.size).reshape(self.array.shape)
+        self.flat: np.ndarray = self.array.reshape(-1)  # the same memory
 
     def place(self, element: int) -> tuple[int, ...]:
         return tuple(int(i) for i in np.unravel_index(element, self.array.shape))
@@ -110,7 +110,8 @@ class Everywhere:
     array: np.ndarray
 
     def __post_init__(self) -> None:
-        self.seen = {kind: np.full(self.array.size, -1, np.int64) for kind in ("reads", "writes", "updates")}
+        kinds = ("reads", "writes", "updates")
+        self.seen: dict[str, np.ndarray] = {kind: np.full(self.array.size, -1, np.int64) for kind in kinds}
 
     def conflict(self, elements: np.ndarray, kind: str, block: int) -> tuple[int, int, str] | None:
         """An element that another block touched, which block (-2: several), and how."""
@@ -148,8 +149,8 @@ class Phases:
     missing: int = 0  # copies that are announced and have not come
 
     def __post_init__(self) -> None:
-        self.clock = np.zeros((3, self.size), np.int64)
-        self.last = self.clock.copy()
+        self.clock: np.ndarray = np.zeros((3, self.size), np.int64)
+        self.last: np.ndarray = self.clock.copy()
 
     def arrive(self, clock: np.ndarray, copies: int = 0) -> bool:
         """One arrival, with what its warpgroup knows, which announces copies; whether it ends the phase."""

@@ -52,25 +52,32 @@ class Cluster(Group):
     `ids` is their place in the grid. Blocks have numbers in their cluster, warpgroups and warps numbers in all of it.
     """
 
-    what, remedy = "warpgroup", "arrive, or start the copy, on every way to a wait, and before the wait"
+    what: str = "warpgroup"
+    remedy: str = "arrive, or start the copy, on every way to a wait, and before the wait"
+
+    kernel: Kernel
+    mesh: Mesh
+    ids: tuple[int, ...]
+    arrays: Sequence[Everywhere]
+    places: dict[int, int]
 
     def __init__(self, kernel: Kernel, mesh: Mesh, ids: tuple[int, ...], arrays: Sequence[Everywhere],
                  params: InterpretParams):  # fmt: skip
         super().__init__(kernel.name, params)
         self.kernel, self.mesh, self.ids, self.arrays = kernel, mesh, ids, arrays
-        self.number = int(np.ravel_multi_index(ids, mesh.grid)) if ids else 0
-        self.threads = mesh.blocks * mesh.threads
+        self.number: int = int(np.ravel_multi_index(ids, mesh.grid)) if ids else 0
+        self.threads: int = mesh.blocks * mesh.threads
         barriers = sum(t.size for t in kernel.scratch if t.space is MemorySpace.SEMAPHORE)
         # The warps of each follow the warpgroups.
-        self.agents = Agents(self.threads * (1 + WARPS), barriers * mesh.blocks)
+        self.agents: Agents = Agents(self.threads * (1 + WARPS), barriers * mesh.blocks)
         self.steps: dict[int, dict[str, int]] = {}  # of the agents of each
         self.phases: dict[int, Phases] = {}  # by address
-        self.memory = {address(a.array): Memory(a.name, a.array, True) for a in arrays}
-        self.known = {address(a.array): a for a in arrays}
+        self.memory: dict[int, Memory] = {address(a.array): Memory(a.name, a.array, True) for a in arrays}
+        self.known: dict[int, Everywhere] = {address(a.array): a for a in arrays}
         self.shared: list[list[np.ndarray | None]] = [self._scratch(block) for block in range(mesh.blocks)]
         self.places = {address(held): n for block in self.shared for n, held in enumerate(block) if held is not None}
-        self.warpgroups = [Warpgroup(self, n, params) for n in range(self.threads)]
-        self.members = list(self.warpgroups)
+        self.warpgroups: list[Warpgroup] = [Warpgroup(self, n, params) for n in range(self.threads)]
+        self.members: list[Member] = list(self.warpgroups)
 
     def _scratch(self, block: int) -> list[np.ndarray | None]:
         """What the warpgroups of a block share."""
@@ -131,17 +138,21 @@ class Cluster(Group):
 class Warpgroup(Member):
     """One warpgroup's run."""
 
+    block: Cluster
+    number: int
+    agents: Agents
+
     def __init__(self, block: Cluster, number: int, params: InterpretParams):
         super().__init__(block, block.kernel.name, params)
         self.block, self.number, self.agents = block, number, block.agents
         group = number if number < block.threads else (number - block.threads) // WARPS
-        self.rank = group // block.mesh.threads  # of its block in the cluster
-        self.cell = (*block.ids, *block.place(self.rank), group % block.mesh.threads)
+        self.rank: int = group // block.mesh.threads  # of its block in the cluster
+        self.cell: tuple[int, ...] = (*block.ids, *block.place(self.rank), group % block.mesh.threads)
         # Known of each agent: what is done; what of it copies and products see of shared memory; of tensor memory.
         self.clock = np.zeros((3, self.agents.count), np.int64)
         self.clock[0, number] = 1
         kinds = ("products", "reading", "tensor", "tensor loads", "tensor stores")
-        self.steps = block.steps.setdefault(number, dict.fromkeys(kinds, 0))
+        self.steps: dict[str, int] = block.steps.setdefault(number, dict.fromkeys(kinds, 0))
         self.lines: dict[str, Source | None] = {}
         self.open = False  # a copy to global memory belongs to no group that was ended
         self.own: dict[int, Memory] = {}  # accumulators
@@ -181,7 +192,7 @@ class Warpgroup(Member):
 
     def observe(self, eqn: Eqn, values: list[Any]) -> None:
         """Note what an equation does to memory."""
-        self.source = eqn.source
+        self.source: Source | None = eqn.source
         memory = self.find(values[0]) if values and isinstance(values[0], np.ndarray) else None
         if memory is None:
             return
@@ -329,7 +340,7 @@ class Warpgroup(Member):
             raise self.race(
                 f"waits for phase {count} of {phases.name}, which is at phase {phases.done}: a wait sees whether a "
                 "phase is odd, not which one it is", "wait for each phase, before the next one ends")  # fmt: skip
-        self.clock = np.maximum(self.clock, phases.last)
+        self.clock: np.ndarray = np.maximum(self.clock, phases.last)
         self.clock[0, self.number] += 1
         phases.waited[self.number] = count + 1, self.number, int(self.clock[0, self.number])
         self.mixed()
@@ -381,7 +392,7 @@ class Warpgroup(Member):
 
     def commit_group(self) -> None:
         self.steps["reading"] += 1
-        self.open = False
+        self.open: bool = False
 
     def wait_group(self, n: int, read_only: bool) -> None:
         for kind in ("reading",) if read_only else ("reading", "writing"):
@@ -495,10 +506,14 @@ class Warpgroup(Member):
 class Warp(Warpgroup):
     """One warp's run of a part of a body."""
 
+    program: Program
+    operands: Sequence[Any]
+    own: dict[int, Memory]
+
     def __init__(self, whole: Warpgroup, number: int, program: Program, operands: Sequence[Any]):
         super().__init__(whole.block, number, whole.params)
         self.own, self.program, self.operands = whole.own, program, operands
-        self.clock = whole.clock.copy()
+        self.clock: np.ndarray = whole.clock.copy()
         self.clock[0, number] += 1
         for phases in whole.block.phases.values():
             if whole.number in phases.waited:

@@ -28,7 +28,7 @@ class Squeezed:
         return "squeezed"
 
 
-squeezed = Squeezed()
+squeezed: Squeezed = Squeezed()
 
 
 @dataclass(frozen=True)
@@ -213,7 +213,7 @@ def _check_size(size: Any, shape: Any) -> None:
         raise ArgumentError(f"BlockSpec: block shape {shape} has size {number}", "block sizes are at least 1")
 
 
-no_block_spec = BlockSpec()
+no_block_spec: BlockSpec = BlockSpec()
 
 
 def start_of(found: Any, size: Any, where: str) -> Any:

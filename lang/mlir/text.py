@@ -34,6 +34,8 @@ class Lines:
 
     prefix = "%"
 
+    count: int
+
     def __init__(self) -> None:
         self.lines: list[str] = []
         self.made: dict[Any, Any] = {}

@@ -205,11 +205,11 @@ def _rmw_transpose(ct: Any, *args: Any, kind: str, **params: Any) -> Any:
         "do not use what it returns, or use forward mode (jvp)")  # fmt: skip
 
 
-atomic_rmw_p = Primitive(
+atomic_rmw_p: Primitive = Primitive(
     "atomic_rmw", _typing, jvp=_rmw_jvp, transpose=_rmw_transpose, numpy=_numpy, multiple=True,
     effects=lambda *types, **params: _EFFECTS, kind=EFFECT,
 )  # fmt: skip
-atomic_cas_p = Primitive(
+atomic_cas_p: Primitive = Primitive(
     "atomic_cas", _typing, jvp=_cas_jvp, numpy=_numpy, multiple=True, effects=lambda *types, **params: _EFFECTS,
     kind=EFFECT,
 )  # fmt: skip
@@ -251,13 +251,13 @@ def _atomic(kind: str, doc: str) -> Callable[..., Any]:
     return public(atomic)
 
 
-atomic_add = _atomic("add", "Add `val` to `ref[idx]`")
-atomic_max = _atomic("max", "Make `ref[idx]` at least `val`")
-atomic_min = _atomic("min", "Make `ref[idx]` at most `val`")
-atomic_and = _atomic("and", "Bitwise `ref[idx] &= val`")
-atomic_or = _atomic("or", "Bitwise `ref[idx] |= val`")
-atomic_xor = _atomic("xor", "Bitwise `ref[idx] ^= val`")
-atomic_xchg = _atomic("xchg", "Store `val` in `ref[idx]`")
+atomic_add: Callable[..., Any] = _atomic("add", "Add `val` to `ref[idx]`")
+atomic_max: Callable[..., Any] = _atomic("max", "Make `ref[idx]` at least `val`")
+atomic_min: Callable[..., Any] = _atomic("min", "Make `ref[idx]` at most `val`")
+atomic_and: Callable[..., Any] = _atomic("and", "Bitwise `ref[idx] &= val`")
+atomic_or: Callable[..., Any] = _atomic("or", "Bitwise `ref[idx] |= val`")
+atomic_xor: Callable[..., Any] = _atomic("xor", "Bitwise `ref[idx] ^= val`")
+atomic_xchg: Callable[..., Any] = _atomic("xchg", "Store `val` in `ref[idx]`")
 
 
 @public

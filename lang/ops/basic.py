@@ -7,7 +7,7 @@ import functools
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -27,6 +27,10 @@ from ...core.support.call_errors import of_parameters, public
 from ...core.support.errors import ArgumentError, ArgumentTypeError, KernelBodyError, ShapeError, check_options
 from ...core.tracing.trace import extended_axes, shape_of, typeof
 from ...core.transforms.rule_helpers import zeros
+
+if TYPE_CHECKING:
+    from ...core.ir.primitive import Primitive
+
 
 ds = dslice
 
@@ -162,7 +166,7 @@ def align_to(x: int, a: int) -> int:
     return cdiv(x, a) * a
 
 
-multiple_of_p = unary(
+multiple_of_p: Primitive = unary(
     "multiple_of", INT, lambda x, multiple: x, flat=True, expand=lambda x, multiple: x, wide=False, kind=IDENTITY,
     work=FREE,
 )  # fmt: skip

@@ -40,6 +40,9 @@ def debug_print(fmt: str, *args: Any) -> None:
 class Check:
     """What a check does on the host."""
 
+    kernel: str
+    message: Any
+
     def __init__(self, kernel: str, message: Any):
         self.kernel, self.message = kernel, message
 

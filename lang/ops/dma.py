@@ -39,9 +39,17 @@ class SemaphoreType(enum.Enum):
     DMA = "dma"
     BARRIER = "barrier"
 
-    shape = property(lambda self: ())
-    dtype = property(lambda self: INT32)
-    space = property(lambda self: MemorySpace.SEMAPHORE)
+    @property
+    def shape(self) -> tuple[Any, ...]:
+        return ()
+
+    @property
+    def dtype(self) -> Any:
+        return INT32
+
+    @property
+    def space(self) -> MemorySpace:
+        return MemorySpace.SEMAPHORE
 
     def __call__(self, shape: Any) -> RefType:
         sizes = tuple(shape) if isinstance(shape, (tuple, list)) else (shape,)
@@ -159,8 +167,8 @@ def _wait_numpy(*operands: Any, src: Index, dst: Index, sem: Index, add: bool, o
 
 _EARLY = "is differentiated before it became a plain copy", "differentiate the kernel call"
 _COPIES = effects_on(src=("read",), dst=("write",), sem=BOTH)
-dma_start_p = operation("dma_start", _copy_typing, _COPIES, _start_numpy, why=_EARLY)
-dma_wait_p = operation("dma_wait", _copy_typing, _COPIES, _wait_numpy, why=_EARLY)
+dma_start_p: Primitive = operation("dma_start", _copy_typing, _COPIES, _start_numpy, why=_EARLY)
+dma_wait_p: Primitive = operation("dma_wait", _copy_typing, _COPIES, _wait_numpy, why=_EARLY)
 
 
 # ---------------------------------------------------------------------------- semaphores
@@ -191,14 +199,14 @@ def _wait_for_numpy(sem: Any, value: Any, *rest: Any, index: Index, decrement: b
     return []
 
 
-semaphore_signal_p = operation(
+semaphore_signal_p: Primitive = operation(
     "semaphore_signal", _signal_typing, effects_on(index=BOTH), _signal_numpy,
     jvp=no_tangent(lambda: semaphore_signal_p),
 )  # fmt: skip
-semaphore_wait_p = operation(
+semaphore_wait_p: Primitive = operation(
     "semaphore_wait", _signal_typing, effects_on(index=BOTH), _wait_for_numpy, jvp=no_tangent(lambda: semaphore_wait_p)
 )
-semaphore_read_p = operation(
+semaphore_read_p: Primitive = operation(
     "semaphore_read", _read_typing, effects_on(index=("read",)),
     lambda sem, *rest, index: sem[numpy_index(index, rest, sem.shape, False, "semaphore_read")], False,
     jvp=no_tangent(lambda: semaphore_read_p),
@@ -285,7 +293,8 @@ class AsyncCopyDescriptor:
         """Wait until the copy is done."""
         self._bind(dma_wait_p)
 
-    wait_send = wait_recv = wait
+    wait_send = wait
+    wait_recv = wait
 
 
 @public

@@ -23,6 +23,8 @@ class Selected(refs.Part):
     """One of several parts of Refs, of one shape and dtype, by an index that may be traced."""
 
     __slots__ = ("choices", "number")
+    number: Any
+    choices: list[Any]
 
     def __init__(self, number: Any, choices: Sequence[Any]):
         self.number, self.choices = number, list(choices)

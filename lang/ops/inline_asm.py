@@ -59,7 +59,7 @@ def _jvp(primals: Sequence[Any], tangents: Sequence[Any], **params: Any) -> Any:
 
 
 _derived = expanded_jvp(meant, multiple=True)
-inline_asm_p = Primitive(
+inline_asm_p: Primitive = Primitive(
     "inline_asm", _typing, jvp=_jvp, expand=meant, multiple=True, relation=pointwise, kind=POINTWISE,
     numpy=lambda *operands, **params: [np.asarray(x) for x in meant(*operands, **params)],
 )  # fmt: skip
@@ -117,6 +117,7 @@ def elementwise_inline_asm(
 
 # ---------------------------------------------------------------------------- loops
 
+staged_p: Primitive
 staged_p = unary("staged", ("int",), lambda i, num_stages: i, flat=True, expand=lambda i, num_stages: i, kind=IDENTITY)
 
 

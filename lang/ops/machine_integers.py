@@ -41,9 +41,9 @@ def _inside(name: str, of: Primitive, domain: Callable[[Any, Any], Any], kinds: 
     return nary(name, kinds, numpy, wide=False)
 
 
-quotient_p = _inside("quotient", div_p, _divisor)
-remainder_p = _inside("remainder", rem_p, _divisor)
-bits_up_p = _inside("bits_up", shift_left_p, _amount)
-bits_down_p = _inside("bits_down", shift_right_logical_p, _amount)
-sign_down_p = _inside("sign_down", shift_right_arithmetic_p, _amount, ("int",))
+quotient_p: Primitive = _inside("quotient", div_p, _divisor)
+remainder_p: Primitive = _inside("remainder", rem_p, _divisor)
+bits_up_p: Primitive = _inside("bits_up", shift_left_p, _amount)
+bits_down_p: Primitive = _inside("bits_down", shift_right_logical_p, _amount)
+sign_down_p: Primitive = _inside("sign_down", shift_right_arithmetic_p, _amount, ("int",))
 PRIMITIVES = (quotient_p, remainder_p, bits_up_p, bits_down_p, sign_down_p)

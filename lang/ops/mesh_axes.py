@@ -48,7 +48,7 @@ def _numpy(*, axis: Any, mesh: Axes, axes: Any) -> Any:
 
 
 # `axes` is () where the place only says that another device has the same: so does everything that follows from it.
-device_index_p = Primitive(
+device_index_p: Primitive = Primitive(
     "device_index", lambda *, axis, mesh, axes: ArrayType((), INT32), jvp=no_tangent(lambda: device_index_p),
     effects=device_effects, numpy=_numpy, varies=OWN,
     expand=lambda *, axis, mesh, axes: axis_index_p.bind(axes=(axis,)),

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ...core.ir.primitive import OWN
 from ...core.ir.program import Effects
@@ -38,6 +38,9 @@ from .dma import (
 from .dynamic_slices import int32_of
 from .interpret_params import running
 from .mesh_axes import Axes, DeviceIdType, device_effects, logical_id, mesh_here
+
+if TYPE_CHECKING:
+    from ...core.ir.primitive import Primitive
 
 
 def _start_typing(*types: Any, src: Index, dst: Index, send: Index, recv: Index, mesh: Axes, axes: Any) -> list[Any]:
@@ -103,10 +106,10 @@ def _signal_numpy(sem: Any, value: Any, *rest: Any, index: Index, mesh: Axes, ax
 
 
 _STARTS, _SIGNALS = _effects(src=("read",), dst=("write",), send=BOTH, recv=BOTH), _effects(index=BOTH)
-remote_start_p = operation("remote_start", _start_typing, _STARTS, _start_numpy, varies=OWN)
-remote_wait_p = operation("remote_wait", _wait_typing, _wait_effects, _wait_numpy, varies=OWN)
-remote_signal_p = operation("remote_signal", _signal_typing, _SIGNALS, _signal_numpy, varies=OWN)
-barrier_p = operation(
+remote_start_p: Primitive = operation("remote_start", _start_typing, _STARTS, _start_numpy, varies=OWN)
+remote_wait_p: Primitive = operation("remote_wait", _wait_typing, _wait_effects, _wait_numpy, varies=OWN)
+remote_signal_p: Primitive = operation("remote_signal", _signal_typing, _SIGNALS, _signal_numpy, varies=OWN)
+barrier_p: Primitive = operation(
     "barrier", lambda sem, *, mesh, axes: [], _SIGNALS, lambda sem, *, mesh, axes: [], varies=OWN
 )
 PRIMITIVES = (remote_start_p, remote_wait_p, remote_signal_p, barrier_p)

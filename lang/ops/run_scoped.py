@@ -35,7 +35,7 @@ def _jvp(primals: Any, tangents: Any, **params: Any) -> Any:
 
 
 _EFFECTS = frozenset({writes(0)})
-undefine_p = Primitive(
+undefine_p: Primitive = Primitive(
     "undefine", lambda ref, *, zero: [], jvp=_jvp, effects=lambda *types, **params: _EFFECTS, numpy=_numpy,
     multiple=True, work=FREE, kind=EFFECT,
 )  # fmt: skip

@@ -4,13 +4,16 @@ has them. It is what `exp(a * (x - m))` becomes (`lang/legalize/exponents.py`)."
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ...core.primitives.elementwise.arithmetic import exp2_p, mul_p
 from ...core.primitives.elementwise.builders import nary
 from ...core.transforms.structural_primitives import add_p
+
+if TYPE_CHECKING:
+    from ...core.ir.primitive import Primitive
 
 
 def _expand(x: Any, scale: Any, shift: Any) -> Any:
@@ -26,7 +29,7 @@ def _slope(t: Any, out: Any, factor: Any) -> Any:
     return mul_p.bind(t, mul_p.bind(mul_p.bind(out, factor), np.asarray(math.log(2), out.aval.dtype)[()]))
 
 
-scaled_exp2_p = nary(
+scaled_exp2_p: Primitive = nary(
     "scaled_exp2", ("float",), _numpy,
     [lambda t, out, x, scale, shift: _slope(t, out, scale), lambda t, out, x, scale, shift: _slope(t, out, x),
      lambda t, out, x, scale, shift: _slope(t, out, np.asarray(1, out.aval.dtype)[()])],

@@ -18,11 +18,17 @@ import threading
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ...core.support import forks
 from ...core.support.runtime import runtime
 from .packages import Packages
+
+if TYPE_CHECKING:
+    from re import Pattern
+
+    from ...core.support.runtime import Table
+
 
 CACHE_VERSION = "1"  # incremented when the meaning of cached answers changes
 SECONDS = 600.0  # the longest that one request may take
@@ -38,15 +44,23 @@ class Workers:
     which are checked first. Of an error's text the first lines that match `pattern` are shown, or else its first two.
     """
 
+    name: str
+    version: str
+    script: Path
+    packages: Packages | None
+    pattern: Pattern[str]
+    seconds: float
+    lock: threading.Lock
+
     def __init__(
         self, name: str, script: Path, packages: Packages | None = None, environment: Mapping[str, str] | None = None,
         pattern: str = "", seconds: float = SECONDS, version: str = CACHE_VERSION,
     ):  # fmt: skip
         self.name, self.version, self.script, self.packages = name, version, script, packages
         self.pattern, self.seconds = re.compile(pattern), seconds
-        self.environment = {**(environment or {}), "PYTHONUNBUFFERED": "1"}
+        self.environment: dict[str, str] = {**(environment or {}), "PYTHONUNBUFFERED": "1"}
         self.cache: Callable[[], Any] = lambda: None
-        self.known = runtime.cache(f"answers of {name}", KEPT)
+        self.known: Table = runtime.cache(f"answers of {name}", KEPT)
         self.idle: list[_Worker] = []
         self.lock = threading.Lock()
         self.threads: ThreadPoolExecutor | None = None

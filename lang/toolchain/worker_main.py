@@ -12,7 +12,7 @@ import runpy
 import sys
 
 
-def main():
+def main() -> None:
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
     made, compiler = runpy.run_path(sys.argv[1])["Compiler"], None

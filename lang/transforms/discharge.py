@@ -46,7 +46,7 @@ class Cell:
 
     @value.setter
     def value(self, value: Any) -> None:
-        self.content = value
+        self.content: Any = value
 
 
 def written(program: Program) -> tuple[int, ...]:

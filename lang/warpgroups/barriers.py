@@ -10,7 +10,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ...core.primitives.refs import ref_views as refs
 from ...core.support.errors import ArgumentError
@@ -18,13 +18,18 @@ from ..ops.dma import BOTH, operands_of, operation
 from .parts import acting, at_barrier, condition, ordered_on, thread_cell
 from .specs import Barrier, ClusterBarrier
 
+if TYPE_CHECKING:
+    from ...core.ir.primitive import Primitive
+
+
 _CHANGED = ordered_on(bar=BOTH)
-barrier_init_p = operation("barrier_init", lambda bar, **_: [], _CHANGED, acting("define"))
-barrier_arrive_p = operation(
+barrier_init_p: Primitive = operation("barrier_init", lambda bar, **_: [], _CHANGED, acting("define"))
+barrier_arrive_p: Primitive = operation(
     "barrier_arrive", at_barrier("barrier_arrive"), _CHANGED, acting("arrive", "bar", predicated=True)
 )
+barrier_wait_p: Primitive
 barrier_wait_p = operation("barrier_wait", at_barrier("barrier_wait"), _CHANGED, acting("await_phase", "bar"))
-set_max_registers_p = operation(
+set_max_registers_p: Primitive = operation(
     "set_max_registers", lambda *, n, action: [], ordered_on(), lambda *, n, action: []
 )
 PRIMITIVES = (barrier_init_p, barrier_arrive_p, barrier_wait_p, set_max_registers_p)

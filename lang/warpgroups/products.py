@@ -12,7 +12,7 @@ which each has its rows of `acc` and `a`, and one half of the columns of `b`.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -36,6 +36,10 @@ from ..ops.interpret_params import running
 from .barriers import spec_of
 from .parts import acting, at_barrier, check_index, check_space, ordered_on, split, thread_cell
 from .transfers import count_of, said
+
+if TYPE_CHECKING:
+    from ...core.ir.primitive import Primitive
+
 
 # Elements that one instruction sums over, by dtype of the operands.
 DEPTHS = {"float16": 16, "bfloat16": 16, "float32": 8, "float8_e4m3fn": 32, "float8_e5m2": 32}
@@ -114,7 +118,10 @@ def _wgmma_numpy(*operands: Any, a: Any, b: Any, turned: tuple[bool, bool]) -> l
     return []
 
 
-wgmma_p = operation("wgmma", _wgmma_typing, _wgmma_effects, _wgmma_numpy)
+wgmma_p: Primitive = operation("wgmma", _wgmma_typing, _wgmma_effects, _wgmma_numpy)
+wait_products_p: Any
+wait_loads_p: Any
+commit_tmem_p: Any
 wait_products_p, wait_loads_p, commit_tmem_p = map(said, ("wait_products", "wait_loads", "commit_tmem"))
 
 
@@ -197,16 +204,17 @@ def _store_typing(*types: Any, ref: Any) -> list[Any]:
     return []
 
 
-tcgen05_mma_p = operation(
+tcgen05_mma_p: Primitive = operation(
     "tcgen05_mma", _mma_typing, ordered_on(acc=BOTH, a=("read",), b=("read",)),
     acting("multiply_there", "acc", "a", "b"),
 )  # fmt: skip
-tcgen05_commit_p = operation(
+tcgen05_commit_p: Primitive = operation(
     "tcgen05_commit", at_barrier("tcgen05_commit_arrive"), ordered_on(bar=BOTH), acting("arrive_after_products", "bar")
 )
-load_tmem_p = operation(
+load_tmem_p: Primitive = operation(
     "load_tmem", _load_typing, ordered_on(ref=("read",)), acting("load_there", "ref"), multiple=False
 )
+store_tmem_p: Primitive
 store_tmem_p = operation("store_tmem", _store_typing, ordered_on(ref=("write",)), acting("store_there", "ref"))
 PRIMITIVES = (
     wgmma_p, wait_products_p, tcgen05_mma_p, tcgen05_commit_p, load_tmem_p, store_tmem_p, wait_loads_p, commit_tmem_p,

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from ...core.ir.types import ArrayType, MemorySpace
 from ...core.primitives.refs.state_primitives import access_shape
@@ -22,6 +22,10 @@ from ..ops import atomics
 from ..ops.dma import BOTH, operands_of, operation
 from .parts import GLOBAL, acting, check_index, check_one, check_space, condition, ordered_on, split, thread_cell
 from .specs import Mesh
+
+if TYPE_CHECKING:
+    from ...core.ir.primitive import Primitive
+
 
 REDUCTIONS = ("add", "min", "max", "and", "or", "xor")
 
@@ -100,13 +104,16 @@ def said(name: str) -> Any:
     return operation(name, lambda **params: [], ordered_on(), acting(name))
 
 
-copy_gmem_to_smem_p = operation(
+copy_gmem_to_smem_p: Primitive = operation(
     "copy_gmem_to_smem", _load_typing, ordered_on(src=("read",), dst=("write",), bar=BOTH),
     acting("load", "src", "dst", "bar", predicated=True),
 )  # fmt: skip
-copy_smem_to_gmem_p = operation(
+copy_smem_to_gmem_p: Primitive = operation(
     "copy_smem_to_gmem", _store_typing, ordered_on(src=("read",), dst=("write",)), _store_numpy
 )
+commit_group_p: Any
+wait_group_p: Any
+commit_smem_p: Any
 commit_group_p, wait_group_p, commit_smem_p = map(said, ("commit_group", "wait_group", "commit_smem"))
 PRIMITIVES = (copy_gmem_to_smem_p, copy_smem_to_gmem_p, commit_group_p, wait_group_p, commit_smem_p)
 
@@ -202,6 +209,12 @@ def _update(kind: str) -> Callable[[Any, Any], None]:
     return apply
 
 
+atomic_add: Callable[..., None]
+atomic_max: Callable[..., None]
+atomic_min: Callable[..., None]
+atomic_and: Callable[..., None]
+atomic_or: Callable[..., None]
+atomic_xor: Callable[..., None]
 atomic_add, atomic_max, atomic_min, atomic_and, atomic_or, atomic_xor = map(
     _update, ("add", "max", "min", "and", "or", "xor")
 )

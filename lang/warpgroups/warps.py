@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ...core.ir.program import Effects, Program
 from ...core.ir.types import INT32, ArrayType
@@ -16,6 +16,10 @@ from ...core.support.errors import ArgumentTypeError
 from ..ops.dma import operation
 from .parts import acting, thread_cell
 
+if TYPE_CHECKING:
+    from ...core.ir.primitive import Primitive
+
+
 WARPS = 4  # of a warpgroup
 
 
@@ -23,7 +27,7 @@ def _effects(*types: Any, program: Program) -> Effects:
     return shifted(program.effects, 0)
 
 
-warp_map_p = operation("warp_map", lambda *types, program: [], _effects, acting("run_warps"))
+warp_map_p: Primitive = operation("warp_map", lambda *types, program: [], _effects, acting("run_warps"))
 PRIMITIVES = (warp_map_p,)
 
 

@@ -305,6 +305,14 @@ class Shared:
 class Barriers(Register):
     """Barriers from an address on; the register's bits are the parities of the phases that are waited for next."""
 
+    name: str
+    address: Int
+    shape: tuple[int, ...]
+    count: int
+    tensor: bool
+    axes: tuple[()]
+    leader: bool
+
     def __init__(self, name: str, address: Int, shape: tuple[int, ...]):
         zero = Lazy((), INT32, lambda p, place: p.constant(0), fixed=True)
         super().__init__(ArrayType((), INT32), zero)
@@ -332,7 +340,7 @@ class Barriers(Register):
         word = e.word(self.value)
         parity = p.int("andi", p.int("shrui", word, number), 1)
         flipped = p.name(p.int("xori", word, p.int("shli", 1, number)))
-        self.value = Lazy((), INT32, lambda p, place: flipped, fixed=True)
+        self.value: Any = Lazy((), INT32, lambda p, place: flipped, fixed=True)
         return parity
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ...core.ir.program import Eqn, Program
 from ...core.ir.types import INT32, ArrayType, MemorySpace, is_bool
@@ -23,6 +23,9 @@ from .memory import Barriers, Global, Shared, Sums, Zeros
 from .rules import BACKEND
 from .sizes import barriers_of, paired, rows_of
 
+if TYPE_CHECKING:
+    from ..ptx import Box
+
 
 @dataclass
 class Found:
@@ -38,6 +41,22 @@ class Direct(Lowering):
 
     backend = BACKEND
 
+    kernel: Kernel
+    mesh: Mesh
+    names: Sequence[str]
+    known: Found
+    boxes: list[Box]
+    plain: set[str]
+    own_rows: bool
+    matrix: Callable[..., str]
+    memory: str
+    waited: bool
+    elected: str
+    by_warps: bool
+    turning: tuple[int, int]
+    lane: Int
+    warp: Int
+
     def __init__(self, p: Printer, kernel: Kernel, mesh: Mesh, names: Sequence[str], known: Found, tensor: bool):
         super().__init__(p, kernel.name, rows_of(kernel), 1)
         self.kernel, self.mesh, self.names, self.known = kernel, mesh, names, known
@@ -48,7 +67,7 @@ class Direct(Lowering):
         self.descriptors: dict[ptx.Box, str] = {}
         self.together = self.read = False  # all threads are past their stores; a load came since
         self.waited = False  # a wait at a barrier came since, which others may not have passed
-        self.joint = paired(kernel)
+        self.joint: bool = paired(kernel)
         self.rank: Int = ptx.rank(p) if mesh.blocks > 1 else 0
 
     # ------------------------------------------------------------ the block
@@ -58,8 +77,8 @@ class Direct(Lowering):
         (warp,) = p.asm("shfl.sync.idx.b32 $0, $1, 0, 0x1f, 0xffffffff;", "=r,r",
                         [p.name(p.int("shrui", thread, 5))], ["i32"], ["i32"])  # fmt: skip
         self.lane, self.warp = p.int("andi", thread, 31), p.int("andi", warp, 3)
-        self.warpgroup = p.int("shrui", warp, 2)
-        self.lane_of_group = p.add(p.mul(self.warp, 32), self.lane)
+        self.warpgroup: Int = p.int("shrui", warp, 2)
+        self.lane_of_group: Int = p.add(p.mul(self.warp, 32), self.lane)
         if self.own_rows:
             self.row, self.column = self.lane_of_group, 0
         else:
@@ -156,15 +175,15 @@ class Direct(Lowering):
                 columns += array.nbytes // 512
             else:
                 refs.append(Shared(name, 0, array, name in self.known.plain))
-        self.slot = p.add(shared, start)
-        self.columns = max(next_power_of_2(columns), 32) if columns else 0
+        self.slot: Int = p.add(shared, start)
+        self.columns: int = max(next_power_of_2(columns), 32) if columns else 0
         start = _up(start + 16)
         for ref in refs:
             if isinstance(ref, Shared):
                 ref.address = p.add(shared, start)
                 start = _up(start + ref.array.nbytes)
-        self.keeps = p.add(shared, start, p.mul(self.warpgroup, _up(self.known.kept)))
-        self.size = start + self.mesh.threads * _up(self.known.kept)
+        self.keeps: Int = p.add(shared, start, p.mul(self.warpgroup, _up(self.known.kept)))
+        self.size: int = start + self.mesh.threads * _up(self.known.kept)
         return refs
 
     def zeros(self, array: ArrayType) -> Any:
@@ -269,13 +288,13 @@ class Direct(Lowering):
         """Memory that threads of the warpgroup may have written is read."""
         if not self.together:
             self.gather()
-        self.read = True
+        self.read: bool = True
 
     def writes(self) -> None:
         """Memory that they may be reading is written."""
         if not self.together or self.read:
             self.gather()
-        self.together = False
+        self.together: bool = False
 
     def warps(self, program: Program, operands: Sequence[Any]) -> None:
         """A Program on each warp by itself, whose last input is the number of the warp."""

@@ -7,6 +7,8 @@ Names and meaning are JAX's wherever JAX has the thing.
 """
 # ruff: noqa: E402
 
+from collections.abc import Callable
+
 from .core.support.version import __version__, __version_info__
 from .core.support.version import check_jaxlib as _check_jaxlib
 
@@ -234,4 +236,4 @@ __all__ = [
     "transfer_guard_device_to_device", "transfer_guard_device_to_host", "transfer_guard_host_to_device", "tree",
     "tree_util", "tune", "tuning", "typeof", "typing", "value_and_grad", "vjp", "vmap",
 ]  # fmt: skip
-__dir__ = __all__.copy
+__dir__: Callable[[], list[str]] = __all__.copy

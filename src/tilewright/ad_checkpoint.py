@@ -84,4 +84,4 @@ __all__ = [
     "Offloadable", "Recompute", "Saveable", "checkpoint", "checkpoint_name", "checkpoint_policies",
     "print_saved_residuals", "remat", "saved_residuals",
 ]  # fmt: skip
-__dir__ = __all__.copy
+__dir__: Callable[[], list[str]] = __all__.copy

@@ -1,5 +1,6 @@
 """Looking at values from inside compiled programs, stopping in them, and at how arrays lie on devices."""
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from .core.primitives.external.host_callback import debug_callback as callback  # noqa: F401
@@ -21,4 +22,4 @@ if not TYPE_CHECKING:  # checkers know the names from the imports above
 __all__ = [
     "breakpoint", "callback", "inspect_array_sharding", "print", "visualize_array_sharding", "visualize_sharding",
 ]  # fmt: skip
-__dir__ = __all__.copy
+__dir__: Callable[[], list[str]] = __all__.copy

@@ -1,5 +1,6 @@
 """Arrays of other libraries without a copy, under the names of `jax.dlpack`."""
 
+from collections.abc import Callable
 from typing import Any
 
 from .core.ir.types import as_dtype, kind
@@ -31,4 +32,4 @@ def is_supported_dtype(dtype: Any) -> bool:
 
 
 __all__ = ["from_dlpack", "is_supported_dtype"]
-__dir__ = __all__.copy
+__dir__: Callable[[], list[str]] = __all__.copy

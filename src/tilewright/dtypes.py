@@ -1,5 +1,6 @@
 """Questions about dtypes, under the names of `jax.dtypes`."""
 
+from collections.abc import Callable
 from typing import Any
 
 import ml_dtypes
@@ -59,4 +60,4 @@ __all__ = [
     "TypePromotionError", "bfloat16", "canonicalize_dtype", "extended", "finfo", "float0", "iinfo", "issubdtype",
     "itemsize_bits", "prng_key", "result_type", "scalar_type_of",
 ]  # fmt: skip
-__dir__ = __all__.copy
+__dir__: Callable[[], list[str]] = __all__.copy

@@ -1,5 +1,7 @@
 """The catalogue of errors: see `docs/errors.md`; and the names that JAX gives to the same faults."""
 
+from collections.abc import Callable
+
 from .core.support.errors import (
     AddressableError,
     AlignmentError,
@@ -200,4 +202,4 @@ __all__ = [
     "UnsupportedError",
     "VersionError",
 ]
-__dir__ = __all__.copy
+__dir__: Callable[[], list[str]] = __all__.copy

@@ -204,4 +204,4 @@ __all__ = [
     "build_ffi_lowering_function", "ffi_call", "ffi_lowering", "include_dir", "pycapsule", "register_ffi_target",
     "register_ffi_target_as_batch_partitionable", "register_ffi_type", "register_ffi_type_id",
 ]  # fmt: skip
-__dir__ = __all__.copy
+__dir__: Callable[[], list[str]] = __all__.copy

@@ -55,4 +55,4 @@ class _Unravel:
 
 
 __all__ = ["ravel_pytree"]
-__dir__ = __all__.copy
+__dir__: Callable[[], list[str]] = __all__.copy

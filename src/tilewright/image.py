@@ -254,4 +254,4 @@ def scale_and_translate(
 
 
 __all__ = ["ResizeMethod", "resize", "scale_and_translate"]
-__dir__ = __all__.copy
+__dir__: Callable[[], list[str]] = __all__.copy

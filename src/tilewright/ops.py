@@ -247,4 +247,4 @@ def segment_min(
 
 
 __all__ = ["segment_max", "segment_min", "segment_prod", "segment_sum"]
-__dir__ = __all__.copy
+__dir__: Callable[[], list[str]] = __all__.copy

@@ -46,7 +46,7 @@ __all__ = [
     "make_array_from_single_device_arrays", "make_mesh", "reshard", "set_mesh", "shard_map", "smap",
     "use_abstract_mesh", "use_mesh", "with_sharding_constraint",
 ]  # fmt: skip
-__dir__ = __all__.copy
+__dir__: Callable[[], list[str]] = __all__.copy
 
 # ---------------------------------------------------------------------------- meshes
 

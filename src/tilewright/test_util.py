@@ -191,4 +191,4 @@ def _check_order(f: Any, args: Any, order: int, modes: Any, how: dict[str, Any],
 
 
 __all__ = ["check_grads", "check_jvp", "check_vjp"]
-__dir__ = __all__.copy
+__dir__: Callable[[], list[str]] = __all__.copy

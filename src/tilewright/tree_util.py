@@ -1,5 +1,7 @@
 """Pytrees under the names of `jax.tree_util`."""
 
+from collections.abc import Callable
+
 from .core.support.pytree import (
     DictKey,
     FlattenedIndexKey,
@@ -48,4 +50,4 @@ __all__ = [
     "tree_reduce_associative",
     "tree_structure", "tree_transpose", "tree_unflatten", "treedef_children", "treedef_is_leaf", "treedef_tuple",
 ]  # fmt: skip
-__dir__ = __all__.copy
+__dir__: Callable[[], list[str]] = __all__.copy

@@ -1,5 +1,6 @@
 """The types of arguments, for annotations and `isinstance`, under the names of `jax.typing`."""
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -14,4 +15,4 @@ else:
     ArrayLike = Array | np.ndarray | np.bool | np.number | bool | int | float | complex
 
 __all__ = ["ArrayLike", "DTypeLike"]
-__dir__ = __all__.copy
+__dir__: Callable[[], list[str]] = __all__.copy

@@ -8,7 +8,7 @@ from types import ModuleType
 import pytest
 
 import tilewright as tw
-from docs.public_names import MACHINERY, bound_by, outdated, path_of, public_names, statements, with_names
+from docs.public_names import DIR, MACHINERY, bound_by, outdated, path_of, public_names, statements, with_names
 from tilewright import interop
 
 INTERNAL = {f"tilewright.interop.{name}" for name in ("driver", "foreign", "launch", "onnx_operators")}
@@ -60,8 +60,9 @@ def test_star_imports_and_the_names_of_other_packages():
 
 
 def test_names_are_written_at_the_end_or_in_place():
-    assert with_names("x = 1\n", ["x"]) == 'x = 1\n\n__all__ = ["x"]\n__dir__ = __all__.copy\n'
-    assert with_names('x = 1\n__all__ = ["y"]\ny = 2\n', ["x"]).splitlines() == [
-        "x = 1", '__all__ = ["x"]', "__dir__ = __all__.copy", "y = 2"]  # fmt: skip
+    assert with_names("x = 1\n", ["x"]) == f'x = 1\n\n__all__ = ["x"]\n{DIR}\n'
+    written = f'x = 1\n__all__ = ["x"]\n{DIR}\ny = 2\n'
+    for own in ("", "__dir__ = __all__.copy\n", f"{DIR}\n"):  # absent, without its type, as it is written
+        assert with_names(f'x = 1\n__all__ = ["y"]\n{own}y = 2\n', ["x"]) == written
     long = with_names("x = 1\n", [f"name{n}" for n in range(40)])
     assert max(map(len, long.splitlines())) <= 120 and "# fmt: skip" in long

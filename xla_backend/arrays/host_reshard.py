@@ -66,7 +66,9 @@ def suits(buffer: Any, wide: ArrayType, source: NamedSharding, to: NamedSharding
     )  # fmt: skip
 
 
-def recut(buffer: Any, shape: tuple[int, ...], wide: ArrayType, source: NamedSharding, to: NamedSharding, leading: Any):
+def recut(
+    buffer: Any, shape: tuple[int, ...], wide: ArrayType, source: NamedSharding, to: NamedSharding, leading: Any,
+) -> Any:
     """A buffer resharded to `to`, with the type `wide`; `leading(mesh, n)` is the sharding in which part n is read."""
     shim.wait(buffer)
     parts, order = _plan(source, to, shape)

@@ -50,4 +50,4 @@ def _expand(x: Any, *, specs: tuple[Spec, ...]) -> Any:
     return x
 
 
-windows_p = Primitive("windows", _typing, expand=_expand, work=FREE, kind=MOVER)
+windows_p: Primitive = Primitive("windows", _typing, expand=_expand, work=FREE, kind=MOVER)

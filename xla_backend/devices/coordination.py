@@ -61,7 +61,7 @@ class Group:
         self.read: dict[tuple[int, ...], list[str]] = {}  # keys that can go at the next step
         self.orders: dict[tuple[int, ...], tuple[int, str]] = {}
         self.marks: list[tuple[tuple[int, ...], int, str]] = []
-        self.lock = threading.Lock()
+        self.lock: threading.Lock = threading.Lock()
 
     # ------------------------------------------------------------ waiting
 
@@ -203,7 +203,7 @@ class Group:
             del self.marks[:-64]  # where nobody takes them
 
 
-group = runtime.part("processes", Group())
+group: Group = runtime.part("processes", Group())
 
 
 def _difference(number: int, told: dict[int, dict[str, str]], differing: Sequence[str]) -> str:

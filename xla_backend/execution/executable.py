@@ -47,6 +47,11 @@ class Executable:
     """
 
     __slots__ = ("module", "loaded", "device", "members", "mark", "compiled")
+    loaded: Any
+    device: Device
+    members: tuple[int, ...]
+    mark: str
+    compiled: bool
 
     def __init__(
         self, module: Module, loaded: Any, device: Device, members: tuple[int, ...] = (), mark: str = "",

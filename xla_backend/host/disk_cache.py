@@ -120,6 +120,13 @@ def _is_left_over(path: str) -> bool:
 class DiskCache:
     """Executables in a directory, at most `max_bytes` of them; the least recently used go first."""
 
+    directory: Path
+    max_bytes: int
+    readable: bool
+    hits: int
+    misses: int
+    writes: int
+
     def __init__(self, directory: Path, max_bytes: int = MAX_BYTES):
         self.directory, self.max_bytes = directory, max_bytes
         self.hits = self.misses = self.writes = 0
@@ -207,7 +214,7 @@ class DiskCache:
         except IsADirectoryError:
             self._warn(f"{self._path(name)} is a directory; the executable is not kept")
         except OSError as error:
-            self.writable = False
+            self.writable: bool = False
             self._warn(
                 f"the cache directory {self.directory} cannot be written ({error.strerror}); no more is kept there"
             )

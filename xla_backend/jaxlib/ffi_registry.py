@@ -15,7 +15,7 @@ from . import shim
 _registered: dict[tuple[str, str], int] = runtime.part("foreign.registered", {})
 _PLATFORMS = {"gpu": "cuda", "host": "cpu"}
 _PARTS = ("instantiate", "prepare", "initialize", "execute")
-Capsule = type(datetime.datetime_CAPI)  # Python 3.13 and later name it `types.CapsuleType`
+Capsule: type[Any] = type(datetime.datetime_CAPI)  # Python 3.13 and later name it `types.CapsuleType`
 
 
 def _platform(name: str) -> str:

@@ -24,16 +24,19 @@ from jaxlib import _jax, xla_client  # noqa: E402
 
 ArrayImpl: type = _jax.ArrayImpl
 RuntimeFault: type[Exception] = _jax.JaxRuntimeError
-CompileOptions = xla_client.CompileOptions
+CompileOptions: Any = xla_client.CompileOptions
+Buffer: Any
+ExecutionContext: Any
+ExecutionStage: Any
 Buffer, ExecutionContext, ExecutionStage = _jax.ffi.Buffer, _jax.ffi.ExecutionContext, _jax.ffi.ExecutionStage
-SingleDeviceSharding = xla_client.SingleDeviceSharding
-DeviceList = xla_client.DeviceList
-result_handler = xla_client.array_result_handler
-collect_garbage = _jax.collect_garbage  # releases host arrays behind freed buffers
-ZERO_COPY = xla_client.HostBufferSemantics.ZERO_COPY
+SingleDeviceSharding: Any = xla_client.SingleDeviceSharding
+DeviceList: Any = xla_client.DeviceList
+result_handler: Any = xla_client.array_result_handler
+collect_garbage: Any = _jax.collect_garbage  # releases host arrays behind freed buffers
+ZERO_COPY: Any = xla_client.HostBufferSemantics.ZERO_COPY
 _FLOAT4 = np.dtype(ml_dtypes.float4_e2m1fn)
 COMPILING = "XLA's compilation"
-DURING_CALL = xla_client.HostBufferSemantics.IMMUTABLE_ONLY_DURING_CALL
+DURING_CALL: Any = xla_client.HostBufferSemantics.IMMUTABLE_ONLY_DURING_CALL
 
 
 def make_cpu_client(num_devices: int | None = None, asynchronous: bool = True, **among: Any) -> Any:
@@ -231,7 +234,7 @@ def computation(text: str) -> Any:
     return _jax.mlir.mlir_module_to_xla_computation(text, use_tuple_args=False, return_tuple=False)
 
 
-HloSharding = xla_client.HloSharding
+HloSharding: Any = xla_client.HloSharding
 
 
 def gspmd_sharding(devices: Any, hlo: Any, memory_kind: str | None) -> Any:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -57,6 +57,10 @@ from .block_layout import (
 )
 from .grid_chunking import budget_of, chunked, peak_bytes
 
+if TYPE_CHECKING:
+    from ...lang.analysis.loop_carried import Axes
+
+
 INT32 = np.dtype(np.int32)
 
 
@@ -97,14 +101,21 @@ def read_block(view: View, value: Any, ids: Sequence[Any], prefetched: Sequence[
 class Lowering:
     """One kernel applied to arrays under the current trace."""
 
+    kernel: Kernel
+    grid: tuple[int, ...]
+    outer: tuple[int, ...]
+    off: frozenset[str]
+    prefetched: list[Any]
+    arrays: list[Any]
+
     def __init__(self, kernel: Kernel, arrays: Sequence[Any], outer: Sequence[int], off: frozenset[str]):
         self.kernel, self.grid, self.outer, self.off = kernel, kernel.grid, tuple(outer), off
         self.route = "nothing: there are no cells"
         n = len(kernel.prefetch)
         self.prefetched, self.arrays = list(arrays[:n]), list(arrays[n:])
-        self.started = {o: self.arrays[i] for i, o in kernel.aliases}
-        self.inputs = [view_of(kernel, b, a) for b, a in zip(kernel.inputs, self.arrays, strict=True)]
-        self.out_plans = [self._plans(b) for b in kernel.outputs]
+        self.started: dict[int, Any] = {o: self.arrays[i] for i, o in kernel.aliases}
+        self.inputs: list[View] = [view_of(kernel, b, a) for b, a in zip(kernel.inputs, self.arrays, strict=True)]
+        self.out_plans: list[list[DimPlan] | None] = [self._plans(b) for b in kernel.outputs]
 
     def _plans(self, block: Block) -> list[DimPlan] | None:
         fact = map_of(self.kernel, block)
@@ -131,7 +142,7 @@ class Lowering:
             self.route = self._route(self.outer, parts.carry)
             return Additive(self, parts).run()
         carry = sorted({*(analyse(kernel).carry if tiled else kernel.long_axes), *self.outer, *kernel.computed})
-        self.route = self._route(carry, ())
+        self.route: str = self._route(carry, ())
         return Sequential(self, carry).run()
 
     def _route(self, looped: Sequence[int], summed: Sequence[int]) -> str:
@@ -193,9 +204,19 @@ def at_ids(value: Any, layout: Layout, fixed: dict[int, Any]) -> tuple[Any, Layo
 class Additive:
     """A kernel of `Phases`: sums over the carry axes, everything else batched."""
 
+    low: Lowering
+    kernel: Kernel
+    parts: Phases
+    parallel: tuple[int, ...]
+    ids_end: int
+    pre_end: int
+    in_end: int
+    out_end: int
+    end: int
+
     def __init__(self, lowering: Lowering, parts: Phases):
         self.low, self.kernel, self.parts = lowering, lowering.kernel, parts
-        self.carry = parts.carry
+        self.carry: Axes = parts.carry
         self.parallel = tuple(a for a in self.kernel.long_axes if a not in (*parts.carry, *lowering.outer))[::-1]
         self.ids_end, self.pre_end, self.in_end, self.out_end, self.end = self.kernel.splits
         self.outer: dict[int, Any] = {}  # ids of the axes that are looped over
@@ -387,11 +408,20 @@ def at_both(found: Any, fixed: dict[int, Any]) -> Any:
 class Sequential:
     """A kernel whose carry axes run as one loop, parallel axes batched inside it."""
 
+    low: Lowering
+    kernel: Kernel
+    grid: tuple[int, ...]
+    ids_end: int
+    pre_end: int
+    in_end: int
+    out_end: int
+    end: int
+
     def __init__(self, lowering: Lowering, carry: Sequence[int]):
         self.low, self.kernel, self.grid = lowering, lowering.kernel, lowering.grid
-        self.carry = tuple(carry)
+        self.carry: tuple[int, ...] = tuple(carry)
         self.sizes: tuple[Any, ...] = self.grid  # with those that are computed
-        self.parallel = tuple(a for a in self.kernel.long_axes if a not in carry)[::-1]
+        self.parallel: tuple[int, ...] = tuple(a for a in self.kernel.long_axes if a not in carry)[::-1]
         self.ids_end, self.pre_end, self.in_end, self.out_end, self.end = self.kernel.splits
 
     def state_layouts(self) -> list[Layout]:

@@ -58,6 +58,10 @@ class Calls:
     their place; where one cannot be split so, it is put back.
     """
 
+    program: Program
+    made: Mapping[Kernel, Program] | dict[Kernel, Program]
+    count: int
+
     def __init__(self, program: Program, made: Mapping[Kernel, Program] | None = None):
         self.kernels: list[tuple[Splits, tuple[int, ...]]] = []  # with the numbers of the calls that stand for it
         self.count = 0
@@ -66,7 +70,7 @@ class Calls:
         self._whole: dict[tuple[str, str], None] = {}
         self._left: dict[tuple[str, str], None] = {}
         self._operations: dict[Eqn, Splits | None] = {}
-        self.opaque = self._walked(program, self._opaque, {})
+        self.opaque: Program = self._walked(program, self._opaque, {})
 
     @property
     def told(self) -> Told:

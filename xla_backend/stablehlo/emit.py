@@ -128,6 +128,10 @@ def _quoted(text: str) -> str:
 class Emitter:
     """Prints one module. Rules call `op`; the driver calls `function` and `module_text`."""
 
+    rules: Mapping[Primitive, Rule]
+    platform: str
+    counter: int
+
     def __init__(
         self, rules: Mapping[Primitive, Rule], platform: str, expanded: Callable[[Program], Program],
         located: bool = False,

@@ -69,6 +69,9 @@ class Inner(NamedTuple):
 class Meshes:
     """The meshes that a module names. Devices are numbered by their places in `devices`."""
 
+    devices: tuple[Any, ...] | None
+    count: int
+
     def __init__(self, devices: tuple[Any, ...] | None, count: int):
         self.devices, self.count = devices, count
         self.names: dict[str, str] = {}
@@ -287,7 +290,7 @@ def _unknown_typing(*given: Any, number: int, rule: str, types: Any) -> list[Any
 
 
 # A placeholder call with a Shardy rule, through which propagation is queried.
-unknown_call_p = Primitive("unknown_call", _unknown_typing, multiple=True)
+unknown_call_p: Primitive = Primitive("unknown_call", _unknown_typing, multiple=True)
 
 
 def _unknown_call(
@@ -392,11 +395,11 @@ def _unsplit(e: Emitter, x: Operand, free: Any) -> Operand:
 
 
 # The sum over devices of what a kernel adds up: no user wrote it, and `explain` says so.
-kernel_sum_p = Primitive(
+kernel_sum_p: Primitive = Primitive(
     "kernel_sum", lambda x, *, axes: x, effects=axis_effects, varies=lambda vary, params: vary - {*params["axes"]},
 )  # fmt: skip
 # A permute that no user wrote: what a kernel's windows see of other devices' parts.
-kernel_permute_p = Primitive("kernel_permute", lambda x, *, axes, perm: x.strong(), effects=axis_effects)
+kernel_permute_p: Primitive = Primitive("kernel_permute", lambda x, *, axes, perm: x.strong(), effects=axis_effects)
 MADE = 'mhlo.frontend_attributes = {tilewright = "made"}'
 SUM, MAX, MIN = (_reduce(f"stablehlo.{name}") for name in ("add", "maximum", "minimum"))
 def _gathered(e: Emitter, operands: list[Operand], out: Any, **params: Any) -> Operand:

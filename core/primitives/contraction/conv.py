@@ -357,7 +357,7 @@ def _relation(
     return loops.relation(sides[:2], sides[2:], kinds)
 
 
-conv_general_dilated_p = Primitive(
+conv_general_dilated_p: Primitive = Primitive(
     "conv_general_dilated", weak_as_operands(_typing), jvp=_jvp,
     transpose=_transpose, batch=_batch, numpy=_numpy, relation=_relation,
     work=Work(flops=2),

@@ -117,7 +117,7 @@ def _shifted(index: Any, place: Any, size: int, count: int) -> Any:
     return select_n_p.bind(_inside(index, size), spread(like(index, count * size), shape_of(index)), moved_on)
 
 
-coo_matmul_p = Primitive(
+coo_matmul_p: Primitive = Primitive(
     "coo_matmul", _typing, jvp=_jvp, transpose=_transpose, batch=_batch, numpy=_numpy, expand=_expand
 )
 

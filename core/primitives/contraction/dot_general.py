@@ -315,7 +315,7 @@ def _relation(ins: Any, outs: Any, *, dimension_numbers: DotDimensionNumbers, **
     return loops.relation([lhs, rhs], [out], {f: Reduced(sums(outs[0].dtype)) for a in lc for f in lhs[a]})
 
 
-dot_general_p = Primitive(
+dot_general_p: Primitive = Primitive(
     "dot_general", _typing, jvp=_jvp, transpose=_transpose, batch=_batch, numpy=_numpy, relation=_relation,
     work=Work(flops=2),
 )  # fmt: skip

@@ -106,7 +106,7 @@ def _relation(ins: Any, outs: Any, *, fft_type: FftType, fft_lengths: tuple[int,
     return loops.relation([before], [after], kinds)
 
 
-fft_p = Primitive(
+fft_p: Primitive = Primitive(
     "fft", _typing, jvp=linear_jvp(lambda: fft_p), transpose=_transpose, numpy=_numpy, relation=_relation,
     work=Work(40),  # 5 log2(n) for each point, at n = 256
 )  # fmt: skip

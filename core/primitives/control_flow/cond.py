@@ -241,7 +241,7 @@ def _numpy(index: Any, *operands: Any, branches: Branches) -> list[Any]:
     return evaluate(branches[min(max(int(index), 0), len(branches) - 1)], *operands)
 
 
-cond_p = Primitive(
+cond_p: Primitive = Primitive(
     "cond",
     _typing,
     jvp=_jvp,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ...ir.passes import eliminate_dead
 from ...ir.primitive import OWN, AxisInfo, Linear, Zero
@@ -15,6 +15,9 @@ from ...transforms.jvp import jvp_program
 from ...transforms.linearize import linearized
 from ...transforms.transpose import transpose_telling
 from . import program_primitive
+
+if TYPE_CHECKING:
+    from ...ir.primitive import Primitive
 
 
 @dataclass(frozen=True)
@@ -100,7 +103,7 @@ def _recounted(params: dict[str, Any], widths: Sequence[int]) -> dict[str, Any]:
     return params | {"donated": tuple(flag for flag, width in donated for _ in range(width))}
 
 
-jit_p = program_primitive.holder(
+jit_p: Primitive = program_primitive.holder(
     "jit", jvp=_jvp, linearize=_linearize, transpose=_transpose, batch=_batch, dce=_dce, recounted=_recounted,
     varies=OWN,
 )  # fmt: skip

@@ -368,7 +368,7 @@ def _numpy(
     return [*carry, *ys]
 
 
-scan_p = Primitive(
+scan_p: Primitive = Primitive(
     "scan",
     _typing,
     jvp=_jvp,

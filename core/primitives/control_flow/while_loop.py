@@ -340,7 +340,7 @@ def _numpy(
     return carry
 
 
-while_p = Primitive(
+while_p: Primitive = Primitive(
     "while",
     _typing,
     jvp=_jvp,
@@ -540,7 +540,7 @@ def _vjp_numpy(*args: Any, cond_program: Program, body_program: Program, cond_nc
     return [*sums, *chosen(_placed(carried, adjoint.active, None), wanted[body_nconsts:])]
 
 
-while_vjp_p = Primitive(
+while_vjp_p: Primitive = Primitive(
     "while_vjp",
     _vjp_typing,
     jvp=_vjp_jvp,

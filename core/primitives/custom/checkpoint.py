@@ -54,6 +54,8 @@ class _Answer:
         return self._name
 
 
+Saveable: _Answer
+Recompute: _Answer
 Saveable, Recompute = _Answer("Saveable"), _Answer("Recompute")
 REMADE = "remade"  # the parameter of a primitive that has rules of its own: a function of the policy and the operands
 KEPT = "kept by custom_remat"  # the name of values that are stored whatever the policy says
@@ -72,7 +74,7 @@ def _barrier_transpose(cts: Sequence[Any], *args: Any) -> list[Any]:
     return [ct if isinstance(a, Linear) else None for ct, a in zip(cts, args, strict=True)]
 
 
-optimization_barrier_p = Primitive(
+optimization_barrier_p: Primitive = Primitive(
     "optimization_barrier",
     typing=lambda *types: [t for t in types],
     jvp=_barrier_jvp,
@@ -96,7 +98,7 @@ def optimization_barrier(operand: Any) -> Any:
 
 # ---------------------------------------------------------------------------- names
 
-name_p = Primitive(
+name_p: Primitive = Primitive(
     "name",
     typing=lambda x, *, name: x,
     jvp=linear_jvp(lambda: name_p),
@@ -236,7 +238,7 @@ def _stores(policy: Policy, eqn: Eqn) -> bool:
     return answer is Saveable or type(answer) is Offloadable or (answer is not Recompute and bool(answer))
 
 
-checkpoint_policies = SimpleNamespace(
+checkpoint_policies: SimpleNamespace = SimpleNamespace(
     everything_saveable=everything_saveable,
     nothing_saveable=nothing_saveable,
     dots_saveable=dots_saveable,
@@ -413,7 +415,7 @@ def _dce(used: Sequence[bool], eqn: Eqn) -> Eqn | None:
     return reduced(eqn, chosen(eqn.inputs, live), chosen(eqn.outputs, used), program=keep_inputs(program, live))
 
 
-checkpoint_p = program_primitive.holder(
+checkpoint_p: Primitive = program_primitive.holder(
     "checkpoint", jvp=_jvp, linearize=_linearize, transpose=_transpose, batch=_batch, dce=_dce, recounted=recounted(),
     varies=OWN,
 )  # fmt: skip

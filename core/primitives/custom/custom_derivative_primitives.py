@@ -180,7 +180,7 @@ def _batch_jvp(
     return outs, [None if shared else 0] * len(outs)
 
 
-custom_jvp_call_p = program_primitive.holder(
+custom_jvp_call_p: Primitive = program_primitive.holder(
     "custom_jvp_call", jvp=_jvp, transpose=_transpose, batch=_batch_jvp, effects=_effects,
     recounted=recounted("num_consts"), varies=OWN,
 )  # fmt: skip
@@ -317,7 +317,7 @@ def _batch_vjp(
     return outs, [None if shared else 0] * len(outs)
 
 
-custom_vjp_call_p = program_primitive.holder(
+custom_vjp_call_p: Primitive = program_primitive.holder(
     "custom_vjp_call", jvp=_no_forward, linearize=_linearize, transpose=_transpose, batch=_batch_vjp, effects=_effects,
     recounted=recounted("num_consts"), varies=OWN,
 )  # fmt: skip
@@ -366,7 +366,7 @@ def _lin_batch(
     return outs, [0] * len(outs)
 
 
-custom_lin_p = Primitive(
+custom_lin_p: Primitive = Primitive(
     "custom_lin",
     _lin_typing,
     jvp=_no_forward,
@@ -430,7 +430,7 @@ def _linear_batch(
     return outs, [0] * len(outs)
 
 
-linear_call_p = program_primitive.holder(
+linear_call_p: Primitive = program_primitive.holder(
     "linear_call", jvp=_linear_jvp, transpose=_linear_transpose, batch=_linear_batch, linearize=_linear_linearize,
     recounted=recounted("num_res"), varies=OWN,
 )  # fmt: skip

@@ -41,9 +41,17 @@ class SymbolicZero:
     def __init__(self, aval: Any):
         self.aval = aval
 
-    shape = property(lambda self: self.aval.shape)
-    dtype = property(lambda self: self.aval.dtype)
-    ndim = property(lambda self: len(self.aval.shape))
+    @property
+    def shape(self) -> tuple[Any, ...]:
+        return self.aval.shape
+
+    @property
+    def dtype(self) -> Any:
+        return self.aval.dtype
+
+    @property
+    def ndim(self) -> int:
+        return len(self.aval.shape)
 
     def __repr__(self) -> str:
         return f"SymbolicZero({self.aval.show()})"
@@ -255,6 +263,8 @@ class custom_jvp[**P, R](_Custom):
     6.0
     """
 
+    symbolic_zeros: bool
+
     def __init__(
         self, fun: Callable[P, R], nondiff_argnums: Sequence[int] = (), nondiff_argnames: Sequence[str] = ()
     ):
@@ -331,6 +341,8 @@ class custom_vjp[**P, R](_Custom):
     6.0
     """
 
+    symbolic_zeros: bool
+
     def __init__(
         self, fun: Callable[P, R], nondiff_argnums: Sequence[int] = (), nondiff_argnames: Sequence[str] = ()
     ):
@@ -355,7 +367,7 @@ class custom_vjp[**P, R](_Custom):
         `pullback.with_logs(ct)` returns the logs of rules; otherwise they are dropped.
         """
         self.defvjp(fwd, bwd, **how)
-        self.tells = True
+        self.tells: bool = True
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         if self.fwd is None:

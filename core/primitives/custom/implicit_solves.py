@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ...ir.binding import current_trace
 from ...ir.primitive import AxisInfo, Linear, Zero, all_zero
@@ -28,6 +28,10 @@ from ..control_flow.subprograms import check_match, hoisted, with_output_types
 from ..elementwise.arithmetic import neg_p
 from ..spmd.varying_axes import mesh_axes, pvary
 from .custom_derivative_primitives import CustomJVP
+
+if TYPE_CHECKING:
+    from ...ir.primitive import Primitive
+
 
 __all__ = ["custom_linear_solve", "custom_root"]
 
@@ -86,6 +90,7 @@ def _batch(axis: AxisInfo, args: Sequence[Any], dims: Sequence[int | None], *, s
     return outs, [0] * len(outs)
 
 
+linear_solve_p: Primitive
 linear_solve_p = held.holder("linear_solve", jvp=_jvp, transpose=_transpose, batch=_batch, expand=held.expand)
 
 

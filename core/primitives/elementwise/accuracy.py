@@ -22,7 +22,7 @@ class AccuracyMode(enum.Enum):
 class Tolerance:
     """How far an elementwise function may be off: absolutely, relatively, or in units in the last place."""
 
-    says_accuracy: ClassVar = True  # what functions know it by, which do not load this module
+    says_accuracy: ClassVar[bool] = True  # what functions know it by, which do not load this module
     atol: float = 0.0
     rtol: float = 0.0
     ulps: int = 0

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import enum
 import math
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
@@ -28,6 +28,9 @@ from .comparison import and_p, bits_of, eq_p, lt_p, select_n_p, shift_right_arit
 from .conversion import complex as make_complex
 from .conversion import conj, convert_element_type, imag, real
 
+if TYPE_CHECKING:
+    from .builders import Binary, Unary
+
 
 class RoundingMethod(enum.IntEnum):
     """Where `round` sends numbers halfway between two integers."""
@@ -43,11 +46,11 @@ def _is_linear(x: Any) -> bool:
     return type(x) is Linear
 
 
-sub_p = nary(
+sub_p: Primitive = nary(
     "sub", NUMBER, np.subtract, [lambda t, out, x, y: t, lambda t, out, x, y: neg_p.bind(t)],
     transpose=lambda ct, x, y: [ct, neg_p.bind(ct) if _is_linear(y) else None],
 )  # fmt: skip
-mul_p = nary(
+mul_p: Primitive = nary(
     "mul", NUMBER, np.multiply, [lambda t, out, x, y: mul_p.bind(t, y), lambda t, out, x, y: mul_p.bind(x, t)],
     transpose=lambda ct, x, y: [mul_p.bind(ct, y), None] if _is_linear(x) else [None, mul_p.bind(x, ct)],
 )  # fmt: skip
@@ -83,12 +86,12 @@ def _integer_divide(x: Any, y: Any) -> tuple[Any, Any]:
     return quotient.astype(dtype), remainder.astype(dtype)
 
 
-div_p = nary(
+div_p: Primitive = nary(
     "div", NUMBER, _divide,
     [lambda t, out, x, y: div_p.bind(t, y), lambda t, out, x, y: neg_p.bind(mul_p.bind(t, div_p.bind(out, y)))],
     transpose=lambda ct, x, y: [div_p.bind(ct, y), None],
 )  # fmt: skip
-rem_p = nary(
+rem_p: Primitive = nary(
     "rem", ("int", "uint", "float"), _remainder,
     [lambda t, out, x, y: t, lambda t, out, x, y: neg_p.bind(mul_p.bind(t, _truncated(div_p.bind(x, y))))],
 )  # fmt: skip
@@ -112,7 +115,7 @@ def _high_product_by_halves(x: Any, y: Any) -> Any:
     return add_p.bind(mul_p.bind(x1, y1), add_p.bind(down.bind(second, by), down.bind(third, by)))
 
 
-mulhi_p = nary("mulhi", INT, _high_product, flat=True, expand=_high_product_by_halves)
+mulhi_p: Primitive = nary("mulhi", INT, _high_product, flat=True, expand=_high_product_by_halves)
 
 
 def _truncated(x: Any) -> Any:
@@ -126,8 +129,8 @@ def _share(t: Any, out: Any, x: Any, y: Any) -> Any:
     return mul_p.bind(t, div_p.bind(mine, number))
 
 
-max_p = nary("max", ORDERED, np.maximum, [_share, lambda t, out, x, y: _share(t, out, y, x)])
-min_p = nary("min", ORDERED, np.minimum, [_share, lambda t, out, x, y: _share(t, out, y, x)])
+max_p: Primitive = nary("max", ORDERED, np.maximum, [_share, lambda t, out, x, y: _share(t, out, y, x)])
+min_p: Primitive = nary("min", ORDERED, np.minimum, [_share, lambda t, out, x, y: _share(t, out, y, x)])
 
 
 # ---------------------------------------------------------------------------- powers
@@ -173,7 +176,7 @@ def _pow_by_exponent(t: Any, out: Any, x: Any, y: Any) -> Any:
     return mul_p.bind(t, mul_p.bind(log_p.bind(safe), out))
 
 
-pow_p = curves("pow", NUMBER, _power, [_pow_by_base, _pow_by_exponent], typing=_pow_typing)
+pow_p: Primitive = curves("pow", NUMBER, _power, [_pow_by_base, _pow_by_exponent], typing=_pow_typing)
 
 
 def _integer_power(x: Any, y: int) -> Any:
@@ -201,7 +204,7 @@ def _integer_pow_tangent(t: Any, out: Any, x: Any, *, y: int) -> Any:
     return mul_p.bind(t, mul_p.bind(like(x, y), integer_pow(x, y - 1)))
 
 
-integer_pow_p = Primitive(
+integer_pow_p: Primitive = Primitive(
     "integer_pow",
     _integer_pow_typing,
     jvp=nary_jvp(lambda: integer_pow_p, _integer_pow_tangent),
@@ -209,15 +212,15 @@ integer_pow_p = Primitive(
     relation=pointwise,
     kind=POINTWISE,
 )
-square_p = unary(
+square_p: Primitive = unary(
     "square", NUMBER, np.square, lambda t, out, x: mul_p.bind(t, mul_p.bind(like(x, 2), x)),
 )  # fmt: skip
-sqrt_p = curve("sqrt", INEXACT, np.sqrt, lambda t, out, x: mul_p.bind(t, div_p.bind(like(x, 0.5), out)))
-rsqrt_p = curve(
+sqrt_p: Primitive = curve("sqrt", INEXACT, np.sqrt, lambda t, out, x: mul_p.bind(t, div_p.bind(like(x, 0.5), out)))
+rsqrt_p: Primitive = curve(
     "rsqrt", INEXACT, lambda x: 1 / np.sqrt(x),
     lambda t, out, x: mul_p.bind(t, mul_p.bind(like(x, -0.5), div_p.bind(out, x))),
 )  # fmt: skip
-cbrt_p = curve(
+cbrt_p: Primitive = curve(
     "cbrt", FLOAT, np.cbrt,
     lambda t, out, x: mul_p.bind(t, mul_p.bind(like(x, 1 / 3), integer_pow_p.bind(out, y=-2))),
 )  # fmt: skip
@@ -253,11 +256,11 @@ def _round(x: Any, rounding_method: int) -> Any:
     return np.where(np.abs(x - whole) >= 0.5, whole + np.sign(x), np.copysign(whole, x)).astype(x.dtype)
 
 
-abs_p = unary("abs", NUMBER, np.abs, _abs_tangent, result=real_dtype)
-sign_p = unary("sign", NUMBER, np.sign, jvp=_sign_jvp)
-floor_p = unary("floor", FLOAT, np.floor, flat=True)
-ceil_p = unary("ceil", FLOAT, np.ceil, flat=True)
-round_p = unary("round", FLOAT, _round, flat=True)
+abs_p: Primitive = unary("abs", NUMBER, np.abs, _abs_tangent, result=real_dtype)
+sign_p: Primitive = unary("sign", NUMBER, np.sign, jvp=_sign_jvp)
+floor_p: Primitive = unary("floor", FLOAT, np.floor, flat=True)
+ceil_p: Primitive = unary("ceil", FLOAT, np.ceil, flat=True)
+round_p: Primitive = unary("round", FLOAT, _round, flat=True)
 
 
 # ---------------------------------------------------------------------------- exponentials and trigonometry
@@ -283,36 +286,36 @@ def _times(factor: Any) -> Any:
     return lambda t, out, x: mul_p.bind(t, factor(out, x))
 
 
-exp_p = curve("exp", INEXACT, np.exp, _times(lambda out, x: out))
-exp2_p = curve("exp2", INEXACT, np.exp2, _times(lambda out, x: mul_p.bind(like(out, math.log(2)), out)))
-expm1_p = curve("expm1", INEXACT, np.expm1, _times(lambda out, x: add_p.bind(out, like(out, 1))))
-log_p = curve("log", INEXACT, np.log, lambda t, out, x: div_p.bind(t, x))
-log1p_p = curve("log1p", INEXACT, np.log1p, lambda t, out, x: div_p.bind(t, add_p.bind(x, like(x, 1))))
-logistic_p = curve(
+exp_p: Primitive = curve("exp", INEXACT, np.exp, _times(lambda out, x: out))
+exp2_p: Primitive = curve("exp2", INEXACT, np.exp2, _times(lambda out, x: mul_p.bind(like(out, math.log(2)), out)))
+expm1_p: Primitive = curve("expm1", INEXACT, np.expm1, _times(lambda out, x: add_p.bind(out, like(out, 1))))
+log_p: Primitive = curve("log", INEXACT, np.log, lambda t, out, x: div_p.bind(t, x))
+log1p_p: Primitive = curve("log1p", INEXACT, np.log1p, lambda t, out, x: div_p.bind(t, add_p.bind(x, like(x, 1))))
+logistic_p: Primitive = curve(
     "logistic", INEXACT, _logistic, _times(lambda out, x: mul_p.bind(out, sub_p.bind(like(out, 1), out)))
 )
-sin_p = curve("sin", INEXACT, np.sin, _times(lambda out, x: cos_p.bind(x)))
-cos_p = curve("cos", INEXACT, np.cos, _times(lambda out, x: neg_p.bind(sin_p.bind(x))))
-tan_p = curve("tan", INEXACT, np.tan, _times(lambda out, x: _one_plus_square(out)))
+sin_p: Primitive = curve("sin", INEXACT, np.sin, _times(lambda out, x: cos_p.bind(x)))
+cos_p: Primitive = curve("cos", INEXACT, np.cos, _times(lambda out, x: neg_p.bind(sin_p.bind(x))))
+tan_p: Primitive = curve("tan", INEXACT, np.tan, _times(lambda out, x: _one_plus_square(out)))
 # A primitive, so that its derivative is one factor, -2x: that of the product adds 0 times infinity where asin' is one.
-one_minus_square_p = curve(
+one_minus_square_p: Primitive = curve(
     "one_minus_square", INEXACT, lambda x: (1 - x) * (1 + x), _times(lambda out, x: mul_p.bind(like(x, -2), x)),
     expand=_one_minus_square,
 )  # fmt: skip
-asin_p = curve("asin", INEXACT, np.arcsin, _times(lambda out, x: rsqrt_p.bind(one_minus_square_p.bind(x))))
-acos_p = curve(
+asin_p: Primitive = curve("asin", INEXACT, np.arcsin, _times(lambda out, x: rsqrt_p.bind(one_minus_square_p.bind(x))))
+acos_p: Primitive = curve(
     "acos", INEXACT, np.arccos, _times(lambda out, x: neg_p.bind(rsqrt_p.bind(one_minus_square_p.bind(x)))),
 )  # fmt: skip
-atan_p = curve("atan", INEXACT, np.arctan, lambda t, out, x: div_p.bind(t, _one_plus_square(x)))
-sinh_p = curve("sinh", INEXACT, np.sinh, _times(lambda out, x: cosh_p.bind(x)))
-cosh_p = curve("cosh", INEXACT, np.cosh, _times(lambda out, x: sinh_p.bind(x)))
-tanh_p = curve("tanh", INEXACT, np.tanh, _times(lambda out, x: _one_minus_square(out)))
-asinh_p = curve("asinh", INEXACT, np.arcsinh, _times(lambda out, x: rsqrt_p.bind(_one_plus_square(x))))
-acosh_p = curve(
+atan_p: Primitive = curve("atan", INEXACT, np.arctan, lambda t, out, x: div_p.bind(t, _one_plus_square(x)))
+sinh_p: Primitive = curve("sinh", INEXACT, np.sinh, _times(lambda out, x: cosh_p.bind(x)))
+cosh_p: Primitive = curve("cosh", INEXACT, np.cosh, _times(lambda out, x: sinh_p.bind(x)))
+tanh_p: Primitive = curve("tanh", INEXACT, np.tanh, _times(lambda out, x: _one_minus_square(out)))
+asinh_p: Primitive = curve("asinh", INEXACT, np.arcsinh, _times(lambda out, x: rsqrt_p.bind(_one_plus_square(x))))
+acosh_p: Primitive = curve(
     "acosh", INEXACT, np.arccosh,
     _times(lambda out, x: mul_p.bind(rsqrt_p.bind(sub_p.bind(x, like(x, 1))), rsqrt_p.bind(add_p.bind(x, like(x, 1))))),
 )  # fmt: skip
-atanh_p = curve("atanh", INEXACT, np.arctanh, lambda t, out, x: div_p.bind(t, one_minus_square_p.bind(x)))
+atanh_p: Primitive = curve("atanh", INEXACT, np.arctanh, lambda t, out, x: div_p.bind(t, one_minus_square_p.bind(x)))
 
 
 def _squared_distance(y: Any, x: Any) -> Any:
@@ -325,14 +328,14 @@ def _atan2(y: Any, x: Any) -> Any:
     return -1j * np.log((x + 1j * y) / np.sqrt(x * x + y * y))
 
 
-atan2_p = curves(
+atan2_p: Primitive = curves(
     "atan2", INEXACT, _atan2,
     [
         lambda t, out, y, x: mul_p.bind(t, div_p.bind(x, _squared_distance(y, x))),
         lambda t, out, y, x: mul_p.bind(t, div_p.bind(neg_p.bind(y), _squared_distance(y, x))),
     ],
 )  # fmt: skip
-nextafter_p = nary("nextafter", FLOAT, np.nextafter, wide=False)
+nextafter_p: Primitive = nary("nextafter", FLOAT, np.nextafter, wide=False)
 
 
 # ---------------------------------------------------------------------------- functions of jax.lax
@@ -364,43 +367,46 @@ def _unary_with_accuracy(primitive: Primitive, doc: str) -> UnaryWithAccuracy:
     return one
 
 
-neg = function(neg_p, 1, "Elementwise -x, of any number.")
-sign = function(sign_p, 1, "Elementwise sign: -1, 0 or 1; x / abs(x) for complex x.")
-abs = function(abs_p, 1, "Elementwise absolute value; real for complex x.")  # noqa: A001
-floor = function(floor_p, 1, "Elementwise largest integer not above x, of floats.")
-ceil = function(ceil_p, 1, "Elementwise smallest integer not below x, of floats.")
-square = function(square_p, 1, "Elementwise x * x, of any number.")
-exp = _unary_with_accuracy(exp_p, "Elementwise exponential, of floats or complex numbers.")
-exp2 = _unary_with_accuracy(exp2_p, "Elementwise 2 to the power x, of floats or complex numbers.")
-expm1 = _unary_with_accuracy(expm1_p, "Elementwise exp(x) - 1, exact near 0.")
-log = _unary_with_accuracy(log_p, "Elementwise natural logarithm, of floats or complex numbers.")
-log1p = _unary_with_accuracy(log1p_p, "Elementwise log(1 + x), exact near 0.")
-logistic = _unary_with_accuracy(logistic_p, "Elementwise 1 / (1 + exp(-x)).")
-sqrt = _unary_with_accuracy(sqrt_p, "Elementwise square root.")
-rsqrt = _unary_with_accuracy(rsqrt_p, "Elementwise 1 / sqrt(x).")
-cbrt = _unary_with_accuracy(cbrt_p, "Elementwise cube root, of floats.")
-sin = _unary_with_accuracy(sin_p, "Elementwise sine of radians.")
-cos = _unary_with_accuracy(cos_p, "Elementwise cosine of radians.")
-tan = _unary_with_accuracy(tan_p, "Elementwise tangent of radians.")
-tanh = _unary_with_accuracy(tanh_p, "Elementwise hyperbolic tangent.")
-asin = function(asin_p, 1, "Elementwise inverse sine, in radians.")
-acos = function(acos_p, 1, "Elementwise inverse cosine, in radians.")
-atan = function(atan_p, 1, "Elementwise inverse tangent, in radians.")
-sinh = function(sinh_p, 1, "Elementwise hyperbolic sine.")
-cosh = function(cosh_p, 1, "Elementwise hyperbolic cosine.")
-asinh = function(asinh_p, 1, "Elementwise inverse hyperbolic sine.")
-acosh = function(acosh_p, 1, "Elementwise inverse hyperbolic cosine.")
-atanh = function(atanh_p, 1, "Elementwise inverse hyperbolic tangent.")
-add = function(add_p, 2, "Elementwise x + y, of one dtype and one shape (scalars aside).")
-sub = function(sub_p, 2, "Elementwise x - y, of one dtype and one shape (scalars aside).")
-div = function(div_p, 2, "Elementwise x / y; of integers the quotient, truncated (all bits set where y is 0).")
-rem = function(rem_p, 2, "Elementwise remainder of truncated division, of the sign of x.")
+neg: Unary = function(neg_p, 1, "Elementwise -x, of any number.")
+sign: Unary = function(sign_p, 1, "Elementwise sign: -1, 0 or 1; x / abs(x) for complex x.")
+abs: Unary = function(abs_p, 1, "Elementwise absolute value; real for complex x.")  # noqa: A001
+floor: Unary = function(floor_p, 1, "Elementwise largest integer not above x, of floats.")
+ceil: Unary = function(ceil_p, 1, "Elementwise smallest integer not below x, of floats.")
+square: Unary = function(square_p, 1, "Elementwise x * x, of any number.")
+exp: UnaryWithAccuracy = _unary_with_accuracy(exp_p, "Elementwise exponential, of floats or complex numbers.")
+exp2: UnaryWithAccuracy = _unary_with_accuracy(exp2_p, "Elementwise 2 to the power x, of floats or complex numbers.")
+expm1: UnaryWithAccuracy = _unary_with_accuracy(expm1_p, "Elementwise exp(x) - 1, exact near 0.")
+log: UnaryWithAccuracy = _unary_with_accuracy(log_p, "Elementwise natural logarithm, of floats or complex numbers.")
+log1p: UnaryWithAccuracy = _unary_with_accuracy(log1p_p, "Elementwise log(1 + x), exact near 0.")
+logistic: UnaryWithAccuracy = _unary_with_accuracy(logistic_p, "Elementwise 1 / (1 + exp(-x)).")
+sqrt: UnaryWithAccuracy = _unary_with_accuracy(sqrt_p, "Elementwise square root.")
+rsqrt: UnaryWithAccuracy = _unary_with_accuracy(rsqrt_p, "Elementwise 1 / sqrt(x).")
+cbrt: UnaryWithAccuracy = _unary_with_accuracy(cbrt_p, "Elementwise cube root, of floats.")
+sin: UnaryWithAccuracy = _unary_with_accuracy(sin_p, "Elementwise sine of radians.")
+cos: UnaryWithAccuracy = _unary_with_accuracy(cos_p, "Elementwise cosine of radians.")
+tan: UnaryWithAccuracy = _unary_with_accuracy(tan_p, "Elementwise tangent of radians.")
+tanh: UnaryWithAccuracy = _unary_with_accuracy(tanh_p, "Elementwise hyperbolic tangent.")
+asin: Unary = function(asin_p, 1, "Elementwise inverse sine, in radians.")
+acos: Unary = function(acos_p, 1, "Elementwise inverse cosine, in radians.")
+atan: Unary = function(atan_p, 1, "Elementwise inverse tangent, in radians.")
+sinh: Unary = function(sinh_p, 1, "Elementwise hyperbolic sine.")
+cosh: Unary = function(cosh_p, 1, "Elementwise hyperbolic cosine.")
+asinh: Unary = function(asinh_p, 1, "Elementwise inverse hyperbolic sine.")
+acosh: Unary = function(acosh_p, 1, "Elementwise inverse hyperbolic cosine.")
+atanh: Unary = function(atanh_p, 1, "Elementwise inverse hyperbolic tangent.")
+add: Binary = function(add_p, 2, "Elementwise x + y, of one dtype and one shape (scalars aside).")
+sub: Binary = function(sub_p, 2, "Elementwise x - y, of one dtype and one shape (scalars aside).")
+div: Binary = function(div_p, 2, "Elementwise x / y; of integers the quotient, truncated (all bits set where y is 0).")
+rem: Binary = function(rem_p, 2, "Elementwise remainder of truncated division, of the sign of x.")
+mulhi: Binary
 mulhi = function(mulhi_p, 2, "Elementwise upper half of the product of integers: the bits that x * y has no room for.")
+max: Binary
 max = function(max_p, 2, "Elementwise maximum, NaN where either is; complex numbers in lexicographic order.")  # noqa: A001
+min: Binary
 min = function(min_p, 2, "Elementwise minimum, NaN where either is; complex numbers in lexicographic order.")  # noqa: A001
-atan2 = function(atan2_p, 2, "Elementwise angle of the point (y, x), in radians.")
+atan2: Binary = function(atan2_p, 2, "Elementwise angle of the point (y, x), in radians.")
 _nextafter = function(nextafter_p, 2, "", "nextafter")
-add_any = function(add_any_p, 2, "Elementwise x + y: the sum of cotangents.")
+add_any: Binary = function(add_any_p, 2, "Elementwise x + y: the sum of cotangents.")
 
 
 def nextafter(x1: Any, x2: Any) -> Array:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
-from typing import Any, Literal, Protocol, overload
+from typing import TYPE_CHECKING, Any, Literal, Protocol, overload
 
 import numpy as np
 
@@ -17,6 +17,10 @@ from ...support.errors import DtypeError, ShapeError
 from ...tracing.trace import Scalar, typeof
 from ...transforms.rule_helpers import like, nary_jvp, no_tangent
 from ...transforms.structural_primitives import broadcast_in_dim_p, unbroadcasting
+
+if TYPE_CHECKING:
+    from functools import partial
+
 
 _RANK = {"bool": 0, "uint": 1, "int": 1, "float": 2, "complex": 3}
 
@@ -109,8 +113,9 @@ def nary(
     return p
 
 
+curve: partial[Primitive]
 curve = functools.partial(unary, work=TRANSCENDENTAL)  # a transcendental function of one operand, and of several
-curves = functools.partial(nary, work=TRANSCENDENTAL)
+curves: partial[Primitive] = functools.partial(nary, work=TRANSCENDENTAL)
 
 
 # ---------------------------------------------------------------------------- user-level functions

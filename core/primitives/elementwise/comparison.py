@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -17,6 +17,10 @@ from ...tracing.trace import Scalar, typeof
 from ...transforms.rule_helpers import instantiate, like, zeros
 from ...transforms.structural_primitives import add_tangents, spread, unbroadcast
 from .builders import function, nary, operands, unary
+
+if TYPE_CHECKING:
+    from .builders import Binary, Unary
+
 
 # ---------------------------------------------------------------------------- comparisons
 
@@ -36,13 +40,13 @@ def _lexicographic(compare: Any, strict: Any) -> Any:
     return ordered
 
 
-eq_p = nary("eq", (*ANY, "float0"), np.equal, result=_to_bool, flat=True)
-ne_p = nary("ne", (*ANY, "float0"), np.not_equal, result=_to_bool, flat=True)
-lt_p = nary("lt", ORDERED, _lexicographic(np.less, np.less), result=_to_bool, flat=True)
-le_p = nary("le", ORDERED, _lexicographic(np.less_equal, np.less), result=_to_bool, flat=True)
-gt_p = nary("gt", ORDERED, _lexicographic(np.greater, np.greater), result=_to_bool, flat=True)
-ge_p = nary("ge", ORDERED, _lexicographic(np.greater_equal, np.greater), result=_to_bool, flat=True)
-is_finite_p = unary("is_finite", FLOAT, np.isfinite, result=_to_bool, flat=True)
+eq_p: Primitive = nary("eq", (*ANY, "float0"), np.equal, result=_to_bool, flat=True)
+ne_p: Primitive = nary("ne", (*ANY, "float0"), np.not_equal, result=_to_bool, flat=True)
+lt_p: Primitive = nary("lt", ORDERED, _lexicographic(np.less, np.less), result=_to_bool, flat=True)
+le_p: Primitive = nary("le", ORDERED, _lexicographic(np.less_equal, np.less), result=_to_bool, flat=True)
+gt_p: Primitive = nary("gt", ORDERED, _lexicographic(np.greater, np.greater), result=_to_bool, flat=True)
+ge_p: Primitive = nary("ge", ORDERED, _lexicographic(np.greater_equal, np.greater), result=_to_bool, flat=True)
+is_finite_p: Primitive = unary("is_finite", FLOAT, np.isfinite, result=_to_bool, flat=True)
 
 
 # ---------------------------------------------------------------------------- selection
@@ -85,7 +89,7 @@ def _select_transpose(ct: Any, which: Any, *cases: Any) -> list[Any]:
     ]
 
 
-select_n_p = Primitive(
+select_n_p: Primitive = Primitive(
     "select_n",
     lambda *types: _select_typing(*types),
     jvp=_select_jvp,
@@ -115,7 +119,7 @@ def _clamp_jvp(primals: Any, tangents: Any) -> Any:
     return out, total
 
 
-clamp_p = nary("clamp", ORDERED, lambda low, x, high: np.minimum(np.maximum(x, low), high), jvp=_clamp_jvp)
+clamp_p: Primitive = nary("clamp", ORDERED, lambda low, x, high: np.minimum(np.maximum(x, low), high), jvp=_clamp_jvp)
 
 
 # ---------------------------------------------------------------------------- bits
@@ -163,36 +167,37 @@ def _leading_zeros(x: Any) -> Any:
     return (bits - length).astype(x.dtype)
 
 
-not_p = unary("not", BITS, np.invert, flat=True)
-and_p = nary("and", BITS, np.bitwise_and, flat=True)
-or_p = nary("or", BITS, np.bitwise_or, flat=True)
-xor_p = nary("xor", BITS, np.bitwise_xor, flat=True)
-shift_left_p = nary("shift_left", INT, _shift("left"), flat=True)
-shift_right_logical_p = nary("shift_right_logical", INT, _shift("logical"), flat=True)
-shift_right_arithmetic_p = nary("shift_right_arithmetic", INT, _shift("arithmetic"), flat=True)
-population_count_p = unary("population_count", INT, _population_count, flat=True)
-clz_p = unary("clz", INT, _leading_zeros, flat=True)
+not_p: Primitive = unary("not", BITS, np.invert, flat=True)
+and_p: Primitive = nary("and", BITS, np.bitwise_and, flat=True)
+or_p: Primitive = nary("or", BITS, np.bitwise_or, flat=True)
+xor_p: Primitive = nary("xor", BITS, np.bitwise_xor, flat=True)
+shift_left_p: Primitive = nary("shift_left", INT, _shift("left"), flat=True)
+shift_right_logical_p: Primitive = nary("shift_right_logical", INT, _shift("logical"), flat=True)
+shift_right_arithmetic_p: Primitive = nary("shift_right_arithmetic", INT, _shift("arithmetic"), flat=True)
+population_count_p: Primitive = unary("population_count", INT, _population_count, flat=True)
+clz_p: Primitive = unary("clz", INT, _leading_zeros, flat=True)
 
 
 # ---------------------------------------------------------------------------- functions of jax.lax
 
-eq = function(eq_p, 2, "Elementwise x == y, as booleans.")
-ne = function(ne_p, 2, "Elementwise x != y, as booleans.")
-lt = function(lt_p, 2, "Elementwise x < y, as booleans; complex numbers in lexicographic order.")
-le = function(le_p, 2, "Elementwise x <= y, as booleans; complex numbers in lexicographic order.")
-gt = function(gt_p, 2, "Elementwise x > y, as booleans; complex numbers in lexicographic order.")
-ge = function(ge_p, 2, "Elementwise x >= y, as booleans; complex numbers in lexicographic order.")
-is_finite = function(is_finite_p, 1, "Elementwise whether a float is neither infinite nor NaN.")
-bitwise_not = function(not_p, 1, "Elementwise complement of bits, or of booleans.", "bitwise_not")
-bitwise_and = function(and_p, 2, "Elementwise conjunction of bits, or of booleans.", "bitwise_and")
-bitwise_or = function(or_p, 2, "Elementwise disjunction of bits, or of booleans.", "bitwise_or")
-bitwise_xor = function(xor_p, 2, "Elementwise exclusive disjunction of bits, or of booleans.", "bitwise_xor")
-shift_left = function(shift_left_p, 2, "Elementwise x shifted left by y bits, 0 once all are shifted out.")
+eq: Binary = function(eq_p, 2, "Elementwise x == y, as booleans.")
+ne: Binary = function(ne_p, 2, "Elementwise x != y, as booleans.")
+lt: Binary = function(lt_p, 2, "Elementwise x < y, as booleans; complex numbers in lexicographic order.")
+le: Binary = function(le_p, 2, "Elementwise x <= y, as booleans; complex numbers in lexicographic order.")
+gt: Binary = function(gt_p, 2, "Elementwise x > y, as booleans; complex numbers in lexicographic order.")
+ge: Binary = function(ge_p, 2, "Elementwise x >= y, as booleans; complex numbers in lexicographic order.")
+is_finite: Unary = function(is_finite_p, 1, "Elementwise whether a float is neither infinite nor NaN.")
+bitwise_not: Unary = function(not_p, 1, "Elementwise complement of bits, or of booleans.", "bitwise_not")
+bitwise_and: Binary = function(and_p, 2, "Elementwise conjunction of bits, or of booleans.", "bitwise_and")
+bitwise_or: Binary = function(or_p, 2, "Elementwise disjunction of bits, or of booleans.", "bitwise_or")
+bitwise_xor: Binary = function(xor_p, 2, "Elementwise exclusive disjunction of bits, or of booleans.", "bitwise_xor")
+shift_left: Binary = function(shift_left_p, 2, "Elementwise x shifted left by y bits, 0 once all are shifted out.")
+shift_right_logical: Binary
 shift_right_logical = function(shift_right_logical_p, 2, "Elementwise x shifted right by y bits, filled with zeros.")
-shift_right_arithmetic = function(
+shift_right_arithmetic: Binary = function(
     shift_right_arithmetic_p, 2, "Elementwise x shifted right by y bits, filled with its highest one.")  # fmt: skip
-population_count = function(population_count_p, 1, "Elementwise number of bits that are set.")
-clz = function(clz_p, 1, "Elementwise number of leading zero bits.")
+population_count: Unary = function(population_count_p, 1, "Elementwise number of bits that are set.")
+clz: Unary = function(clz_p, 1, "Elementwise number of leading zero bits.")
 
 
 def clamp(min: Any, x: Any, max: Any) -> Array:  # noqa: A002

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import builtins
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -20,6 +20,10 @@ from ...transforms.rule_helpers import like, linear_jvp, no_tangent
 from ...transforms.structural_primitives import neg_p
 from .builders import complex_dtype, function, nary, operands, real_dtype, stretched, unary
 from .comparison import bits_of
+
+if TYPE_CHECKING:
+    from .builders import Unary
+
 
 # ---------------------------------------------------------------------------- dtypes
 
@@ -56,7 +60,7 @@ def _convert_jvp(primals: Any, tangents: Any, *, new_dtype: Any, weak_type: bool
     return out, convert_element_type_p.bind(t, new_dtype=new_dtype, weak_type=False)
 
 
-convert_element_type_p = Primitive(
+convert_element_type_p: Primitive = Primitive(
     "convert_element_type",
     _convert_typing,
     jvp=_convert_jvp,
@@ -156,7 +160,7 @@ def _bitcast_relation(ins: Any, outs: Any, *, new_dtype: Any) -> Relation:
     return loops.relation([axes], [axes[:-1]], dict.fromkeys(axes[-1], Whole()))
 
 
-bitcast_convert_type_p = Primitive(
+bitcast_convert_type_p: Primitive = Primitive(
     "bitcast_convert_type",
     _bitcast_typing,
     jvp=no_tangent(lambda: bitcast_convert_type_p),
@@ -198,7 +202,7 @@ def _reduce_precision(x: Any, *, exponent_bits: int, mantissa_bits: int) -> Any:
     return np.where(np.isfinite(wide), rounded, wide).astype(x.dtype)
 
 
-reduce_precision_p = Primitive(
+reduce_precision_p: Primitive = Primitive(
     "reduce_precision",
     _reduce_precision_typing,
     jvp=linear_jvp(lambda: reduce_precision_p),
@@ -224,11 +228,11 @@ def reduce_precision(operand: Any, exponent_bits: int, mantissa_bits: int) -> Ar
 
 # Linear maps between real and complex numbers are transposed under the pairing Re(x * y), which
 # makes the gradient of a real function the conjugate of the steepest ascent: JAX's convention.
-real_p = unary(
+real_p: Primitive = unary(
     "real", ("complex",), np.real, lambda t, out, x: real_p.bind(t), result=real_dtype,
     transpose=lambda ct, type: complex_p.bind(ct, like(ct, 0)),
 )  # fmt: skip
-imag_p = unary(
+imag_p: Primitive = unary(
     "imag", ("complex",), np.imag, lambda t, out, x: imag_p.bind(t), result=real_dtype,
     transpose=lambda ct, type: complex_p.bind(like(ct, 0), neg_p.bind(ct)),
 )  # fmt: skip
@@ -241,7 +245,7 @@ def _complex(x: Any, y: Any) -> Any:
     return out
 
 
-complex_p = nary(
+complex_p: Primitive = nary(
     "complex", FLOAT, _complex,
     [
         lambda t, out, x, y: complex_p.bind(t, like(t, 0)),
@@ -260,13 +264,13 @@ def _conj_transpose(ct: Any, type: Any, *, input_dtype: Any) -> Any:
     return conjugate if is_complex(type.dtype) else real_p.bind(conjugate)
 
 
-conj_p = unary(
+conj_p: Primitive = unary(
     "conj", INEXACT, lambda x, *, input_dtype: np.conj(x), lambda t, out, x, **params: conj_p.bind(t, **params),
     result=lambda dtype: dtype if is_complex(dtype) else complex_dtype(dtype), transpose=_conj_transpose,
 )  # fmt: skip
 
-real = function(real_p, 1, "Elementwise real part of complex numbers.")
-imag = function(imag_p, 1, "Elementwise imaginary part of complex numbers.")
+real: Unary = function(real_p, 1, "Elementwise real part of complex numbers.")
+imag: Unary = function(imag_p, 1, "Elementwise imaginary part of complex numbers.")
 
 
 def complex(x: Any, y: Any) -> Array:  # noqa: A001
@@ -295,7 +299,7 @@ def conj(x: Any) -> Array:
 
 # ---------------------------------------------------------------------------- stop_gradient
 
-stop_gradient_p = unary("stop_gradient", ANY, np.copy, flat=True, wide=False, work=FREE, kind=IDENTITY)
+stop_gradient_p: Primitive = unary("stop_gradient", ANY, np.copy, flat=True, wide=False, work=FREE, kind=IDENTITY)
 
 
 def stop_gradient(x: Any) -> Any:

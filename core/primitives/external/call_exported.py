@@ -23,4 +23,4 @@ def _no_derivative(primals: Any, tangents: Any, *, exported: Any) -> Any:
                             "use reverse mode, for which it was serialised with `vjp_order`")  # fmt: skip
 
 
-call_exported_p = Primitive("call_exported", _typing, jvp=_no_derivative, batch=_no_batch, multiple=True)
+call_exported_p: Primitive = Primitive("call_exported", _typing, jvp=_no_derivative, batch=_no_batch, multiple=True)

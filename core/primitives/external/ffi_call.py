@@ -80,11 +80,11 @@ def _batch(primitive: Callable[[], Primitive]) -> Callable[..., Any]:
     return rule
 
 
-ffi_call_p = Primitive(
+ffi_call_p: Primitive = Primitive(
     "ffi_call", _typing, jvp=no_derivative("ffi_call"), batch=_batch(lambda: ffi_call_p), effects=_effects,
     multiple=True, work=FREE,
 )  # fmt: skip
-buffer_callback_p = Primitive(
+buffer_callback_p: Primitive = Primitive(
     "buffer_callback", _typing, jvp=no_derivative("buffer_callback"), batch=_batch(lambda: buffer_callback_p),
     effects=_effects, multiple=True, work=FREE,
 )  # fmt: skip

@@ -127,11 +127,11 @@ def _everywhere(types: Any, outs: Any, **_: Any) -> list[list[tuple[Any, ...]]]:
     return [[()] * t.ndim for t in outs]
 
 
-pure_callback_p = Primitive(
+pure_callback_p: Primitive = Primitive(
     "pure_callback", _typing, jvp=no_derivative("pure_callback"), batch=_batch_pure, numpy=_numpy, multiple=True,
     work=FREE, places=_everywhere,
 )  # fmt: skip
-io_callback_p = Primitive(
+io_callback_p: Primitive = Primitive(
     "io_callback",
     _typing,
     jvp=no_derivative("io_callback"),
@@ -142,7 +142,7 @@ io_callback_p = Primitive(
     numpy=_numpy,
     multiple=True,
 )
-debug_callback_p = Primitive(
+debug_callback_p: Primitive = Primitive(
     "debug_callback",
     _nothing,
     jvp=_jvp_debug,

@@ -94,7 +94,7 @@ def _threefry_expand(*words: Any) -> Any:
 
 _HASH = Work(flops=119)  # 20 rounds of an addition, a rotation and an exclusive or; keys are added 6 times
 
-threefry2x32_p = Primitive(
+threefry2x32_p: Primitive = Primitive(
     "threefry2x32",
     typing=_threefry_typing,
     jvp=no_tangent(lambda: threefry2x32_p),
@@ -138,7 +138,7 @@ def _leading(ins: Any, outs: Any, **_: Any) -> Relation:
     return loops.relation([(*shared, *old)], [(*shared, *new)], kinds)
 
 
-random_wrap_p = Primitive(
+random_wrap_p: Primitive = Primitive(
     "random_wrap",
     typing=_wrap_typing,
     jvp=no_tangent(lambda: random_wrap_p),
@@ -146,7 +146,7 @@ random_wrap_p = Primitive(
     work=FREE,
     numpy=lambda words, *, impl: np.ascontiguousarray(words).view(impl.storage)[..., 0],
 )
-random_unwrap_p = Primitive(
+random_unwrap_p: Primitive = Primitive(
     "random_unwrap",
     typing=_unwrap_typing,
     jvp=no_tangent(lambda: random_unwrap_p),
@@ -203,7 +203,7 @@ def _bits_typing(keys: ArrayType, *, bit_width: int, shape: Shape) -> ArrayType:
     return ArrayType((*keys.shape, *shape), UINTS[bit_width])
 
 
-random_bits_p = Primitive(
+random_bits_p: Primitive = Primitive(
     "random_bits",
     typing=_bits_typing,
     jvp=no_tangent(lambda: random_bits_p),
@@ -221,7 +221,7 @@ def _split_expand(keys: Any, *, shape: Shape) -> Any:
     return random_wrap_p.bind(_join_words(*_hash_counter(keys, shape)), impl=typeof(keys).dtype)
 
 
-random_split_p = Primitive(
+random_split_p: Primitive = Primitive(
     "random_split",
     typing=_split_typing,
     jvp=no_tangent(lambda: random_split_p),
@@ -245,7 +245,7 @@ def _seed_words(seeds: Any) -> tuple[Any, Any]:
     return convert_element_type(shift_right_logical_p.bind(seeds, dtype.type(32)), UINT32), low
 
 
-random_seed_p = Primitive(
+random_seed_p: Primitive = Primitive(
     "random_seed",
     typing=_seed_typing,
     jvp=no_tangent(lambda: random_seed_p),
@@ -269,7 +269,7 @@ def _fold_expand(keys: Any, data: Any) -> Any:
     return random_wrap_p.bind(_join_words(*words), impl=typeof(keys).dtype)
 
 
-random_fold_in_p = Primitive(
+random_fold_in_p: Primitive = Primitive(
     "random_fold_in",
     typing=_fold_typing,
     jvp=no_tangent(lambda: random_fold_in_p),
@@ -278,7 +278,7 @@ random_fold_in_p = Primitive(
     kind=POINTWISE,
     expand=_fold_expand,
 )
-random_clone_p = Primitive(
+random_clone_p: Primitive = Primitive(
     "random_clone",
     typing=lambda keys: ArrayType(keys.shape, _key_type(keys, "random_clone")),
     jvp=no_tangent(lambda: random_clone_p),

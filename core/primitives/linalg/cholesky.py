@@ -67,7 +67,7 @@ def _numpy(x: np.ndarray) -> np.ndarray:
         return np.tril(np.full_like(x, np.nan))
 
 
-cholesky_p = Primitive(
+cholesky_p: Primitive = Primitive(
     "cholesky", weak_as_operands(_typing), jvp=_jvp, numpy=each(_typing, _numpy, [2], finite=False),
     relation=matrixwise(2),
 )  # fmt: skip
@@ -135,7 +135,7 @@ def _update_expand(r: Any, w: Any) -> Any:
     return adjoint(cholesky_p.bind(add_p.bind(product(adjoint(r), r), outer)))
 
 
-cholesky_update_p = Primitive(
+cholesky_update_p: Primitive = Primitive(
     "cholesky_update", weak_as_operands(_update_typing), jvp=_update_jvp,
     numpy=each(_update_typing, _update_numpy, [2, 1]), expand=_update_expand, relation=matrixwise(2, 1),
 )  # fmt: skip
@@ -174,7 +174,7 @@ def _product_numpy(a: np.ndarray, c: np.ndarray, *, alpha: float, beta: float) -
     return alpha * (a @ np.swapaxes(a, -1, -2)) + beta * c
 
 
-symmetric_product_p = Primitive(
+symmetric_product_p: Primitive = Primitive(
     "symmetric_product", weak_as_operands(_product_typing), jvp=expanded_jvp(_product),
     numpy=_product_numpy, expand=_product, relation=matrixwise(2, 2),
 )  # fmt: skip

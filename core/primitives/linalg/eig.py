@@ -113,7 +113,7 @@ def _down(x: Any) -> Any:
     return reduce_sum_p.bind(x, axes=(len(shape_of(x)) - 2,))
 
 
-eig_p = Primitive(
+eig_p: Primitive = Primitive(
     "eig", weak_as_operands(_typing), jvp=_jvp, numpy=each(_typing, _numpy, [2]), multiple=True,
     relation=matrixwise(2),
 )  # fmt: skip
@@ -161,7 +161,7 @@ def _schur_numpy(x: np.ndarray, *, compute_schur_vectors: bool) -> Any:
     return scipy_linalg().schur(x)[: 1 + compute_schur_vectors]
 
 
-schur_p = Primitive(
+schur_p: Primitive = Primitive(
     "schur", weak_as_operands(_schur_typing), numpy=each(_schur_typing, _schur_numpy, [2]),
     multiple=True, relation=matrixwise(2),
 )  # fmt: skip
@@ -198,7 +198,7 @@ def _hessenberg_numpy(x: np.ndarray) -> Any:
     return scipy_linalg().get_lapack_funcs("gehrd", (x,))(x)[:2]
 
 
-hessenberg_p = Primitive(
+hessenberg_p: Primitive = Primitive(
     "hessenberg", weak_as_operands(_hessenberg_typing),
     numpy=each(_hessenberg_typing, _hessenberg_numpy, [2], finite=False), multiple=True, relation=matrixwise(2),
 )  # fmt: skip
@@ -230,7 +230,7 @@ def _tridiagonal_numpy(x: np.ndarray, *, lower: bool) -> Any:
     return routine(x, lower=int(lower))[:4]
 
 
-tridiagonal_p = Primitive(
+tridiagonal_p: Primitive = Primitive(
     "tridiagonal", weak_as_operands(_tridiagonal_typing),
     numpy=each(_tridiagonal_typing, _tridiagonal_numpy, [2], finite=False), multiple=True, relation=matrixwise(2),
 )  # fmt: skip

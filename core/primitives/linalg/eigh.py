@@ -75,7 +75,7 @@ def _dce(used: Sequence[bool], eqn: Eqn) -> Eqn:
     return eqn.replace(outputs=eqn.outputs[-1:], params={**eqn.params, "compute_vectors": False})
 
 
-eigh_p = Primitive(
+eigh_p: Primitive = Primitive(
     "eigh", weak_as_operands(_typing), jvp=_jvp, numpy=each(_typing, _numpy, [2]), multiple=True,
     dce=_dce, relation=matrixwise(2),
 )  # fmt: skip

@@ -102,7 +102,7 @@ def _numpy(x: np.ndarray) -> list[np.ndarray]:
     return [out, pivots, permutation]
 
 
-lu_p = Primitive(
+lu_p: Primitive = Primitive(
     "lu", weak_as_operands(_typing), jvp=_jvp, numpy=_numpy, multiple=True, relation=matrixwise(2),
 )  # fmt: skip
 
@@ -174,7 +174,7 @@ def _repeated(x: Any, shape: tuple[int, ...]) -> Any:
     return broadcast_in_dim(x, shape, tuple(range(len(shape))))
 
 
-lu_pivots_to_permutation_p = Primitive(
+lu_pivots_to_permutation_p: Primitive = Primitive(
     "lu_pivots_to_permutation", weak_as_operands(_pivots_typing), jvp=no_tangent(lambda: lu_pivots_to_permutation_p),
     numpy=_pivots_numpy, expand=_pivots_expand,
     relation=matrixwise(1),
@@ -285,7 +285,7 @@ def _solve_batch(axis: AxisInfo, args: Any, dims: Any, *, trans: int) -> Any:
     return reshape(out, shape), at
 
 
-lu_solve_p = Primitive(
+lu_solve_p: Primitive = Primitive(
     "lu_solve", weak_as_operands(_solve_typing), jvp=_solve_jvp, transpose=_solve_transpose, batch=_solve_batch,
     numpy=each(_solve_typing, _solve_numpy, [2, 2, 1, 2], finite=False), expand=_solve, relation=_solve_relation,
 )  # fmt: skip

@@ -44,7 +44,7 @@ def _geqrf_numpy(x: np.ndarray) -> Any:
     return scipy_linalg().get_lapack_funcs("geqrf", (x,))(x)[:2]
 
 
-geqrf_p = Primitive(
+geqrf_p: Primitive = Primitive(
     "geqrf", weak_as_operands(_geqrf_typing), numpy=each(_geqrf_typing, _geqrf_numpy, [2], finite=False),
     multiple=True, relation=matrixwise(2),
 )  # fmt: skip
@@ -66,7 +66,7 @@ def _geqp3_numpy(x: np.ndarray, pivots: np.ndarray) -> Any:
     return out, order, taus
 
 
-geqp3_p = Primitive(
+geqp3_p: Primitive = Primitive(
     "geqp3", weak_as_operands(_geqp3_typing), numpy=each(_geqp3_typing, _geqp3_numpy, [2, 1], finite=False),
     multiple=True, relation=matrixwise(2, 1),
 )  # fmt: skip
@@ -95,7 +95,7 @@ def _product_numpy(a: np.ndarray, taus: np.ndarray) -> np.ndarray:
     return reflected(a, taus, np.eye(*a.shape, dtype=a.dtype))
 
 
-householder_product_p = Primitive(
+householder_product_p: Primitive = Primitive(
     "householder_product", weak_as_operands(_product_typing),
     numpy=each(_product_typing, _product_numpy, [2, 1]), relation=matrixwise(2, 1),
 )  # fmt: skip
@@ -159,7 +159,7 @@ def _ormqr_transpose(ct: Any, a: Any, taus: Any, c: Any, *, left: bool, transpos
     return [None, None, conjugate(back)]
 
 
-ormqr_p = Primitive(
+ormqr_p: Primitive = Primitive(
     "ormqr", weak_as_operands(_ormqr_typing), jvp=_ormqr_jvp, transpose=_ormqr_transpose,
     numpy=each(_ormqr_typing, _ormqr_numpy, [2, 1, 2]), expand=_ormqr_expand, relation=matrixwise(2, 1, 2),
 )  # fmt: skip
@@ -259,7 +259,7 @@ def _numpy(x: np.ndarray, *, pivoting: bool, full_matrices: bool) -> Any:
     return scipy_linalg().qr(x, mode="full" if full_matrices else "economic", pivoting=pivoting, check_finite=False)
 
 
-qr_p = Primitive(
+qr_p: Primitive = Primitive(
     "qr", weak_as_operands(_typing), jvp=_jvp, numpy=each(_typing, _numpy, [2], finite=False), expand=_expand,
     multiple=True, relation=matrixwise(2),
 )  # fmt: skip

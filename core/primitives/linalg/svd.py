@@ -131,7 +131,7 @@ def _dce(used: Sequence[bool], eqn: Eqn) -> Eqn:
     return eqn.replace(outputs=eqn.outputs[:1], params={**eqn.params, "compute_uv": False})
 
 
-svd_p = Primitive(
+svd_p: Primitive = Primitive(
     "svd", weak_as_operands(_typing), jvp=_jvp, numpy=each(_typing, _numpy, [2]), multiple=True,
     dce=_dce, relation=matrixwise(2),
 )  # fmt: skip

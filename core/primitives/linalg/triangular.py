@@ -113,7 +113,7 @@ def _relation(ins: Any, outs: Any, *, left_side: bool, **params: Any) -> Relatio
     return loops.relation([(*shared, first, second), (*shared, *given)], [(*shared, *found)], kinds)
 
 
-triangular_solve_p = Primitive(
+triangular_solve_p: Primitive = Primitive(
     "triangular_solve", weak_as_operands(_typing), jvp=_jvp, transpose=_transpose, batch=_batch,
     numpy=substituted, relation=_relation,
 )  # fmt: skip

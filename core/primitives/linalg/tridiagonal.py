@@ -98,7 +98,7 @@ def _expand(dl: Any, d: Any, du: Any, b: Any, *, perturb_singular: bool) -> Any:
     return moveaxis(rev(out, (0,)), 0, rank - 2)
 
 
-tridiagonal_solve_p = Primitive(
+tridiagonal_solve_p: Primitive = Primitive(
     "tridiagonal_solve", weak_as_operands(_typing), jvp=_jvp, transpose=_transpose,
     numpy=each(_typing, _numpy, [1, 1, 1, 2]), expand=_expand, relation=matrixwise(1, 1, 1, 2),
 )  # fmt: skip

@@ -98,7 +98,7 @@ def _slice_relation(ins: Any, outs: Any, *, slice_sizes: Dims) -> Relation:
     return slide(x, outs[0], windows, *((),) * len(starts))
 
 
-dynamic_slice_p = Primitive(
+dynamic_slice_p: Primitive = Primitive(
     "dynamic_slice",
     places=same_places,
     typing=_slice_typing,
@@ -285,7 +285,7 @@ def _update_relation(ins: Any, outs: Any) -> Relation:
     return replace(found, operands=(*found.operands, *found.results, *((),) * len(starts)), results=found.operands)
 
 
-dynamic_update_slice_p = Primitive(
+dynamic_update_slice_p: Primitive = Primitive(
     "dynamic_update_slice",
     places=same_places,
     typing=_update_typing,

@@ -163,7 +163,7 @@ def _gather_relation(
     return loops.relation([axes, (*batch, vector)], [result], kinds | more)
 
 
-gather_p = Primitive(
+gather_p: Primitive = Primitive(
     "gather",
     typing=_gather_typing,
     jvp=_gather_jvp,
@@ -404,12 +404,13 @@ def _scatter(name: str, combine: Any, jvp: Any, transpose: Any = None) -> Primit
     return p
 
 
-scatter_p = _scatter("scatter", None, _set_jvp, _set_transpose)
-scatter_add_p = _scatter("scatter_add", np.add, _additive_jvp, _additive_transpose(lambda ct: ct))
+scatter_p: Primitive = _scatter("scatter", None, _set_jvp, _set_transpose)
+scatter_add_p: Primitive = _scatter("scatter_add", np.add, _additive_jvp, _additive_transpose(lambda ct: ct))
+scatter_sub_p: Primitive
 scatter_sub_p = _scatter("scatter_sub", np.subtract, _additive_jvp, _additive_transpose(lambda ct: neg_p.bind(ct)))
-scatter_mul_p = _scatter("scatter_mul", np.multiply, _mul_jvp, _mul_transpose)
-scatter_min_p = _scatter("scatter_min", np.minimum, _extreme_jvp)
-scatter_max_p = _scatter("scatter_max", np.maximum, _extreme_jvp)
+scatter_mul_p: Primitive = _scatter("scatter_mul", np.multiply, _mul_jvp, _mul_transpose)
+scatter_min_p: Primitive = _scatter("scatter_min", np.minimum, _extreme_jvp)
+scatter_max_p: Primitive = _scatter("scatter_max", np.maximum, _extreme_jvp)
 
 
 # ---------------------------------------------------------------------------- scatter_apply
@@ -425,7 +426,7 @@ def _apply_numpy(
     return out
 
 
-scatter_apply_p = Primitive(
+scatter_apply_p: Primitive = Primitive(
     "scatter_apply",
     typing=_typing("scatter_apply"),
     batch=_batch(lambda: scatter_apply_p),

@@ -65,14 +65,15 @@ def _function(primitive: Primitive, doc: str) -> Scatter:
     return public(function)
 
 
-scatter = _function(
+scatter: Scatter = _function(
     scatter_p, "Write `updates` into the windows of `operand` at `scatter_indices`; of repeated ones one wins."
 )
-scatter_add = _function(scatter_add_p, "Add `updates` to the windows of `operand` at `scatter_indices`.")
+scatter_add: Scatter = _function(scatter_add_p, "Add `updates` to the windows of `operand` at `scatter_indices`.")
+scatter_sub: Scatter
 scatter_sub = _function(scatter_sub_p, "Subtract `updates` from the windows of `operand` at `scatter_indices`.")
-scatter_mul = _function(scatter_mul_p, "Multiply the windows of `operand` at `scatter_indices` by `updates`.")
-scatter_min = _function(scatter_min_p, "Lower the windows of `operand` at `scatter_indices` to `updates`.")
-scatter_max = _function(scatter_max_p, "Raise the windows of `operand` at `scatter_indices` to `updates`.")
+scatter_mul: Scatter = _function(scatter_mul_p, "Multiply the windows of `operand` at `scatter_indices` by `updates`.")
+scatter_min: Scatter = _function(scatter_min_p, "Lower the windows of `operand` at `scatter_indices` to `updates`.")
+scatter_max: Scatter = _function(scatter_max_p, "Raise the windows of `operand` at `scatter_indices` to `updates`.")
 
 
 def scatter_apply(

@@ -193,7 +193,7 @@ def _squeeze_relation(ins: Any, outs: Any, *, dimensions: Dims) -> Relation:
     return loops.relation([axes], [tuple(a for d, a in enumerate(axes) if d not in dimensions)])
 
 
-squeeze_p = Primitive(
+squeeze_p: Primitive = Primitive(
     "squeeze",
     typing=_squeeze_typing,
     jvp=linear_jvp(lambda: squeeze_p),
@@ -248,7 +248,7 @@ def _rev_relation(ins: Any, outs: Any, *, dimensions: Dims) -> Relation:
     return loops.relation([axes], [axes], {f: Whole() for d in dimensions for f in axes[d]})
 
 
-rev_p = Primitive(
+rev_p: Primitive = Primitive(
     "rev",
     places=same_places,
     typing=_rev_typing,
@@ -273,7 +273,7 @@ def rev(operand: Any, dimensions: Any) -> Array:
     return rev_p.bind(operand, dimensions=as_axes(dimensions, len(shape_of(operand)), "rev"))
 
 
-copy_p = Primitive(
+copy_p: Primitive = Primitive(
     "copy",
     typing=lambda x: x,
     jvp=linear_jvp(lambda: copy_p),
@@ -341,7 +341,7 @@ def _slice_transpose(ct: Any, x: Linear, *, start_indices: Dims, limit_indices: 
     return [pad_p.bind(ct, _zero(ct), padding_config=config)]
 
 
-slice_p = Primitive(
+slice_p: Primitive = Primitive(
     "slice",
     places=same_places,
     typing=_slice_typing,
@@ -444,6 +444,7 @@ def _iota_typing(*, dtype: Any, shape: Shape, dimension: int) -> ArrayType:
     return ArrayType(shape, dtype)
 
 
+iota_p: Primitive
 iota_p = Primitive("iota", typing=_iota_typing, jvp=None, numpy=_iota_numpy, relation=pointwise, work=FREE, kind=MOVER)
 
 
@@ -595,7 +596,7 @@ def _pad_batch(axis: AxisInfo, args: Any, dims: Any, *, padding_config: Any) -> 
     return select_n_p.bind(mask, values, padded), 0
 
 
-pad_p = Primitive(
+pad_p: Primitive = Primitive(
     "pad",
     places=same_places,
     typing=_pad_typing,
@@ -668,7 +669,7 @@ def cut_axis(ins: Any, outs: Any, axis: int) -> Relation:
     return loops.relation(found[: len(ins)], found[len(ins) :], kinds)
 
 
-concatenate_p = Primitive(
+concatenate_p: Primitive = Primitive(
     "concatenate",
     places=same_places,
     typing=_concatenate_typing,
@@ -703,7 +704,7 @@ def _split_typing(x: ArrayType, *, sizes: Dims, axis: int) -> list[ArrayType]:
     return [x.with_shape((*x.shape[:axis], s, *x.shape[axis + 1 :])) for s in sizes]
 
 
-split_p = Primitive(
+split_p: Primitive = Primitive(
     "split",
     places=same_places,
     typing=_split_typing,

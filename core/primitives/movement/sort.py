@@ -72,7 +72,7 @@ def _sort_relation(ins: Any, outs: Any, *, dimension: int, **_: Any) -> Relation
     return loops.relation([axes] * len(ins), [axes] * len(outs), dict.fromkeys(axes[dimension], Whole()))
 
 
-sort_p = Primitive(
+sort_p: Primitive = Primitive(
     "sort", typing=_sort_typing, jvp=_sort_jvp, numpy=_sort_numpy, multiple=True, relation=_sort_relation,
     axes={"dimension": NAMED},
 )  # fmt: skip
@@ -146,7 +146,7 @@ def _top_k_relation(ins: Any, outs: Any, *, k: int, axis: int) -> Relation:
     return replace(found, results=found.results * 2)
 
 
-top_k_p = Primitive(
+top_k_p: Primitive = Primitive(
     "top_k", typing=_top_k_typing, jvp=_top_k_jvp, numpy=_top_k_numpy, multiple=True, relation=_top_k_relation,
     work=Work(1, operand=0), axes={"axis": NAMED},
 )  # fmt: skip

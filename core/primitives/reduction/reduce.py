@@ -169,12 +169,14 @@ def sums(dtype: Any) -> Monoid:
     return OR if is_bool(dtype) else SUM
 
 
-reduce_prod_p = reducer("reduce_prod", NUMBER, np.multiply, PRODUCT, _product_jvp)
+reduce_prod_p: Primitive = reducer("reduce_prod", NUMBER, np.multiply, PRODUCT, _product_jvp)
+reduce_max_p: Primitive
 reduce_max_p = reducer("reduce_max", ORDERED, np.maximum, MAXIMUM, _extremum_jvp(lambda: reduce_max_p), initial=lowest)
+reduce_min_p: Primitive
 reduce_min_p = reducer("reduce_min", ORDERED, np.minimum, MINIMUM, _extremum_jvp(lambda: reduce_min_p), initial=highest)
-reduce_and_p = reducer("reduce_and", BITS, np.bitwise_and, AND, no_tangent(lambda: reduce_and_p))
-reduce_or_p = reducer("reduce_or", BITS, np.bitwise_or, OR, no_tangent(lambda: reduce_or_p))
-reduce_xor_p = reducer("reduce_xor", BITS, np.bitwise_xor, XOR, no_tangent(lambda: reduce_xor_p))
+reduce_and_p: Primitive = reducer("reduce_and", BITS, np.bitwise_and, AND, no_tangent(lambda: reduce_and_p))
+reduce_or_p: Primitive = reducer("reduce_or", BITS, np.bitwise_or, OR, no_tangent(lambda: reduce_or_p))
+reduce_xor_p: Primitive = reducer("reduce_xor", BITS, np.bitwise_xor, XOR, no_tangent(lambda: reduce_xor_p))
 
 
 class Reducer(Protocol):
@@ -204,13 +206,15 @@ def _function(primitive: Primitive, doc: str) -> Reducer:
     return reducer
 
 
-reduce_sum = _function(reduce_sum_p, "The sum over some axes, of numbers.")
-reduce_prod = _function(reduce_prod_p, "The product over some axes, of numbers.")
+reduce_sum: Reducer = _function(reduce_sum_p, "The sum over some axes, of numbers.")
+reduce_prod: Reducer = _function(reduce_prod_p, "The product over some axes, of numbers.")
+reduce_max: Reducer
 reduce_max = _function(reduce_max_p, "The maximum over some axes, NaN where one is; equal ones share the derivative.")
+reduce_min: Reducer
 reduce_min = _function(reduce_min_p, "The minimum over some axes, NaN where one is; equal ones share the derivative.")
-reduce_and = _function(reduce_and_p, "The conjunction over some axes, of booleans or of bits.")
-reduce_or = _function(reduce_or_p, "The disjunction over some axes, of booleans or of bits.")
-reduce_xor = _function(reduce_xor_p, "The exclusive disjunction over some axes, of booleans or of bits.")
+reduce_and: Reducer = _function(reduce_and_p, "The conjunction over some axes, of booleans or of bits.")
+reduce_or: Reducer = _function(reduce_or_p, "The disjunction over some axes, of booleans or of bits.")
+reduce_xor: Reducer = _function(reduce_xor_p, "The exclusive disjunction over some axes, of booleans or of bits.")
 
 
 # ---------------------------------------------------------------------------- indices of extrema
@@ -246,8 +250,8 @@ def _position(name: str, numpy: Any) -> Primitive:
     return p
 
 
-argmax_p = _position("argmax", np.argmax)
-argmin_p = _position("argmin", np.argmin)
+argmax_p: Primitive = _position("argmax", np.argmax)
+argmin_p: Primitive = _position("argmin", np.argmin)
 
 
 def argmax(operand: Any, axis: int, index_dtype: Any = np.int32) -> Array:
@@ -356,7 +360,7 @@ def _reduce_relation(ins: Any, outs: Any, *, computation: Program, dimensions: A
     return replace(found, operands=found.operands * count + ((),) * count, results=found.results * count)
 
 
-reduce_p = Primitive(
+reduce_p: Primitive = Primitive(
     "reduce",
     _reduce_typing,
     jvp=expanded_jvp(_reduce_by_halves, multiple=True),

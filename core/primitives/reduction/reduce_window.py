@@ -252,13 +252,13 @@ def _extremum_jvp(primitive: Callable[[], Primitive], select: Primitive) -> Call
 
 
 NUMBER, ORDERED = ("int", "uint", "float", "complex"), ("bool", "int", "uint", "float")
-reduce_window_sum_p = _reducer(
+reduce_window_sum_p: Primitive = _reducer(
     "reduce_window_sum", np.add, SUM, NUMBER, linear_jvp(lambda: reduce_window_sum_p), _sum_transpose
 )
-reduce_window_max_p = _reducer(
+reduce_window_max_p: Primitive = _reducer(
     "reduce_window_max", np.maximum, MAXIMUM, ORDERED, _extremum_jvp(lambda: reduce_window_max_p, ge_p)
 )
-reduce_window_min_p = _reducer(
+reduce_window_min_p: Primitive = _reducer(
     "reduce_window_min", np.minimum, MINIMUM, ORDERED, _extremum_jvp(lambda: reduce_window_min_p, le_p)
 )
 
@@ -329,7 +329,7 @@ def _gather_transpose(
     return [out, None]
 
 
-select_and_gather_add_p = Primitive(
+select_and_gather_add_p: Primitive = Primitive(
     "select_and_gather_add",
     _gather_typing,
     jvp=_gather_jvp,
@@ -375,7 +375,7 @@ def _scatter_transpose(ct: Any, source: Any, operand: Any, **params: Any) -> Any
     return [select_and_gather_add_p.bind(ct, operand, base_dilation=ones, window_dilation=ones, **params), None]
 
 
-select_and_scatter_add_p = Primitive(
+select_and_scatter_add_p: Primitive = Primitive(
     "select_and_scatter_add",
     _scatter_typing,
     jvp=_scatter_jvp,
@@ -464,7 +464,7 @@ def _generic_runs(ins: Any, *, computation: Program, **params: Any) -> int:
     return math.prod((*_window_shape("reduce_window", ins[0], **params), *params["window_dimensions"]))
 
 
-reduce_window_p = Primitive(
+reduce_window_p: Primitive = Primitive(
     "reduce_window",
     _generic_typing,
     jvp=expanded_jvp(_by_offsets, multiple=True),

@@ -88,6 +88,8 @@ class RefView(Part):
     """Part of a Ref: what `ref.at[...]` gives. Reads and writes go to the Ref."""
 
     __slots__ = ("ref", "entries")
+    ref: Any
+    entries: list[Resolved]
 
     def __init__(self, ref: Any, entries: Sequence[Resolved]):
         self.ref, self.entries = ref, list(entries)
@@ -166,7 +168,7 @@ class Folded(RefView):
 
     def __init__(self, ref: Any, entries: Sequence[Resolved], folded: Shape):
         super().__init__(ref, entries)
-        self.folded = folded
+        self.folded: Shape = folded
 
     @property
     def shape(self) -> Shape:
@@ -221,6 +223,8 @@ class Bitcast(Part):
     """The bits of a part of a Ref as another dtype; `parts` are what is put together, from the lowest bits up."""
 
     __slots__ = ("parts", "dtype")
+    parts: tuple[Part, ...]
+    dtype: Any
 
     def __init__(self, parts: Sequence[Part], dtype: Any):
         self.parts, self.dtype = tuple(parts), dtype
@@ -262,6 +266,9 @@ class Narrow(Part):
     bits first. `place`: of each only the one that is so many of them up; None: all."""
 
     __slots__ = ("target", "dtype", "place")
+    target: Part
+    place: int | None
+    dtype: Any
 
     def __init__(self, target: Part, dtype: Any, place: int | None = None):
         self.target, self.dtype, self.place = target, dtype, place
@@ -332,7 +339,7 @@ class Turned:
         if permutation != (1, 0) or len(target.shape) != 2:
             raise ShapeError(f"a Ref of shape {target.shape} is transposed by {permutation}",
                              "exchange the axes of a Ref of two, (1, 0); or read it first")  # fmt: skip
-        self.target = target
+        self.target: RefView = target
 
     @property
     def shape(self) -> Shape:

@@ -431,17 +431,17 @@ def _effect(kind: Callable[[int], Any]) -> Callable[..., Effects]:
     return lambda *types, **params: found
 
 
-get_p = Primitive(
+get_p: Primitive = Primitive(
     "get", _get_typing, jvp=_get_jvp, transpose=_transpose, effects=_effect(reads), numpy=_get_numpy,
     work=FREE, kind=EFFECT,
     batch=lambda *args, **params: _access_batch(get_p, 0)(*args, **params),
 )  # fmt: skip
-swap_p = Primitive(
+swap_p: Primitive = Primitive(
     "swap", _swap_typing, jvp=_swap_jvp, transpose=_transpose, effects=_effect(writes), numpy=_swap_numpy,
     work=FREE, kind=EFFECT,
     batch=lambda *args, **params: _access_batch(swap_p, 1)(*args, **params),
 )  # fmt: skip
-addupdate_p = Primitive(
+addupdate_p: Primitive = Primitive(
     "addupdate", _addupdate_typing, jvp=_addupdate_jvp, transpose=_transpose, effects=_effect(accumulates),
     work=FREE, kind=EFFECT,
     numpy=_addupdate_numpy, batch=lambda *args, **params: _access_batch(addupdate_p, 1)(*args, **params), multiple=True,

@@ -39,7 +39,7 @@ def _batch(axis: AxisInfo, args: Sequence[Any], dims: Sequence[Any], **params: A
     raise UnsupportedError("rng_uniform of a batch of limits", "draw from 0 to 1 and scale, or use `random.uniform`")
 
 
-rng_uniform_p = Primitive(
+rng_uniform_p: Primitive = Primitive(
     "rng_uniform", _typing, jvp=no_derivative("rng_uniform"), batch=_batch, numpy=_numpy,
 )  # fmt: skip
 

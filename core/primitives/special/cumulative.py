@@ -203,10 +203,11 @@ def _cumulative(
     return p
 
 
-cumsum_p = _cumulative("cumsum", NUMBER, np.add.accumulate, add_p.bind, linear=True)
-cumprod_p = _cumulative("cumprod", NUMBER, np.multiply.accumulate, mul_p.bind)
-cummax_p = _cumulative("cummax", ORDERED, np.maximum.accumulate, max_p.bind)
-cummin_p = _cumulative("cummin", ORDERED, np.minimum.accumulate, min_p.bind)
+cumsum_p: Primitive = _cumulative("cumsum", NUMBER, np.add.accumulate, add_p.bind, linear=True)
+cumprod_p: Primitive = _cumulative("cumprod", NUMBER, np.multiply.accumulate, mul_p.bind)
+cummax_p: Primitive = _cumulative("cummax", ORDERED, np.maximum.accumulate, max_p.bind)
+cummin_p: Primitive = _cumulative("cummin", ORDERED, np.minimum.accumulate, min_p.bind)
+cumlogsumexp_p: Primitive
 cumlogsumexp_p = _cumulative("cumlogsumexp", INEXACT, _running_log_add_exp, log_add_exp, scan=_scan_log_add_exp)
 
 # What joins two neighbouring parts of each scan.
@@ -234,10 +235,11 @@ def _function(primitive: Primitive, doc: str) -> Cumulative:
     return cumulative
 
 
-cumsum = _function(cumsum_p, "The sums of all prefixes (suffixes, with `reverse`) along an axis.")
-cumprod = _function(cumprod_p, "The products of all prefixes (suffixes, with `reverse`) along an axis.")
-cummax = _function(cummax_p, "The maxima of all prefixes (suffixes, with `reverse`) along an axis.")
-cummin = _function(cummin_p, "The minima of all prefixes (suffixes, with `reverse`) along an axis.")
+cumsum: Cumulative = _function(cumsum_p, "The sums of all prefixes (suffixes, with `reverse`) along an axis.")
+cumprod: Cumulative = _function(cumprod_p, "The products of all prefixes (suffixes, with `reverse`) along an axis.")
+cummax: Cumulative = _function(cummax_p, "The maxima of all prefixes (suffixes, with `reverse`) along an axis.")
+cummin: Cumulative = _function(cummin_p, "The minima of all prefixes (suffixes, with `reverse`) along an axis.")
+cumlogsumexp: Cumulative
 cumlogsumexp = _function(cumlogsumexp_p, "The log-sum-exps of all prefixes (suffixes, with `reverse`) along an axis.")
 
 PRIMITIVES: tuple[Primitive, ...] = (*COMBINE,)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -48,6 +48,10 @@ from ..elementwise.comparison import and_p, eq_p, ge_p, gt_p, le_p, lt_p, ne_p, 
 from ..elementwise.conversion import convert_element_type
 from ..reduction.reduce import reduce_or_p
 from . import reference as meaning
+
+if TYPE_CHECKING:
+    from ..elementwise.builders import Unary
+
 
 _ROOT_PI = math.sqrt(math.pi)
 
@@ -120,9 +124,9 @@ def _gaussian(x: Any) -> Any:
     return exp_p.bind(neg_p.bind(square_p.bind(x)))
 
 
-erf_p = curve("erf", FLOAT, meaning.erf, lambda t, out, x: _mul(t, 2 / _ROOT_PI, _gaussian(x)))
-erfc_p = curve("erfc", FLOAT, meaning.erfc, lambda t, out, x: _mul(t, -2 / _ROOT_PI, _gaussian(x)))
-erf_inv_p = curve(
+erf_p: Primitive = curve("erf", FLOAT, meaning.erf, lambda t, out, x: _mul(t, 2 / _ROOT_PI, _gaussian(x)))
+erfc_p: Primitive = curve("erfc", FLOAT, meaning.erfc, lambda t, out, x: _mul(t, -2 / _ROOT_PI, _gaussian(x)))
+erf_inv_p: Primitive = curve(
     "erf_inv", FLOAT, meaning.erf_inv, lambda t, out, x: _mul(t, _ROOT_PI / 2, exp_p.bind(square_p.bind(out)))
 )
 
@@ -136,9 +140,9 @@ def _trigamma(x: Any) -> Any:
     return _where(below, _sub(square_p.bind(_div(math.pi, sin_p.bind(_mul(from_pole, math.pi)))), above), above)
 
 
-lgamma_p = curve("lgamma", FLOAT, meaning.lgamma, lambda t, out, x: _mul(t, digamma_p.bind(x)))
-digamma_p = curve("digamma", FLOAT, meaning.digamma, lambda t, out, x: _mul(t, _trigamma(x)))
-polygamma_p = curves(
+lgamma_p: Primitive = curve("lgamma", FLOAT, meaning.lgamma, lambda t, out, x: _mul(t, digamma_p.bind(x)))
+digamma_p: Primitive = curve("digamma", FLOAT, meaning.digamma, lambda t, out, x: _mul(t, _trigamma(x)))
+polygamma_p: Primitive = curves(
     "polygamma", FLOAT, meaning.polygamma,
     [no_derivative("polygamma", "its order"), lambda t, out, m, x: _mul(t, polygamma_p.bind(_add(m, 1), x))],
 )  # fmt: skip
@@ -166,7 +170,7 @@ def _zeta_slope(t: Any, out: Any, s: Any, q: Any) -> Any:
     return _mul(t, _where(holds, instantiate(slope), math.nan))
 
 
-zeta_p = curves(
+zeta_p: Primitive = curves(
     "zeta", FLOAT, meaning.zeta,
     [
         _zeta_slope,
@@ -353,12 +357,12 @@ def _igamma_grad_a_slope(t: Any, out: Any, a: Any, x: Any) -> Any:
     return _mul(t, _in_float32(slope)(spread(a, shape), spread(x, shape)))
 
 
-igamma_p = curves(
+igamma_p: Primitive = curves(
     "igamma", FLOAT, None,
     [lambda t, out, a, x: _mul(t, igamma_grad_a_p.bind(a, x)), lambda t, out, a, x: _mul(t, _gamma_pdf(a, x))],
     expand=_in_float32(_igamma),
 )  # fmt: skip
-igammac_p = curves(
+igammac_p: Primitive = curves(
     "igammac", FLOAT, None,
     [
         lambda t, out, a, x: neg_p.bind(_mul(t, igamma_grad_a_p.bind(a, x))),
@@ -366,7 +370,7 @@ igammac_p = curves(
     ],
     expand=_in_float32(_igammac),
 )  # fmt: skip
-igamma_grad_a_p = curves(
+igamma_grad_a_p: Primitive = curves(
     "igamma_grad_a", FLOAT, None,
     [
         _igamma_grad_a_slope,
@@ -447,7 +451,7 @@ def _beta_density(t: Any, out: Any, a: Any, b: Any, x: Any) -> Any:
     return _mul(t, density, power)
 
 
-regularized_incomplete_beta_p = curves(
+regularized_incomplete_beta_p: Primitive = curves(
     "regularized_incomplete_beta", FLOAT, None,
     [no_derivative("betainc", "a"), no_derivative("betainc", "b"), _beta_density],
     expand=_in_float32(_betainc),
@@ -481,7 +485,7 @@ def _bessel_ie(order: int) -> Callable[..., Any]:
     return _in_float32(expand)
 
 
-bessel_i0e_p = curve(
+bessel_i0e_p: Primitive = curve(
     "bessel_i0e", FLOAT, meaning.bessel_ie(0),
     lambda t, out, x: _mul(t, _sub(bessel_i1e_p.bind(x), _mul(sign_p.bind(x), out))), expand=_bessel_ie(0),
 )  # fmt: skip
@@ -499,23 +503,23 @@ def _bessel_i1e_tangent(t: Any, out: Any, x: Any) -> Any:
     return _mul(t, _sub(bessel_i0e_p.bind(x), _add(_mul(sign, out), ratio)))
 
 
-bessel_i1e_p = curve("bessel_i1e", FLOAT, meaning.bessel_ie(1), _bessel_i1e_tangent, expand=_bessel_ie(1))
+bessel_i1e_p: Primitive = curve("bessel_i1e", FLOAT, meaning.bessel_ie(1), _bessel_i1e_tangent, expand=_bessel_ie(1))
 
 
 # ---------------------------------------------------------------------------- functions of jax.lax
 
-erf = function(erf_p, 1, "Elementwise error function of floats.")
-erfc = function(erfc_p, 1, "Elementwise 1 - erf(x), exact for large x.")
-erf_inv = function(erf_inv_p, 1, "Elementwise inverse of erf.")
-lgamma = function(lgamma_p, 1, "Elementwise logarithm of the absolute value of the gamma function.")
-digamma = function(digamma_p, 1, "Elementwise derivative of lgamma.")
+erf: Unary = function(erf_p, 1, "Elementwise error function of floats.")
+erfc: Unary = function(erfc_p, 1, "Elementwise 1 - erf(x), exact for large x.")
+erf_inv: Unary = function(erf_inv_p, 1, "Elementwise inverse of erf.")
+lgamma: Unary = function(lgamma_p, 1, "Elementwise logarithm of the absolute value of the gamma function.")
+digamma: Unary = function(digamma_p, 1, "Elementwise derivative of lgamma.")
 _zeta = function(zeta_p, 2, "", "zeta")
 _lower_igamma = function(igamma_p, 2, "", "igamma")
 _upper_igamma = function(igammac_p, 2, "", "igammac")
 _igamma_slope = function(igamma_grad_a_p, 2, "", "igamma_grad_a")
 _incomplete_beta = function(regularized_incomplete_beta_p, 3, "", "betainc")
-bessel_i0e = function(bessel_i0e_p, 1, "Elementwise exp(-abs(x)) * I0(x), of the modified Bessel function.")
-bessel_i1e = function(bessel_i1e_p, 1, "Elementwise exp(-abs(x)) * I1(x), of the modified Bessel function.")
+bessel_i0e: Unary = function(bessel_i0e_p, 1, "Elementwise exp(-abs(x)) * I0(x), of the modified Bessel function.")
+bessel_i1e: Unary = function(bessel_i1e_p, 1, "Elementwise exp(-abs(x)) * I1(x), of the modified Bessel function.")
 
 
 def polygamma(m: Any, x: Any) -> Array:

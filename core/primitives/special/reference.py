@@ -46,9 +46,9 @@ def each(function: Callable[[float], float]) -> Callable[..., Any]:
     return _doubles(lambda x: vector(x) if x.size else np.zeros(x.shape))
 
 
-erf = each(math.erf)
-erfc = each(math.erfc)
-lgamma = each(_lgamma)
+erf: Callable[..., Any] = each(math.erf)
+erfc: Callable[..., Any] = each(math.erfc)
+lgamma: Callable[..., Any] = each(_lgamma)
 
 
 @_doubles

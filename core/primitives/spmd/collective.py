@@ -148,11 +148,11 @@ def _times(x: Any, n: int) -> Any:
     return mul_p.bind(x, np.asarray(n).astype(typeof(x).dtype)[()])
 
 
-psum_p = _reduction(
+psum_p: Primitive = _reduction(
     "psum", _sum, _times, jvp=_linear_jvp(lambda: psum_p), transpose=lambda ct, x, *, axes: [psum_p.bind(ct, axes=axes)]
 )
-pmax_p = _reduction("pmax", _max, lambda x, n: x)
-pmin_p = _reduction("pmin", _min, lambda x, n: x)
+pmax_p: Primitive = _reduction("pmax", _max, lambda x, n: x)
+pmin_p: Primitive = _reduction("pmin", _min, lambda x, n: x)
 
 
 # ---------------------------------------------------------------------------- moving between members
@@ -214,7 +214,7 @@ def _gather_over(axis: AxisInfo, x: Any, *, dimension: int, size: int, tiled: bo
     return out, None
 
 
-all_gather_p = _mover(
+all_gather_p: Primitive = _mover(
     "all_gather",
     _gather_typing,
     _gather_over,
@@ -253,7 +253,7 @@ def _scatter_over(axis: AxisInfo, x: Any, *, dimension: int, size: int, tiled: b
     return out, dimension
 
 
-psum_scatter_p = _mover(
+psum_scatter_p: Primitive = _mover(
     "reduce_scatter",
     _scatter_typing,
     _scatter_over,
@@ -287,7 +287,7 @@ def _exchange_over(axis: AxisInfo, x: Any, *, split: int, concat: int, size: int
     return _reshaped(parts, (*out[: concat + 1], out[concat + 1] * out[concat + 2], *out[concat + 3 :])), 0
 
 
-all_to_all_p = _mover(
+all_to_all_p: Primitive = _mover(
     "all_to_all",
     _exchange_typing,
     _exchange_over,
@@ -309,7 +309,7 @@ def _permute_over(axis: AxisInfo, x: Any, *, perm: Sequence[tuple[int, int]]) ->
     return select_n_p.bind(mask, broadcast_in_dim_p.bind(zero, shape=shape, broadcast_dimensions=()), out), 0
 
 
-ppermute_p = _mover(
+ppermute_p: Primitive = _mover(
     "ppermute",
     lambda x, **_: x.strong(),
     _permute_over,
@@ -329,7 +329,7 @@ def _broadcast_transpose(ct: Any, x: Any, *, axes: Names, source: int) -> list[A
     return [select_n_p.bind(here, zero, total)]
 
 
-pbroadcast_p = _mover(
+pbroadcast_p: Primitive = _mover(
     "pbroadcast", lambda x, **_: x.strong(), _broadcast_over, lambda params: params, _broadcast_transpose
 )
 
@@ -338,7 +338,7 @@ def _index_batch(axis: AxisInfo, args: Any, dims: Any, *, axes: Names) -> Any:
     return iota_p.bind(dtype=INT32, shape=(axis.size,), dimension=0), 0
 
 
-axis_index_p = Primitive(
+axis_index_p: Primitive = Primitive(
     "axis_index", typing=lambda *, axes: ArrayType((), INT32), batch=_index_batch, effects=axis_effects, varies=_moving
 )
 
@@ -351,11 +351,11 @@ def _within(name: str, **rules: Any) -> Primitive:
                      **rules)  # fmt: skip
 
 
-psum_groups_p = _within("psum_groups", jvp=_linear_jvp(lambda: psum_groups_p),
+psum_groups_p: Primitive = _within("psum_groups", jvp=_linear_jvp(lambda: psum_groups_p),
                         transpose=lambda ct, x, **params: [psum_groups_p.bind(ct, **params)])  # fmt: skip
-pmax_groups_p = _within("pmax_groups")
-pmin_groups_p = _within("pmin_groups")
-primitives = {p.name: p for p in (psum_groups_p, pmax_groups_p, pmin_groups_p)}
+pmax_groups_p: Primitive = _within("pmax_groups")
+pmin_groups_p: Primitive = _within("pmin_groups")
+primitives: dict[str, Primitive] = {p.name: p for p in (psum_groups_p, pmax_groups_p, pmin_groups_p)}
 _GROUPED = {psum_p: psum_groups_p, pmax_p: pmax_groups_p, pmin_p: pmin_groups_p}
 _OVER_MESH = {psum_p: psum_invariant_p, pmax_p: pmax_invariant_p, pmin_p: pmin_invariant_p}
 

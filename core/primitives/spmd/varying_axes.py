@@ -96,7 +96,7 @@ def _batch_of(primitive: Callable[[], Primitive], over: Callable[[Any, AxisInfo]
     return batch
 
 
-pvary_p = Primitive(
+pvary_p: Primitive = Primitive(
     "pvary", typing=lambda x, *, axes: x, jvp=linear_jvp(lambda: pvary_p),
     transpose=lambda ct, x, *, axes: [psum_invariant_p.bind(ct, axes=axes)],
     batch=_batch_of(lambda: pvary_p, lambda x, axis: (x, 0)), effects=axis_effects,
@@ -113,12 +113,12 @@ def _invariant(name: str, over: Callable[[Any], Any], **rules: Any) -> Primitive
     return primitive
 
 
-psum_invariant_p = _invariant(
+psum_invariant_p: Primitive = _invariant(
     "psum_invariant", lambda x: reduce_sum_p.bind(x, axes=(0,)), jvp=linear_jvp(lambda: psum_invariant_p),
     transpose=lambda ct, x, *, axes: [pvary(ct, axes)],
 )  # fmt: skip
-pmax_invariant_p = _invariant("pmax_invariant", lambda x: reduce_max_p.bind(x, axes=(0,)))
-pmin_invariant_p = _invariant("pmin_invariant", lambda x: reduce_min_p.bind(x, axes=(0,)))
+pmax_invariant_p: Primitive = _invariant("pmax_invariant", lambda x: reduce_max_p.bind(x, axes=(0,)))
+pmin_invariant_p: Primitive = _invariant("pmin_invariant", lambda x: reduce_min_p.bind(x, axes=(0,)))
 
 
 def _share(ct: Any, x: Any, *, axes: Names) -> list[Any]:
@@ -128,7 +128,7 @@ def _share(ct: Any, x: Any, *, axes: Names) -> list[Any]:
 
 
 # A value that the caller knows to be the same on all devices along some axes.
-assume_equal_p = Primitive(
+assume_equal_p: Primitive = Primitive(
     "assume_equal", typing=lambda x, *, axes: x, jvp=linear_jvp(lambda: assume_equal_p), transpose=_share,
     batch=_batch_of(lambda: assume_equal_p, lambda x, axis: (squeeze(slice_in_dim(x, 0, 1), (0,)), None)),
     effects=axis_effects, varies=lambda vary, params: vary - {*params["axes"]}, places=same_places,

@@ -25,7 +25,9 @@ class TypeNames(ArrayType):
         kept = self.placed if fields["shape"] == self.shape else None
         return VaryingType(ArrayType(**fields, sharding=changes.get("sharding", kept)), self.vary)
 
-    vma = property(lambda self: self.vary)
+    @property
+    def vma(self) -> frozenset[Any]:
+        return self.vary
 
     def strip_weak_type(self) -> ArrayType:
         return self.strong()
@@ -60,8 +62,17 @@ class TypeNames(ArrayType):
 
 
 class PrimitiveNames(Primitive):
-    multiple_results = property(lambda self: self.multiple)
-    call_primitive = map_primitive = property(lambda self: False)
+    @property
+    def multiple_results(self) -> bool:
+        return self.multiple
+
+    @property
+    def call_primitive(self) -> bool:
+        return False
+
+    @property
+    def map_primitive(self) -> bool:
+        return False
 
     def bind_with_trace(self, trace: Any, args: Sequence[Any], *rest: Any) -> Any:
         """Apply it under another trace than the current one; the parameters come last."""
@@ -72,27 +83,63 @@ class PrimitiveNames(Primitive):
 
 
 class TraceNames(Trace):
-    main = property(lambda self: self)
+    @property
+    def main(self) -> Trace:
+        return self
 
 
 class EqnNames(Eqn):
-    invars = property(lambda self: list(self.inputs))
-    outvars = property(lambda self: list(self.outputs))
-    source_info = property(lambda self: self.source)
+    @property
+    def invars(self) -> list[Any]:
+        return list(self.inputs)
+
+    @property
+    def outvars(self) -> list[Any]:
+        return list(self.outputs)
+
+    @property
+    def source_info(self) -> Any:
+        return self.source
 
 
 class ProgramNames(Program):
-    jaxpr = property(lambda self: self)
-    consts = literals = property(lambda self: list(self.values))
-    invars = property(lambda self: list(self.inputs))
-    outvars = property(lambda self: list(self.outputs))
-    constvars = property(lambda self: list(self.constants))
-    in_avals = property(lambda self: self.in_types)
-    out_avals = property(lambda self: self.out_types)
+    @property
+    def jaxpr(self) -> Program:
+        return self
+
+    @property
+    def consts(self) -> list[Any]:
+        return list(self.values)
+
+    @property
+    def literals(self) -> list[Any]:
+        return list(self.values)
+
+    @property
+    def invars(self) -> list[Any]:
+        return list(self.inputs)
+
+    @property
+    def outvars(self) -> list[Any]:
+        return list(self.outputs)
+
+    @property
+    def constvars(self) -> list[Any]:
+        return list(self.constants)
+
+    @property
+    def in_avals(self) -> list[Any]:
+        return self.in_types
+
+    @property
+    def out_avals(self) -> list[Any]:
+        return self.out_types
 
 
 class SourceNames(Source):
-    name_stack = property(lambda self: self.scope)
+    @property
+    def name_stack(self) -> str:
+        return self.scope
 
 
 _MIXINS = (TypeNames, PrimitiveNames, TraceNames, EqnNames, ProgramNames, SourceNames)

@@ -45,6 +45,6 @@ def _by_axis(rule: Rule) -> Rule:
     return lambda axis, args, dims, **params: rule(axis.size, axis.name, None, args, dims, **params)
 
 
-primitive_batchers = _Plain("batch", _plain, _plain_of)
-fancy_primitive_batchers = Registry("batch")
-axis_primitive_batchers = Registry("batch", _by_axis)
+primitive_batchers: _Plain = _Plain("batch", _plain, _plain_of)
+fancy_primitive_batchers: Registry = Registry("batch")
+axis_primitive_batchers: Registry = Registry("batch", _by_axis)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Hashable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..core.api.transformations import vmap
 from ..core.api.vjp_functions import GradAccum, NullAccum, ValAccum
@@ -24,6 +24,9 @@ from ..core.transforms.batching import batch_flat
 from ..core.transforms.linearize import Purpose, purpose
 from ..core.transforms.structural_primitives import moved, reduce_sum_p
 from .primitive import Primitive
+
+if TYPE_CHECKING:
+    from ..core.support.pytree import PyTreeDef
 
 
 def is_zero(x: Any) -> bool:
@@ -61,6 +64,11 @@ class HiPrim:
     params: dict[str, Hashable]
     effects: Effects = frozenset()
     skip_linearization_on_zero_tangents = False
+
+    in_avals_flat: list[Any]
+    in_tree: PyTreeDef
+    out_avals_flat: list[Any]
+    out_tree: PyTreeDef
 
     def __init__(self) -> None:
         for name in ("in_avals", "out_aval", "params"):
@@ -266,7 +274,7 @@ def _made() -> Primitive:
     return primitive
 
 
-call_hi_primitive_p = _made()
+call_hi_primitive_p: Primitive = _made()
 
 # ---------------------------------------------------------------------------- over an axis
 
@@ -278,13 +286,16 @@ class VmapOf(HiPrim):
     axis_data: AxisInfo
     in_dims: Any
     out_dim: Any
+    axis: AxisInfo
+    ins: list[Any]
+    outs: list[Any]
 
     def __init__(self, prim: HiPrim, axis_data: AxisInfo, in_dims: Any, out_dim: Any):
         ins, outs = prim.flat_in(in_dims), prim.flat_out(out_dim)
         self.axis, self.ins, self.outs = axis_data, ins, outs
-        self.in_avals = prim.in_tree.unflatten(map(self._wide, prim.in_avals_flat, ins))
-        self.out_aval = prim.out_tree.unflatten(map(self._wide, prim.out_avals_flat, outs))
-        self.params = dict(prim=prim, axis_data=axis_data, in_dims=tuple(ins), out_dim=tuple(outs))
+        self.in_avals: tuple[Any, ...] = prim.in_tree.unflatten(map(self._wide, prim.in_avals_flat, ins))
+        self.out_aval: Any = prim.out_tree.unflatten(map(self._wide, prim.out_avals_flat, outs))
+        self.params: dict[str, Hashable] = dict(prim=prim, axis_data=axis_data, in_dims=tuple(ins), out_dim=tuple(outs))
         super().__init__()
 
     def _wide(self, type_: Any, dim: Any) -> Any:

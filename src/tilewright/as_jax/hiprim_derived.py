@@ -89,6 +89,6 @@ class _Pair(NamedTuple):
     second: Callable[..., Any]
 
 
-linearize_from_jvp = _Pair(_lin_of_jvp, _linearized_of_jvp)  # lin, linearized
-vjp_from_jvp = _Pair(_forward_of_jvp, _backward_of_jvp)  # vjp_fwd, vjp_bwd_retval
-vjp_from_lin = _Pair(_forward_of_lin, _backward_of_lin)  # vjp_fwd, vjp_bwd_retval
+linearize_from_jvp: _Pair = _Pair(_lin_of_jvp, _linearized_of_jvp)  # lin, linearized
+vjp_from_jvp: _Pair = _Pair(_forward_of_jvp, _backward_of_jvp)  # vjp_fwd, vjp_bwd_retval
+vjp_from_lin: _Pair = _Pair(_forward_of_lin, _backward_of_lin)  # vjp_fwd, vjp_bwd_retval

@@ -37,7 +37,7 @@ class Params(dict[str, Any]):
 
     def __init__(self, params: dict[str, Any], names: dict[str, str]):
         super().__init__(params)
-        self.names = names
+        self.names: dict[str, str] = names
 
     def __missing__(self, name: str) -> Any:
         if name not in self.names:
@@ -107,12 +107,15 @@ class Jaxpr(ir.Program, metaclass=_Closed):
         return Jaxpr(found["constants"], found["inputs"], found["outputs"], found["eqns"], values=found["values"],
                      name=found["name"])  # fmt: skip
 
-    debug_info = property(lambda self: None)
+    @property
+    def debug_info(self) -> None:
+        return None
 
     def __repr__(self) -> str:
         return show_jaxpr(self, NAMES)
 
-    __str__ = __repr__
+    def __str__(self) -> str:
+        return repr(self)
 
 
 class ClosedJaxpr(metaclass=_Closed):

@@ -8,9 +8,12 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Hashable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..core.support.errors import ProgramError
+
+if TYPE_CHECKING:
+    from functools import partial
 
 
 class StoreException(Exception):
@@ -45,6 +48,12 @@ class Store:
 
 class WrappedFun:
     """A function with the transformations around it; called by `call_wrapped`."""
+
+    f: Callable[..., Any]
+    params: dict[str, Any]
+    debug_info: Any
+    stores: tuple[Store, ...]
+    f_transformed: partial[Any] | Callable[..., Any]
 
     def __init__(self, f: Callable[..., Any], params: dict[str, Any] | None = None, debug_info: Any = None,
                  stores: tuple[Store, ...] = (), f_transformed: Callable[..., Any] | None = None,

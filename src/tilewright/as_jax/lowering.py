@@ -21,6 +21,9 @@ from .primitive import Primitive
 class LowerFun:
     """A lowering rule made of a function of arrays."""
 
+    fun: Callable[..., Any]
+    multiple: bool
+
     def __init__(self, fun: Callable[..., Any], multiple: bool):
         self.fun, self.multiple = fun, multiple
 

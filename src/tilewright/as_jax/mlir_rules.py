@@ -162,13 +162,20 @@ class LoweringRuleContext:
 class Written:
     """A module that a rule has written, as `call_exported` takes it."""
 
-    platforms, uses_global_constants = ("cpu",), False
+    platforms: tuple[str, ...] = ("cpu",)
+    uses_global_constants: bool = False
+
+    fun_name: Any
+    in_avals: tuple[Any, ...]
+    out_avals: Sequence[Any]
+    callbacks: list[Any]
+    keepalives: list[Any]
 
     def __init__(self, about: LoweringRuleContext):
         self.fun_name, self.in_avals, self.out_avals = about.primitive.name, tuple(about.avals_in), about.avals_out
-        self.module_kept_var_idx = tuple(range(len(self.in_avals)))
+        self.module_kept_var_idx: tuple[int, ...] = tuple(range(len(self.in_avals)))
         context = about.module_context
-        self.mlir_module_serialized = shim.portable(str(context.module))
+        self.mlir_module_serialized: bytes = shim.portable(str(context.module))
         self.callbacks, self.keepalives = context.callbacks, context.keepalives
 
     def typing(self, types: Sequence[Any]) -> tuple[Any, ...]:

@@ -47,7 +47,7 @@ class Primitive(core.Primitive, metaclass=_IsPrimitive):
 
     def def_impl(self, impl: Callable[..., Any]) -> Callable[..., Any]:
         """Say what computes it on arrays."""
-        self.impl = impl
+        self.impl: Callable[..., Any] = impl
         return impl
 
     def def_abstract_eval(self, rule: Callable[..., Any]) -> Callable[..., Any]:
@@ -62,7 +62,7 @@ class Primitive(core.Primitive, metaclass=_IsPrimitive):
             return frozenset((CALLBACK,)) if rule(*types, **params)[1] else NO_EFFECTS
 
         self.typing = lambda *types, **params: rule(*types, **params)[0]
-        self.effects = effects
+        self.effects: Callable[..., Effects] | None = effects
         return rule
 
     def def_bind_with_trace(self, rule: Callable[..., Any]) -> Callable[..., Any]:
@@ -84,6 +84,10 @@ class Registry(MutableMapping[Any, Any]):
     `to` makes our rule of a client's. Reading gives back what a client registered, and for the package's own primitives
     what `of` makes of our rule.
     """
+
+    kind: str
+    to: Any
+    of: Any
 
     def __init__(self, kind: str, to: Any = None, of: Any = lambda rule: rule):
         self.kind, self.to, self.of = kind, own if to is None else to, of

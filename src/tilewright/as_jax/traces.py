@@ -20,6 +20,8 @@ class OpaqueTraceState:
     """What is being traced now, to be compared with what was traced at another time."""
 
     __slots__ = ("trace", "convention")
+    trace: Trace
+    convention: str | None
 
     def __init__(self, convention: str | None = None):
         self.trace, self.convention = current_trace(), convention

@@ -5,6 +5,7 @@ print(found)
 found.save("f.json"), found.save("f.png")
 """
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from ..core.support.lazy_imports import later as _later
@@ -24,4 +25,4 @@ if not TYPE_CHECKING:  # checkers know the names from the imports above
     __getattr__ = _later(__name__, _members(_LATER))
 
 __all__ = ["Change", "Result", "Row", "benchmark", "compare", "load", "scaling"]
-__dir__ = __all__.copy
+__dir__: Callable[[], list[str]] = __all__.copy

@@ -6,6 +6,8 @@
 The format is in `docs/checkpoints.md`.
 """
 
+from collections.abc import Callable
+
 from .manifest import Leaf, Manifest, latest, metadata
 from .reader import check, restore
 from .safetensors import read_safetensors, write_safetensors
@@ -15,4 +17,4 @@ __all__ = [
     "CheckpointWarning", "Leaf", "Manifest", "Saving", "check", "latest", "metadata", "read_safetensors", "restore",
     "save", "write_safetensors",
 ]  # fmt: skip
-__dir__ = __all__.copy
+__dir__: Callable[[], list[str]] = __all__.copy

@@ -24,6 +24,9 @@ from .safetensors import NAMES, Part, raw
 class Reader:
     """The parts of a checkpoint; `bytes_read` counts what was read of their arrays."""
 
+    path: str
+    bytes_read: int
+
     def __init__(self, path: str):
         self.path, self.bytes_read = path, 0
         self._parts: dict[str, Part] = {}

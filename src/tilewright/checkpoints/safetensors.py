@@ -78,20 +78,20 @@ class Part:
     """A file of the format, read through a memory map; links to it are followed unless `follow` is False."""
 
     def __init__(self, path: str | os.PathLike[str], follow: bool = True):
-        self.path = os.fspath(path)
+        self.path: str = os.fspath(path)
         try:
             with open_regular(self.path, follow) as file:
-                self.bytes = np.memmap(file, np.uint8, "r")
+                self.bytes: np.memmap = np.memmap(file, np.uint8, "r")
         except (OSError, ValueError) as error:
             raise self.damaged(f"cannot be read: {error}") from None
         size = LENGTH.unpack(self.bytes[:8].tobytes())[0] if len(self.bytes) >= 8 else LONGEST + 1
         if size > min(LONGEST, len(self.bytes) - 8):
             raise self.damaged(f"has {len(self.bytes)} bytes, which is less than its header needs, or is no such file")
-        self.data = self.bytes[8 + size :]
+        self.data: np.ndarray = self.bytes[8 + size :]
         try:
             table = json.loads(self.bytes[8 : 8 + size].tobytes())
             self.metadata: dict[str, str] = table.pop("__metadata__", {})
-            self.entries = {name: _entry(name, v) for name, v in table.items()}
+            self.entries: dict[Any, Entry] = {name: _entry(name, v) for name, v in table.items()}
         except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
             raise self.damaged(f"has a header that is not of the format: {error!r}") from None
         self._check_coverage()

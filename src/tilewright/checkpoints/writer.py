@@ -52,6 +52,8 @@ class CheckpointWarning(UserWarning):
 class Saving:
     """A checkpoint that a thread writes; `wait()` for it before the program ends, or to learn that it failed."""
 
+    path: str
+
     def __init__(self, path: str, write: Callable[[], None]):
         self.path, self._error, self._told = path, None, False
         self._thread = threading.Thread(target=self._run, args=(write,), name=f"save {path}")

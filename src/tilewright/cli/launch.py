@@ -13,10 +13,15 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Sequence
-from typing import TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 
 from ..distributed.coordinator import Coordinator
 from ..distributed.protocol import TOKEN
+
+if TYPE_CHECKING:
+    from subprocess import Popen
+    from threading import Thread
+
 
 GRACE = 0.5  # seconds between SIGTERM and SIGKILL
 RAISED = re.compile(r"[\w.]+(Error|Exception|Interrupt)\b")  # whose message may go on in indented lines
@@ -26,10 +31,14 @@ DRAIN = 0.2  # seconds to wait for what a dead process wrote, of which a child o
 class Process:
     """One of the processes: its number, its output line by line with the number before it, and its last line."""
 
+    rank: int
+    out: TextIO
+    popen: Popen[bytes]
+
     def __init__(self, rank: int, command: Sequence[str], environment: dict[str, str], out: TextIO):
         self.rank, self.out, self.last = rank, out, ""
         self.popen = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
-        self.pump = threading.Thread(target=self._pump, daemon=True)
+        self.pump: Thread = threading.Thread(target=self._pump, daemon=True)
         self.pump.start()
 
     def _pump(self) -> None:
@@ -38,7 +47,7 @@ class Process:
             for line in lines:
                 text = line.decode(errors="replace").rstrip()
                 if text and not (RAISED.match(self.last) and text[0] == " "):
-                    self.last = text
+                    self.last: Any = text
                 self.out.write(f"[{self.rank}] {text}\n")
                 self.out.flush()
 

@@ -89,11 +89,14 @@ class Calls:
     internal error of the code generation is raised, otherwise XLA computes the kernel and a warning says so.
     """
 
+    off: frozenset[str]
+    checked: bool
+
     def __init__(self, program: Program, off: frozenset[str] = frozenset(), checked: bool = False) -> None:
         self.off, self.checked = off, checked
         self.refused: dict[Kernel, str] = {}
         self.estimates: dict[Kernel, Estimate] = {}
-        self.around = surroundings(program)
+        self.around: dict[Kernel, Around] = surroundings(program)
 
     def __call__(self, kernel: Kernel) -> Any:
         route = route_of(kernel, self.off)

@@ -12,7 +12,7 @@ import os
 import platform
 import sys
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from ..core.support import forks
 from ..core.support.errors import ArgumentError, CoordinatorError, ProcessError
@@ -28,7 +28,7 @@ from .member import Member
 from .protocol import TOKEN
 
 __all__ = ["initialize", "is_initialized", "shutdown"]
-__dir__ = __all__.copy
+__dir__: Callable[[], list[str]] = __all__.copy
 
 
 class _State:

@@ -19,6 +19,9 @@ class GoneError(Exception):
 class Channel:
     """One end of a connection, from which messages are read without waiting: of some `kinds`, up to `longest` bytes."""
 
+    kinds: Mapping[str, Mapping[str, Check]]
+    longest: int
+
     def __init__(
         self, connection: socket.socket, alive: int = 0, kinds: Mapping[str, Mapping[str, Check]] = FROM_COORDINATOR,
         longest: int = LONGEST,

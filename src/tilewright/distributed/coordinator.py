@@ -17,11 +17,16 @@ import sys
 import threading
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..xla_backend.jaxlib import shim
 from . import protocol
 from .channel import Channel
+
+if TYPE_CHECKING:
+    from selectors import DefaultSelector
+    from threading import Event, Thread
+
 
 ANSWERS = 2.0  # seconds in which processes say where they are
 CLOSING = 5.0  # seconds in which processes that are done close their connections
@@ -64,10 +69,18 @@ def _everywhere(port: int) -> socket.socket:
 class Report:
     """A question to every process where it is, and the answers so far."""
 
+    number: int
+    asker: int
+    what: str
+    seconds: float
+    last: bool
+    ended: set[int]
+    count: int
+
     def __init__(self, number: int, asker: int, what: str, seconds: float, last: bool, ended: set[int], count: int):
         self.number, self.asker, self.what, self.seconds, self.last = number, asker, what, seconds, last
         self.ended, self.count = ended.copy(), count
-        self.until = time.monotonic() + ANSWERS
+        self.until: float = time.monotonic() + ANSWERS
         self.answers: dict[int, dict[str, Any]] = {}
 
     def complete(self) -> bool:
@@ -111,13 +124,21 @@ class Coordinator:
     `say` prints a report; `lost` is told of a process that went without a word, and why. `token` is asked of each.
     """
 
+    count: int
+    timeout: int
+    token: str
+    interface: Any
+    port: Any
+    preempted: Event
+    reports: int
+
     def __init__(
         self, count: int, host: str, port: int, say: Callable[[str], None] | None = None,
         lost: Callable[[int, str], None] | None = None, timeout: int = 300, token: str = "",
     ):  # fmt: skip
         self.count, self.timeout, self.token = count, timeout, token
-        self.say = say or _to_stderr
-        self.lost = lost or self._end_others
+        self.say: Callable[..., None] = say or _to_stderr
+        self.lost: Callable[..., None] = lost or self._end_others
         self.listener: socket.socket | None = listening(host, port)
         bound = self.listener.getsockname()
         self.interface, self.port = f"[{bound[0]}]" if ":" in bound[0] else bound[0], bound[1]
@@ -136,10 +157,10 @@ class Coordinator:
         self.mismatch = ""
         self.preempted, self.noticed = threading.Event(), False
         self.steps: dict[int, int] = {}  # the last step of each process at a notice of preemption
-        self.selector = selectors.DefaultSelector()
+        self.selector: DefaultSelector = selectors.DefaultSelector()
         self.selector.register(self.listener, selectors.EVENT_READ)
-        self.stopping = threading.Event()
-        self.thread = threading.Thread(target=self._run, name="tilewright coordinator", daemon=True)
+        self.stopping: Event = threading.Event()
+        self.thread: Thread = threading.Thread(target=self._run, name="tilewright coordinator", daemon=True)
         self.thread.start()
 
     def close(self) -> None:
@@ -282,7 +303,7 @@ class Coordinator:
         if self.deadline is not None and early:
             self._refuse("absent", f"process {early[0]} of {self.count} ended without `distributed.initialize`")
         if self.preempted.is_set() and not self.noticed:
-            self.noticed = True
+            self.noticed: bool = True
             self._tell(preempted=True)
         report = self.report
         if report is not None and report.complete():
@@ -344,7 +365,7 @@ class Coordinator:
 
     def _mismatch(self, text: str) -> None:
         if not self.mismatch:
-            self.mismatch = text
+            self.mismatch: str = text
             self._tell(mismatch=text)
 
     def _left(self, process: int, how: str) -> None:

@@ -13,7 +13,7 @@ import socket
 import sys
 import threading
 import time
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from ..core.support.config import current
 from ..core.support.errors import CoordinatorError, ProcessError, ProcessMismatchError
@@ -21,6 +21,10 @@ from ..xla_backend.devices.coordination import Group
 from .channel import Channel, GoneError
 from .preemption import notice
 from .protocol import MOST_MARKS, TEXT
+
+if TYPE_CHECKING:
+    from threading import Event, Thread
+
 
 TICK = 0.25
 SOON = 1.0  # seconds of waiting after which the coordinator is told where this process is
@@ -38,18 +42,25 @@ class Member:
       ProcessMismatchError: processes of different versions.
     """
 
+    group: Group
+    address: str
+    index: int
+    count: int
+    fault_until: float
+    told: float
+
     def __init__(
         self, group: Group, address: str, index: int, count: int, versions: Any, timeout: int, alive: int,
         token: str = "",
     ):  # fmt: skip
         self.group, self.address, self.index, self.count = group, address, index, count
         self.leaving = False
-        self.done = threading.Event()  # all processes have said goodbye
+        self.done: Event = threading.Event()  # all processes have said goodbye
         self.told = self.fault_until = 0.0
         self.noticed = False  # whether the coordinator knows of a notice of preemption to this process
         self.asked: tuple[float, float] | None = None  # when the wait began that was reported, and when it was last
         limit = time.monotonic() + timeout
-        self.channel = Channel(_connected(address, limit, index, count), alive)
+        self.channel: Channel = Channel(_connected(address, limit, index, count), alive)
         self.channel.send(join=index, count=count, versions=versions, timeout=timeout, alive=alive,
                           pid=os.getpid(), host=socket.gethostname()[:255], token=token)  # fmt: skip
         try:
@@ -57,7 +68,7 @@ class Member:
         except ProcessError:
             self.channel.close()
             raise
-        self.thread = threading.Thread(target=self._run, name="tilewright member", daemon=True)
+        self.thread: Thread = threading.Thread(target=self._run, name="tilewright member", daemon=True)
 
     def _wait_for_start(self, limit: float) -> None:
         try:
@@ -114,7 +125,7 @@ class Member:
                 part = marks[first : first + MOST_MARKS]
                 self.channel.send(marks=[(_name(m), number, mark) for m, number, mark in part])
         if notice.came and not self.noticed:
-            self.noticed = True
+            self.noticed: bool = True
             self.channel.send(preempted=True)
         settings, doing, now = current(), self.group.longest(), time.monotonic()
         if doing is None:
@@ -154,7 +165,7 @@ class Member:
                 self.done.wait(timeout)
         else:
             self.channel.send(failed=_short(failure))
-        self.leaving = True
+        self.leaving: bool = True
         self.thread.join(2 * TICK)
         return self.done.is_set()
 

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import signal
 import threading
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..core.support.runtime import runtime
 from ..xla_backend.devices.coordination import group
+
+if TYPE_CHECKING:
+    from threading import Condition
 
 
 class Notice:
@@ -20,14 +23,14 @@ class Notice:
 
     def __init__(self) -> None:
         self.watching = self.came = False  # `came`: to this process, by a signal
-        self.changed = threading.Condition()
+        self.changed: Condition = threading.Condition()
         self.last = -1
         self.reported = False
         self.sync: int | None = None
 
     def watch(self) -> None:
         """Take the next SIGTERM as the notice; the one after it ends the process as before."""
-        self.watching = True
+        self.watching: bool = True
         if threading.current_thread() is not threading.main_thread():
             return  # signals are the main thread's
 
@@ -40,7 +43,7 @@ class Notice:
     def report(self) -> int:
         """The last step of this process, which begins no other until `settle`."""
         with self.changed:
-            self.reported = True
+            self.reported: bool = True
             return self.last
 
     def settle(self, sync: int) -> None:
@@ -59,11 +62,11 @@ class Notice:
                     while self.sync is None:
                         group.check_fault()
                         self.changed.wait(0.2)
-            self.last = step
+            self.last: int = step
             return step == self.sync
 
 
-notice = runtime.part("preemption", Notice())
+notice: Notice = runtime.part("preemption", Notice())
 
 
 def reached_preemption_sync_point(step_id: int) -> bool:

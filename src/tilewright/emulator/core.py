@@ -24,12 +24,16 @@ LIFTING = ("tt.reduce", "tt.scan", "tt.map_elementwise")  # their regions say wh
 class Op:
     """One operation, as a rule sees it."""
 
+    machine: Any
+    operation: Any
+    regions: list[Region]
+
     def __init__(self, machine: Any, operation: ir.Operation, regions: list[Region]):
         self.machine, self.operation, self.regions = machine, operation, regions
         self.name: str = operation.name
-        self.attributes = operation.attributes
-        self.operands = [convert_type(v.type) for v in operation.operands]
-        self.results = [convert_type(v.type) for v in operation.results]
+        self.attributes: Any = operation.attributes
+        self.operands: list[Type] = [convert_type(v.type) for v in operation.operands]
+        self.results: list[Type] = [convert_type(v.type) for v in operation.results]
 
     def __contains__(self, name: str) -> bool:
         return name in self.attributes
@@ -130,7 +134,7 @@ class Region:
             return slots.setdefault(value, len(slots))
 
         blocks = list(region.blocks)
-        self.blocks = [Block(machine, [slot(a) for a in b.arguments], lifted) for b in blocks]
+        self.blocks: list[Block] = [Block(machine, [slot(a) for a in b.arguments], lifted) for b in blocks]
         for block, source in zip(self.blocks, blocks):
             operations = [o.operation for o in source.operations]
             for operation in operations[:-1]:
@@ -161,6 +165,8 @@ class Region:
 
 class Machine:
     """A module ready to run: its functions by name, and the rules for its operations."""
+
+    rules: dict[str, Rule]
 
     def __init__(self, module: ir.Module, rules: Mapping[str, Rule]):
         self.module, self.rules = module, {**RULES, **rules}

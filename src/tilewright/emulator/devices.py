@@ -28,6 +28,11 @@ Locate = Callable[[str], Source | None]  # the user's line that a location of ML
 class Cores(World):
     """The devices of a kernel's mesh, whose program `work` runs on each."""
 
+    program: Work
+    locate: Locate
+    devices: list[Core]
+    members: list[Core]
+
     def __init__(self, kernel: Kernel, work: Work, locate: Locate, count: int):
         super().__init__(kernel, InterpretParams(detect_races=True), ())
         self.program, self.locate = work, locate
@@ -45,7 +50,7 @@ class Core(Device):
         super().__init__(world, number, ())
 
     def work(self) -> None:
-        self.results = self.world.program(self)
+        self.results: list[np.ndarray] = self.world.program(self)
 
     def at(self, op: Op) -> Source | None:
         """The user's line of an operation."""

@@ -35,7 +35,7 @@ class MosaicMachine(Machine):
         self.meeting: MemRef | None = None  # the barrier semaphore
         self.grid: tuple[int, ...] = ()
         self.semaphores: list[Semaphore] = []
-        self.random = np.random.default_rng(0)
+        self.random: np.random.Generator = np.random.default_rng(0)
         self.printed: list[tuple[str, list[np.ndarray]]] = []
 
     def settle(self) -> None:
@@ -124,6 +124,15 @@ RULES: dict[str, Rule] = {
 class Window:
     """One operand of the kernel: the block that the cell at hand sees, or the whole array."""
 
+    number: int
+    array: np.ndarray
+    output: bool
+    type: Type
+    space: str
+    owner: np.ndarray
+    padding: list[int]
+    element: bool
+
     def __init__(self, number: int, type: Type, array: np.ndarray, given: ir.DictAttr | None, output: bool):
         if type.dtype is None or type.dtype.itemsize != array.dtype.itemsize:
             raise EmulationError(f"operand {number} is {type.text}, and is given an array of {array.dtype}")
@@ -140,11 +149,11 @@ class Window:
             self.block = self.array if self.whole else self.array.copy()
             return
         self.transform = ir.FlatSymbolRefAttr(given["transform_indices"]).value
-        self.sizes = tuple(as_ints(given["window_bounds"]))
+        self.sizes: tuple[int, ...] = tuple(as_ints(given["window_bounds"]))
         if self.sizes != type.shape:
             raise EmulationError(f"operand {number} is {type.text}, and its window has sizes {self.sizes}")
         self.padding, self.element = self._kind(given)
-        self.block = poison(self.sizes, self.array.dtype)
+        self.block: np.ndarray = poison(self.sizes, self.array.dtype)
 
     @property
     def whole(self) -> bool:
@@ -181,7 +190,7 @@ class Window:
         if self.transform is None or (index == self.index and (run == self.run or not self.output)):
             return
         self.leave(cell)
-        self.run = run
+        self.run: int = run
         self.index = index
         outer, inner = self.places(index)
         self.block[...] = poison((), self.array.dtype)

@@ -48,9 +48,12 @@ class _Accesses:
 class Races:
     """What has happened to the elements of one buffer."""
 
+    number: int
+    itemsize: int
+
     def __init__(self, number: int, array: np.ndarray):
         self.number, self.itemsize = number, array.itemsize
-        self.size = array.size
+        self.size: int = array.size
         self.done: dict[str, _Accesses] = {}
         self.last: dict[tuple[str, bool], np.ndarray] = {}
 

@@ -41,6 +41,9 @@ FINITE_FLOAT8 = tuple(
 class Memory:
     """The buffers that pointers point into, and who has accessed what of them: threads, or the copy engine."""
 
+    program: int
+    epoch: int
+
     def __init__(self, races: bool = False) -> None:
         self.buffers: list[np.ndarray] = []
         self.races: list[Races] | None = [] if races else None
@@ -134,9 +137,9 @@ class TritonMachine(Machine):
 
     def __init__(self, module: ir.Module, grid: Sequence[int], races: bool = False):
         super().__init__(module, RULES)
-        self.memory = Memory(races)
-        self.grid = (*grid, 1, 1, 1)[:3]
-        self.program = (0, 0, 0)
+        self.memory: Memory = Memory(races)
+        self.grid: tuple[int, ...] = (*grid, 1, 1, 1)[:3]
+        self.program: tuple[int, int, int] = (0, 0, 0)
         self.printed: list[tuple[str, list[np.ndarray]]] = []
 
     def prepare(self, operation: ir.Operation, slots: dict[ir.Value, int]) -> Any:

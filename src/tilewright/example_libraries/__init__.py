@@ -1,5 +1,6 @@
 """Small libraries that show how models are written: `optimizers` and `stax`, under the names that JAX has them by."""
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from ..core.support.lazy_imports import later as _later
@@ -13,4 +14,4 @@ if not TYPE_CHECKING:  # checkers know the names from the imports above
     __getattr__ = _later(__name__, {name: f".{name}" for name in _MODULES})
 
 __all__ = ["optimizers", "stax"]
-__dir__ = __all__.copy
+__dir__: Callable[[], list[str]] = __all__.copy

@@ -10,7 +10,7 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from .. import lax, nn, random
 from .. import numpy as tnp
@@ -18,6 +18,14 @@ from ..core.api.transformations import ShapeDtypeStruct, eval_shape
 from ..core.support.errors import ArgumentError
 from ..nn.initializers import glorot_normal, normal, ones, zeros
 
+if TYPE_CHECKING:
+    from functools import partial
+
+    from ..nn.initializers import Initializer
+
+
+glorot: Callable[..., Initializer]
+randn: Callable[..., Initializer]
 glorot, randn = glorot_normal, normal
 Layer = tuple[Callable[..., Any], Callable[..., Any]]
 
@@ -102,9 +110,9 @@ def GeneralConvTranspose(dimension_numbers: Any, out_chan: int, filter_shape: Se
     return _convolution(dimension_numbers, out_chan, filter_shape, strides, padding, W_init, b_init, True)
 
 
-Conv = functools.partial(GeneralConv, ("NHWC", "HWIO", "NHWC"))
-ConvTranspose = functools.partial(GeneralConvTranspose, ("NHWC", "HWIO", "NHWC"))
-Conv1DTranspose = functools.partial(GeneralConvTranspose, ("NHC", "HIO", "NHC"))
+Conv: partial[Layer] = functools.partial(GeneralConv, ("NHWC", "HWIO", "NHWC"))
+ConvTranspose: partial[Layer] = functools.partial(GeneralConvTranspose, ("NHWC", "HWIO", "NHWC"))
+Conv1DTranspose: partial[Layer] = functools.partial(GeneralConvTranspose, ("NHC", "HIO", "NHC"))
 
 
 def BatchNorm(axis: Any = (0, 1, 2), epsilon: float = 1e-5, center: bool = True, scale: bool = True,  # noqa: N802
@@ -143,9 +151,20 @@ def elementwise(fun: Callable[..., Any], **fun_kwargs: Any) -> Layer:
     return (lambda rng, input_shape: (input_shape, ())), (lambda params, inputs, **_: fun(inputs, **fun_kwargs))
 
 
+Tanh: Layer
+Relu: Layer
+Exp: Layer
+Softplus: Layer
 Tanh, Relu, Exp, Softplus = elementwise(tnp.tanh), elementwise(nn.relu), elementwise(tnp.exp), elementwise(nn.softplus)
+LogSoftmax: Layer
+Softmax: Layer
 LogSoftmax, Softmax = elementwise(nn.log_softmax, axis=-1), elementwise(nn.softmax, axis=-1)
+Sigmoid: Layer
+Elu: Layer
+LeakyRelu: Layer
 Sigmoid, Elu, LeakyRelu = elementwise(nn.sigmoid), elementwise(nn.elu), elementwise(nn.leaky_relu)
+Selu: Layer
+Gelu: Layer
 Selu, Gelu = elementwise(nn.selu), elementwise(nn.gelu)
 
 
@@ -178,8 +197,9 @@ def _pooling(name: str, reducer: Any, start: float, mean: bool, doc: str) -> Cal
     return pool
 
 
-MaxPool = _pooling("MaxPool", lax.max, -math.inf, False, "The largest value of each window.")
-SumPool = _pooling("SumPool", lax.add, 0.0, False, "The sum of each window.")
+MaxPool: Callable[..., Layer] = _pooling("MaxPool", lax.max, -math.inf, False, "The largest value of each window.")
+SumPool: Callable[..., Layer] = _pooling("SumPool", lax.add, 0.0, False, "The sum of each window.")
+AvgPool: Callable[..., Layer]
 AvgPool = _pooling("AvgPool", lax.add, 0.0, True, "The mean of each window, within the array's bounds.")
 
 
@@ -309,4 +329,4 @@ __all__ = [
     "LogSoftmax", "MaxPool", "Relu", "Selu", "Sigmoid", "Softmax", "Softplus", "SumPool", "Tanh", "elementwise",
     "glorot", "parallel", "randn", "serial", "shape_dependent",
 ]  # fmt: skip
-__dir__ = __all__.copy
+__dir__: Callable[[], list[str]] = __all__.copy

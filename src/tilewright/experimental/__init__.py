@@ -1,5 +1,6 @@
 """Names that JAX has under `jax.experimental`, each module imported when it is first used."""
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from ..core.primitives.external.host_callback import io_callback
@@ -35,4 +36,4 @@ __all__ = [
     "buffer_callback", "checkify", "colocated_python", "compilation_cache", "io_callback", "jet", "layout",
     "mesh_utils", "multihost_utils", "ode", "pjit", "random", "serialize_executable", "shard_map", "sparse",
 ]  # fmt: skip
-__dir__ = __all__.copy
+__dir__: Callable[[], list[str]] = __all__.copy

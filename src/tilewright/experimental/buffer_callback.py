@@ -23,9 +23,18 @@ class InputBuffer:
     def __init__(self, buffer: Any):
         self._buffer = buffer
 
-    dtype = property(lambda self: self._buffer.dtype)
-    shape = property(lambda self: self._buffer.shape)
-    ndim = property(lambda self: self._buffer.ndim)
+    @property
+    def dtype(self) -> Any:
+        return self._buffer.dtype
+
+    @property
+    def shape(self) -> tuple[Any, ...]:
+        return self._buffer.shape
+
+    @property
+    def ndim(self) -> int:
+        return self._buffer.ndim
+
     writeable = False
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
@@ -95,4 +104,4 @@ def buffer_callback(
 
 
 __all__ = ["Buffer", "ExecutionContext", "ExecutionStage", "buffer_callback"]
-__dir__ = __all__.copy
+__dir__: Callable[[], list[str]] = __all__.copy

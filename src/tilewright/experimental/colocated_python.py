@@ -22,7 +22,7 @@ from ..devices import devices as devices_of
 from ..xla_backend.arrays.array import Array
 
 __all__ = ["colocated_cpu_devices", "colocated_python", "colocated_python_class"]
-__dir__ = __all__.copy
+__dir__: Callable[[], list[str]] = __all__.copy
 
 
 def colocated_cpu_devices(devices_or_mesh: Any) -> Any:

@@ -18,7 +18,7 @@ from ..lang.call.custom_partition import partitioned_p
 from ..lang.partition.custom_rule import WHOLE, Axes, Partition
 
 __all__ = ["custom_partitioning"]
-__dir__ = __all__.copy
+__dir__: Callable[[], list[str]] = __all__.copy
 
 Specs = tuple[PartitionSpec, ...]
 
@@ -45,6 +45,8 @@ class custom_partitioning:  # noqa: N801  (a decorator to its users)
     >>> double(tnp.ones(2)).tolist()
     [2.0, 2.0]
     """
+
+    static_argnums: tuple[int] | tuple[int, ...]
 
     def __init__(self, fun: Callable[..., Any], static_argnums: int | Sequence[int] = ()):
         functools.update_wrapper(self, fun)

@@ -1,5 +1,6 @@
 """`jax.experimental.jet`'s names: Taylor mode."""
 
+from collections.abc import Callable
 from typing import Any
 
 from ..core.jet.taylor_mode import jet
@@ -17,4 +18,4 @@ def fact(n: Any) -> Any:
 
 
 __all__ = ["fact", "jet"]
-__dir__ = __all__.copy
+__dir__: Callable[[], list[str]] = __all__.copy

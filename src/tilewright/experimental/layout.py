@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from ..core.ir.array_layout import Format, Layout
 from ..core.support.errors import UnsupportedError
 
 __all__ = ["Format", "Layout", "with_layout_constraint"]
-__dir__ = __all__.copy
+__dir__: Callable[[], list[str]] = __all__.copy
 
 
 def with_layout_constraint(x: Any, layout: Layout) -> Any:

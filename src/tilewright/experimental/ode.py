@@ -253,4 +253,4 @@ def _float(x: ArrayLike) -> Array:
 
 
 __all__ = ["odeint"]
-__dir__ = __all__.copy
+__dir__: Callable[[], list[str]] = __all__.copy

@@ -6,7 +6,7 @@ without a state. A generator may be an argument of functions under `jit` and `vm
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -128,4 +128,4 @@ def stateful_rng(seed: ArrayLike | None = None, *, impl: Any = None) -> Stateful
 
 
 __all__ = ["StatefulPRNG", "stateful_rng"]
-__dir__ = __all__.copy
+__dir__: Callable[[], list[str]] = __all__.copy

@@ -54,6 +54,9 @@ def _type(told: Sequence[Any]) -> ArrayType:
 class Loaded:
     """A compiled program that was loaded: called as what it was made of, with its analyses."""
 
+    in_tree: Any
+    out_tree: Any
+
     def __init__(self, executable: Executable, in_tree: Any, out_tree: Any):
         self.in_tree, self.out_tree, self._executable = in_tree, out_tree, executable
         self._types = executable.module.in_types[len(executable.module.constants) :]
@@ -187,4 +190,4 @@ def _array(data: np.ndarray, type: ArrayType) -> np.ndarray:
 
 
 __all__ = ["Loaded", "deserialize_and_load", "serialize"]
-__dir__ = __all__.copy
+__dir__: Callable[[], list[str]] = __all__.copy

@@ -5,6 +5,8 @@ The bytes are those of `jax.export`, which reads what is written here, and whose
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from ..core.ir.symbolic.dim import is_symbolic as is_symbolic_dim
 from ..core.ir.symbolic.dim import max_dim, min_dim
 from ..core.ir.symbolic.scope import SymbolicScope, symbolic_shape
@@ -17,6 +19,8 @@ from .nodes import register_namedtuple_serialization, register_pytree_node_seria
 from .reading import deserialize
 from .schema import CALLING
 
+minimum_supported_calling_convention_version: int
+maximum_supported_calling_convention_version: int
 minimum_supported_calling_convention_version, maximum_supported_calling_convention_version = CALLING
 
 __all__ = [
@@ -25,4 +29,4 @@ __all__ = [
     "maximum_supported_calling_convention_version", "min_dim", "minimum_supported_calling_convention_version",
     "register_namedtuple_serialization", "register_pytree_node_serialization", "symbolic_args_specs", "symbolic_shape",
 ]  # fmt: skip
-__dir__ = __all__.copy
+__dir__: Callable[[], list[str]] = __all__.copy

@@ -17,7 +17,7 @@ from .foreign import AnyLibrary, DeviceArray
 from .launch import Function
 
 __all__ = ["DeviceArray", "call"]
-__dir__ = __all__.copy
+__dir__: Callable[[], list[str]] = __all__.copy
 
 
 @once

@@ -19,7 +19,7 @@ from .foreign import Described, check_pointer, check_strides, host_array
 from .launch import Function
 
 __all__ = ["call"]
-__dir__ = __all__.copy
+__dir__: Callable[[], list[str]] = __all__.copy
 
 
 class CupyLibrary:

@@ -21,7 +21,7 @@ from ..lang import BlockSpec, kernel_call
 from ..lang.cutlass import Source
 
 __all__ = ["kernel"]
-__dir__ = __all__.copy
+__dir__: Callable[[], list[str]] = __all__.copy
 
 
 def kernel(

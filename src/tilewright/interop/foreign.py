@@ -99,6 +99,9 @@ class DeviceArray:
     Other libraries read it through `__cuda_array_interface__`; its memory is given back when it is collected.
     """
 
+    shape: tuple[int, ...]
+    dtype: np.dtype[Any]
+
     def __init__(self, shape: tuple[int, ...], dtype: np.dtype, stream: int, base: Any = None):
         self.shape, self.dtype, self._stream, self._base = shape, dtype, stream, base
         if base is None:
@@ -107,7 +110,7 @@ class DeviceArray:
             self._free = weakref.finalize(self, found.free, self.pointer, stream)
             self._free.atexit = False  # the driver may be gone before
         else:
-            self.pointer = base.pointer
+            self.pointer: Any = base.pointer
 
     @property
     def __cuda_array_interface__(self) -> dict[str, Any]:

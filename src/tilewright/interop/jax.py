@@ -280,4 +280,4 @@ def _trace(jax: Any, function: Callable[..., Any], structures: tuple[Any, Any], 
 
 
 __all__ = ["call", "register_arrays"]
-__dir__ = __all__.copy
+__dir__: Callable[[], list[str]] = __all__.copy

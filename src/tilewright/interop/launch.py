@@ -189,12 +189,17 @@ def make_plan(program: Program, machine: Target) -> Plan:
 class Bound:
     """A plan whose code is loaded for one device, and whose constants lie in its memory."""
 
+    plan: Plan
+    library: Library
+    device: int
+    constants: dict[int, tuple[Any, int]]
+
     def __init__(self, plan: Plan, library: Library, device: int):
         self.plan, self.library, self.device = plan, library, device
         found = driver()
         found.enter(device)
         own = found.capability(device)
-        self.functions = [
+        self.functions: list[Any] = [
             None if isinstance(s, View)
             else found.function(_image(s.compiled, own), s.compiled.name, s.compiled.shared, device)
             for s in plan.steps
@@ -306,9 +311,12 @@ HOST = (*NUMBERS, np.ndarray, Array)  # what constants of a Program may be
 class Function:
     """A function of tilewright that takes and gives arrays of a library."""
 
+    function: Callable[..., Any]
+    library: Library
+
     def __init__(self, function: Callable[..., Any], library: Library, donate: Sequence[int] = ()):
         self.function, self.library = function, library
-        self.donate = frozenset((donate,) if isinstance(donate, int) else donate)
+        self.donate: frozenset[int] = frozenset((donate,) if isinstance(donate, int) else donate)
         self.known: dict[Any, Traced] = {}
         functools.update_wrapper(
             self, function, assigned=("__name__", "__qualname__", "__doc__", "__module__"), updated=()

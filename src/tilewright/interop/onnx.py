@@ -14,8 +14,8 @@ from __future__ import annotations
 
 import importlib
 import os
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -23,8 +23,12 @@ from ..core.support.errors import ArgumentError, UnsupportedError, VersionError
 from ..numpy import asarray
 from .onnx_operators import KNOWN, OPERATORS, Node
 
+if TYPE_CHECKING:
+    from ..core.ir.array import Array
+
+
 __all__ = ["Network", "load"]
-__dir__ = __all__.copy
+__dir__: Callable[[], list[str]] = __all__.copy
 
 OLDEST = 13  # of the operators' versions: since then axes are operands
 
@@ -45,6 +49,10 @@ class Network:
       parameters: the arrays of the file by their names, but for integers and what says a size.
     """
 
+    proto: Any
+    name: Any
+    version: Any
+
     def __init__(self, model: Any):
         onnx = _onnx()
         self.proto, graph = model, model.graph
@@ -55,11 +63,11 @@ class Network:
         self.name, self.version = graph.name, version
         values = {t.name: onnx.numpy_helper.to_array(t) for t in graph.initializer}
         places = {node.input[i] for node in graph.node for i in KNOWN.get(node.op_type, ()) if i < len(node.input)}
-        self.known = {name: v for name, v in values.items() if v.dtype.kind in "iub" or name in places}
-        self.parameters = {name: asarray(v) for name, v in values.items() if name not in self.known}
-        self.inputs = tuple(v.name for v in graph.input if v.name not in values)
-        self.outputs = tuple(v.name for v in graph.output)
-        self.nodes = [self._node(node) for node in graph.node]
+        self.known: dict[Any, Any] = {name: v for name, v in values.items() if v.dtype.kind in "iub" or name in places}
+        self.parameters: dict[Any, Array] = {name: asarray(v) for name, v in values.items() if name not in self.known}
+        self.inputs: tuple[Any, ...] = tuple(v.name for v in graph.input if v.name not in values)
+        self.outputs: tuple[Any, ...] = tuple(v.name for v in graph.output)
+        self.nodes: list[Node] = [self._node(node) for node in graph.node]
 
     def _node(self, proto: Any) -> Node:
         """A node as its operator takes it.

@@ -40,7 +40,7 @@ from .foreign import ALIGNMENT, Described, check_pointer, check_strides, host_ar
 from .launch import BYTE, HOST, NONE, Bound, Function, Launch, bound
 
 __all__ = ["call"]
-__dir__ = __all__.copy
+__dir__: Callable[[], list[str]] = __all__.copy
 
 _DTYPES = (
     "bool", "uint8", "uint16", "uint32", "uint64", "int8", "int16", "int32", "int64", "float16", "bfloat16", "float32",
@@ -287,6 +287,11 @@ class Operators:
     One gives the results; another also residuals, and has as its derivative the third, which takes them and cotangents.
     """
 
+    function: TorchFunction
+    library: TorchLibrary
+    outputs: int
+    one: Any
+
     def __init__(self, function: TorchFunction):
         self.function, self.library = function, function.library
         self.outputs, self.one = 0, True  # of the results: how many, and whether it is one array. Known once traced
@@ -294,10 +299,10 @@ class Operators:
         name = "".join(c if c.isalnum() else "_" for c in function.__name__).strip("_") or "function"
         named = f"tilewright::{name}_{next(_numbers)}"
         tensors, flags = "Tensor[] operands", "bool[] wanted"
-        self.plain = custom(named, self._plain, mutates_args=(), schema=f"({tensors}) -> Tensor[]")
-        self.forward = custom(f"{named}_forward", self._forward, mutates_args=(),
+        self.plain: Any = custom(named, self._plain, mutates_args=(), schema=f"({tensors}) -> Tensor[]")
+        self.forward: Any = custom(f"{named}_forward", self._forward, mutates_args=(),
                               schema=f"({tensors}, {flags}) -> Tensor[]")  # fmt: skip
-        self.backward = custom(f"{named}_backward", self._backward, mutates_args=(),
+        self.backward: Any = custom(f"{named}_backward", self._backward, mutates_args=(),
                                schema=f"({tensors}, {flags}, Tensor[] given) -> Tensor[]")  # fmt: skip
         self.plain.register_fake(lambda operands: self._empty(self.program(operands), operands))
         self.forward.register_fake(lambda operands, wanted: self._empty(self._parts(operands, wanted).primal, operands))

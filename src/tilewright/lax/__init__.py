@@ -1,5 +1,6 @@
 """`jax.lax`'s names: the primitives of the core and the functions over them, by their families' `__all__`."""
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from ..core.api.associative_scan import *
@@ -125,6 +126,6 @@ __all__ = [
     "tan", "tan_p", "tanh", "tanh_p", "tile", "top_k", "top_k_p", "transpose", "transpose_p", "unstack", "while_loop",
     "while_p", "while_vjp_p", "with_sharding_constraint", "xor_p", "zeta", "zeta_p",
 ]  # fmt: skip
-__dir__ = __all__.copy
+__dir__: Callable[[], list[str]] = __all__.copy
 
 _add_examples(globals())

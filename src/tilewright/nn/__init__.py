@@ -1,5 +1,7 @@
 """`jax.nn`'s names: activations, normalisation, attention, and initializers."""
 
+from collections.abc import Callable
+
 from ..numpy.elementwise import tanh
 from . import fused, initializers
 from .activations import (
@@ -61,4 +63,4 @@ __all__ = [
     "mish", "normalize", "one_hot", "relu", "relu6", "selu", "sigmoid", "silu", "soft_sign", "softmax", "softplus",
     "sparse_plus", "sparse_sigmoid", "squareplus", "standardize", "swish", "tanh",
 ]  # fmt: skip
-__dir__ = __all__.copy
+__dir__: Callable[[], list[str]] = __all__.copy

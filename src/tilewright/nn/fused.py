@@ -18,7 +18,7 @@ __all__ = [
     "adamw", "adamw_init", "cross_entropy", "dot_product_attention", "geglu", "group_norm", "layer_norm",
     "linear_cross_entropy", "log_softmax", "rms_norm", "rotary_embedding", "softmax", "swiglu",
 ]  # fmt: skip
-__dir__ = __all__.copy
+__dir__: Callable[[], list[str]] = __all__.copy
 
 
 def _blocks(rows: int, columns: int) -> list[dict[str, Any]]:
@@ -45,15 +45,25 @@ def _operation(name: str, tuned: Callable[[Any], Any] = lambda function: functio
     return call
 
 
+adamw: Any
+cross_entropy: Any
+geglu: Any
+group_norm: Any
 adamw, cross_entropy, geglu, group_norm = map(_operation, ("adamw", "cross_entropy", "geglu", "group_norm"))
+layer_norm: Any
+log_softmax: Any
+rms_norm: Any
 layer_norm, log_softmax, rms_norm = map(_operation, ("layer_norm", "log_softmax", "rms_norm"))
+rotary_embedding: Any
+softmax: Any
+swiglu: Any
 rotary_embedding, softmax, swiglu = map(_operation, ("rotary_embedding", "softmax", "swiglu"))
 
-dot_product_attention = _operation(
+dot_product_attention: Any = _operation(
     "dot_product_attention",
     autotune(lambda query, key, *args, **options: _blocks(shape_of(query)[1], shape_of(key)[1])),
 )
-linear_cross_entropy = _operation(
+linear_cross_entropy: Any = _operation(
     "linear_cross_entropy",
     autotune(lambda x, w, *args, **options: _blocks(math.prod(shape_of(x)[:-1]), shape_of(w)[1])),
 )

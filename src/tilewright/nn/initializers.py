@@ -224,10 +224,20 @@ def _family(family: str, distribution: str) -> Callable[..., Initializer]:
     return make
 
 
+glorot_uniform: Callable[..., Initializer]
+glorot_normal: Callable[..., Initializer]
 glorot_uniform, glorot_normal = _family("glorot", "uniform"), _family("glorot", "normal")
+lecun_uniform: Callable[..., Initializer]
+lecun_normal: Callable[..., Initializer]
 lecun_uniform, lecun_normal = _family("lecun", "uniform"), _family("lecun", "normal")
+he_uniform: Callable[..., Initializer]
+he_normal: Callable[..., Initializer]
 he_uniform, he_normal = _family("he", "uniform"), _family("he", "normal")
+xavier_uniform: Callable[..., Initializer]
+xavier_normal: Callable[..., Initializer]
 xavier_uniform, xavier_normal = glorot_uniform, glorot_normal
+kaiming_uniform: Callable[..., Initializer]
+kaiming_normal: Callable[..., Initializer]
 kaiming_uniform, kaiming_normal = he_uniform, he_normal
 
 
@@ -284,4 +294,4 @@ __all__ = [
     "kaiming_normal", "kaiming_uniform", "lecun_normal", "lecun_uniform", "normal", "ones", "orthogonal",
     "truncated_normal", "uniform", "variance_scaling", "xavier_normal", "xavier_uniform", "zeros",
 ]  # fmt: skip
-__dir__ = __all__.copy
+__dir__: Callable[[], list[str]] = __all__.copy

@@ -1,6 +1,7 @@
 """`jax.numpy`'s names over the primitives of the core: those that each module here lists in its `__all__`."""
 
 import sys as _sys
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from ..core.arrays.operators import install_methods as _install_methods
@@ -32,8 +33,12 @@ from .shape import *
 from .sorting import *
 from .statistics.quantiles import *
 
+e: float
+pi: float
+inf: float
+nan: float
 e, pi, inf, nan = 2.718281828459045, 3.141592653589793, float("inf"), float("nan")
-euler_gamma = 0.5772156649015329
+euler_gamma: float = 0.5772156649015329
 newaxis = None
 __array_api_version__ = "2025.12"
 
@@ -114,4 +119,4 @@ __all__ = [
     "unstack", "unwrap", "vander", "var", "vdot", "vecdot", "vecmat", "vectorize", "vsplit", "vstack", "where", "zeros",
     "zeros_like",
 ]  # fmt: skip
-__dir__ = __all__.copy
+__dir__: Callable[[], list[str]] = __all__.copy

@@ -70,26 +70,73 @@ class ScalarType(type):
         return f"numpy.{self.__name__}"
 
 
-bool_ = ScalarType(np.bool_)
+bool_: ScalarType = ScalarType(np.bool_)
+int8: ScalarType
+int16: ScalarType
+int32: ScalarType
+int64: ScalarType
 int8, int16, int32, int64 = (ScalarType(f"int{b}") for b in (8, 16, 32, 64))
+uint8: ScalarType
+uint16: ScalarType
+uint32: ScalarType
+uint64: ScalarType
 uint8, uint16, uint32, uint64 = (ScalarType(f"uint{b}") for b in (8, 16, 32, 64))
+float16: ScalarType
+float32: ScalarType
+float64: ScalarType
 float16, float32, float64 = (ScalarType(f"float{b}") for b in (16, 32, 64))
+complex64: ScalarType
+complex128: ScalarType
 complex64, complex128 = ScalarType("complex64"), ScalarType("complex128")
+bfloat16: ScalarType
+float8_e4m3fn: ScalarType
+float8_e5m2: ScalarType
 bfloat16, float8_e4m3fn, float8_e5m2 = (
     ScalarType(t) for t in (ml_dtypes.bfloat16, ml_dtypes.float8_e4m3fn, ml_dtypes.float8_e5m2)
 )
+float4_e2m1fn: ScalarType
+float8_e3m4: ScalarType
+float8_e4m3: ScalarType
+float8_e4m3b11fnuz: ScalarType
+float8_e4m3fnuz: ScalarType
+float8_e5m2fnuz: ScalarType
+float8_e8m0fnu: ScalarType
 (
     float4_e2m1fn, float8_e3m4, float8_e4m3, float8_e4m3b11fnuz, float8_e4m3fnuz, float8_e5m2fnuz, float8_e8m0fnu,
 ) = (ScalarType(getattr(ml_dtypes, name)) for name in RARE_FLOATS)  # fmt: skip
+int2: ScalarType
+uint2: ScalarType
+int4: ScalarType
+uint4: ScalarType
 int2, uint2, int4, uint4 = (ScalarType(t) for t in (ml_dtypes.int2, ml_dtypes.uint2, ml_dtypes.int4, ml_dtypes.uint4))
+half: ScalarType
+single: ScalarType
+double: ScalarType
 half, single, double = float16, float32, float64
+csingle: ScalarType
+cdouble: ScalarType
 csingle, cdouble = complex64, complex128
+int_: ScalarType
+uint: ScalarType
+float_: ScalarType
+complex_: ScalarType
 int_, uint, float_, complex_ = int64, uint64, float64, complex128
 
 dtype = np.dtype
 ComplexWarning = np.exceptions.ComplexWarning
+generic: type[np.generic]
+number: type[np.number[Any]]
+inexact: type[np.inexact[Any]]
+floating: type[np.floating[Any]]
 generic, number, inexact, floating = np.generic, np.number, np.inexact, np.floating
+complexfloating: type[np.complexfloating[Any]]
+integer: type[np.integer[Any]]
+signedinteger: type[np.signedinteger[Any]]
 complexfloating, integer, signedinteger = np.complexfloating, np.integer, np.signedinteger
+unsignedinteger: type[np.unsignedinteger[Any]]
+flexible: type[np.flexible]
+character: type[np.character]
+object_: type[np.object_]
 unsignedinteger, flexible, character, object_ = np.unsignedinteger, np.flexible, np.character, np.object_
 
 _EXTRA = {

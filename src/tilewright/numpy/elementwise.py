@@ -7,6 +7,7 @@ modules of this package call these.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any, Protocol
 
 import numpy as np
@@ -64,7 +65,6 @@ class BinaryFunction(Protocol):
     def __call__(self, x: ArrayLike, y: ArrayLike, /) -> Array: ...
 
 
-
 def _finish(function: Any, name: str, doc: str, example: str = "") -> Any:
     lines = [">>> from tilewright import numpy as jnp", *example.splitlines()] if example else []
     text = "".join(f"\n    {line}" for line in lines)
@@ -86,24 +86,36 @@ def _inexact_unary(name: str, primitive: Any, doc: str, at: float, gives: float)
     return _finish(function, name, doc + "; integers become floats.", f">>> float(jnp.{name}({at}))\n{gives}")
 
 
-exp = _inexact_unary("exp", lax.exp_p, "The exponential", 0.0, 1.0)
-exp2 = _inexact_unary("exp2", lax.exp2_p, "2 to the power of `x`", 3.0, 8.0)
-expm1 = _inexact_unary("expm1", lax.expm1_p, "`exp(x) - 1`, exact near zero", 0.0, 0.0)
-log = _inexact_unary("log", lax.log_p, "The natural logarithm", 1.0, 0.0)
-log1p = _inexact_unary("log1p", lax.log1p_p, "`log(1 + x)`, exact near zero", 0.0, 0.0)
-sqrt = _inexact_unary("sqrt", lax.sqrt_p, "The square root", 4.0, 2.0)
-cbrt = _inexact_unary("cbrt", lax.cbrt_p, "The cube root", 8.0, 2.0)
-sin = _inexact_unary("sin", lax.sin_p, "The sine", 0.0, 0.0)
-cos = _inexact_unary("cos", lax.cos_p, "The cosine", 0.0, 1.0)
-tan = _inexact_unary("tan", lax.tan_p, "The tangent", 0.0, 0.0)
-sinh = _inexact_unary("sinh", lax.sinh_p, "The hyperbolic sine", 0.0, 0.0)
-cosh = _inexact_unary("cosh", lax.cosh_p, "The hyperbolic cosine", 0.0, 1.0)
-tanh = _inexact_unary("tanh", lax.tanh_p, "The hyperbolic tangent", 0.0, 0.0)
+exp: UnaryFunction = _inexact_unary("exp", lax.exp_p, "The exponential", 0.0, 1.0)
+exp2: UnaryFunction = _inexact_unary("exp2", lax.exp2_p, "2 to the power of `x`", 3.0, 8.0)
+expm1: UnaryFunction = _inexact_unary("expm1", lax.expm1_p, "`exp(x) - 1`, exact near zero", 0.0, 0.0)
+log: UnaryFunction = _inexact_unary("log", lax.log_p, "The natural logarithm", 1.0, 0.0)
+log1p: UnaryFunction = _inexact_unary("log1p", lax.log1p_p, "`log(1 + x)`, exact near zero", 0.0, 0.0)
+sqrt: UnaryFunction = _inexact_unary("sqrt", lax.sqrt_p, "The square root", 4.0, 2.0)
+cbrt: UnaryFunction = _inexact_unary("cbrt", lax.cbrt_p, "The cube root", 8.0, 2.0)
+sin: UnaryFunction = _inexact_unary("sin", lax.sin_p, "The sine", 0.0, 0.0)
+cos: UnaryFunction = _inexact_unary("cos", lax.cos_p, "The cosine", 0.0, 1.0)
+tan: UnaryFunction = _inexact_unary("tan", lax.tan_p, "The tangent", 0.0, 0.0)
+sinh: UnaryFunction = _inexact_unary("sinh", lax.sinh_p, "The hyperbolic sine", 0.0, 0.0)
+cosh: UnaryFunction = _inexact_unary("cosh", lax.cosh_p, "The hyperbolic cosine", 0.0, 1.0)
+tanh: UnaryFunction = _inexact_unary("tanh", lax.tanh_p, "The hyperbolic tangent", 0.0, 0.0)
+asin: UnaryFunction
+arcsin: UnaryFunction
 asin = arcsin = _inexact_unary("arcsin", lax.asin_p, "The inverse sine", 0.0, 0.0)
+acos: UnaryFunction
+arccos: UnaryFunction
 acos = arccos = _inexact_unary("arccos", lax.acos_p, "The inverse cosine", 1.0, 0.0)
+atan: UnaryFunction
+arctan: UnaryFunction
 atan = arctan = _inexact_unary("arctan", lax.atan_p, "The inverse tangent", 0.0, 0.0)
+asinh: UnaryFunction
+arcsinh: UnaryFunction
 asinh = arcsinh = _inexact_unary("arcsinh", lax.asinh_p, "The inverse hyperbolic sine", 0.0, 0.0)
+acosh: UnaryFunction
+arccosh: UnaryFunction
 acosh = arccosh = _inexact_unary("arccosh", lax.acosh_p, "The inverse hyperbolic cosine", 1.0, 0.0)
+atanh: UnaryFunction
+arctanh: UnaryFunction
 atanh = arctanh = _inexact_unary("arctanh", lax.atanh_p, "The inverse hyperbolic tangent", 0.0, 0.0)
 
 
@@ -118,8 +130,8 @@ def _on_floats(name: str, primitive: Any, doc: str, gives: float, **params: Any)
     return _finish(function, name, doc + "; integers are as they are.", f">>> float(jnp.{name}(1.5))\n{gives}")
 
 
-floor = _on_floats("floor", lax.floor_p, "The largest integer not above `x`", 1.0)
-ceil = _on_floats("ceil", lax.ceil_p, "The smallest integer not below `x`", 2.0)
+floor: UnaryFunction = _on_floats("floor", lax.floor_p, "The largest integer not above `x`", 1.0)
+ceil: UnaryFunction = _on_floats("ceil", lax.ceil_p, "The smallest integer not below `x`", 2.0)
 
 
 def rint(x: ArrayLike, /) -> Array:
@@ -273,7 +285,11 @@ def _scaled(name: str, doc: str, factor: float, at: float, gives: float) -> Unar
     return _finish(function, name, doc, f">>> float(jnp.{name}({at}))\n{gives}")
 
 
+deg2rad: UnaryFunction
+radians: UnaryFunction
 deg2rad = radians = _scaled("deg2rad", "Degrees to radians.", math.pi / 180, 0.0, 0.0)
+rad2deg: UnaryFunction
+degrees: UnaryFunction
 rad2deg = degrees = _scaled("rad2deg", "Radians to degrees.", 180 / math.pi, 0.0, 0.0)
 
 
@@ -430,6 +446,7 @@ def bitwise_not(x: ArrayLike, /) -> Array:
     return lax.not_p.bind(_bits_only("bitwise_not", x))
 
 
+bitwise_invert: Callable[..., Array]
 invert = bitwise_invert = bitwise_not
 
 
@@ -584,8 +601,8 @@ def _binary(primitive: Any, on_bools: Any = None, inexact: bool = False) -> Bina
     return function
 
 
-add = _binary(lax.add_p, lax.or_p)
-multiply = _binary(lax.mul_p, lax.and_p)
+add: BinaryFunction = _binary(lax.add_p, lax.or_p)
+multiply: BinaryFunction = _binary(lax.mul_p, lax.and_p)
 
 
 def subtract(x: ArrayLike, y: ArrayLike, /) -> Array:
@@ -618,9 +635,16 @@ def _logical(primitive: Any) -> BinaryFunction:
     return function
 
 
+maximum: BinaryFunction
+minimum: BinaryFunction
 maximum, minimum = _binary(lax.max_p), _binary(lax.min_p)
+bitwise_and: BinaryFunction
+bitwise_or: BinaryFunction
 bitwise_and, bitwise_or = _bitwise(lax.and_p, "bitwise_and"), _bitwise(lax.or_p, "bitwise_or")
-bitwise_xor = _bitwise(lax.xor_p, "bitwise_xor")
+bitwise_xor: BinaryFunction = _bitwise(lax.xor_p, "bitwise_xor")
+logical_and: BinaryFunction
+logical_or: BinaryFunction
+logical_xor: BinaryFunction
 logical_and, logical_or, logical_xor = _logical(lax.and_p), _logical(lax.or_p), _logical(lax.xor_p)
 
 
@@ -657,17 +681,19 @@ def logaddexp2(x: Any, y: Any) -> Array:
     return weak_of_numbers(result, *given)
 
 
+divide: Any
 divide = true_divide = _finish(
     _binary(lax.div_p, inexact=True),
     "divide",
     "The quotient; integers become floats.",
     ">>> float(jnp.divide(1, 2))\n0.5",
 )
+arctan2: Any
 arctan2 = atan2 = _finish(
     _binary(lax.atan2_p, inexact=True), "arctan2", "The angle of the point `(y, x)`, from -pi to pi.",
     ">>> float(jnp.arctan2(0.0, 1.0))\n0.0",
 )  # fmt: skip
-nextafter = _finish(
+nextafter: Any = _finish(
     _binary(lax.nextafter_p, inexact=True), "nextafter", "The next float after `x` towards `y`.",
     ">>> float(jnp.nextafter(jnp.float32(1), jnp.float32(2))) > 1\nTrue",
 )  # fmt: skip
@@ -690,14 +716,16 @@ def _lexicographic(primitive: Any, strict: Any, x: Any, y: Any) -> Array:
     return lax.select_n_p.bind(same, strict(lax.real(x), lax.real(y)), primitive.bind(lax.imag(x), lax.imag(y)))
 
 
-equal = _comparison("equal", lax.eq_p, "Whether two are equal.")
-not_equal = _comparison("not_equal", lax.ne_p, "Whether two differ.")
+equal: BinaryFunction = _comparison("equal", lax.eq_p, "Whether two are equal.")
+not_equal: BinaryFunction = _comparison("not_equal", lax.ne_p, "Whether two differ.")
+less: BinaryFunction
 less = _comparison("less", lax.lt_p, "Whether `x < y`; complex numbers by real part, then imaginary.", "lt")
-less_equal = _comparison(
+less_equal: BinaryFunction = _comparison(
     "less_equal", lax.le_p, "Whether `x <= y`; complex numbers by real part, then imaginary.", "lt"
 )
+greater: BinaryFunction
 greater = _comparison("greater", lax.gt_p, "Whether `x > y`; complex numbers by real part, then imaginary.", "gt")
-greater_equal = _comparison(
+greater_equal: BinaryFunction = _comparison(
     "greater_equal", lax.ge_p, "Whether `x >= y`; complex numbers by real part, then imaginary.", "gt"
 )
 

@@ -177,8 +177,20 @@ def _space(base: str) -> Callable[..., Array]:
     return _documented(transform, name, text, f"jnp.ones((2, {3 if base == 'irfft' else 4}))).shape\n    {shape}")
 
 
+fft: Callable[..., Array]
+ifft: Callable[..., Array]
+rfft: Callable[..., Array]
+irfft: Callable[..., Array]
 fft, ifft, rfft, irfft = map(_along, _KINDS)
+fft2: Callable[..., Array]
+ifft2: Callable[..., Array]
+rfft2: Callable[..., Array]
+irfft2: Callable[..., Array]
 fft2, ifft2, rfft2, irfft2 = map(_plane, _KINDS)
+fftn: Callable[..., Array]
+ifftn: Callable[..., Array]
+rfftn: Callable[..., Array]
+irfftn: Callable[..., Array]
 fftn, ifftn, rfftn, irfftn = map(_space, _KINDS)
 
 
@@ -229,6 +241,8 @@ def _frequencies(name: str) -> Any:
     return public(frequencies)
 
 
+fftfreq: Any
+rfftfreq: Any
 fftfreq, rfftfreq = _frequencies("fftfreq"), _frequencies("rfftfreq")
 
 
@@ -260,4 +274,4 @@ __all__ = [
     "fft", "fft2", "fftfreq", "fftn", "fftshift", "hfft", "ifft", "ifft2", "ifftn", "ifftshift", "ihfft", "irfft",
     "irfft2", "irfftn", "rfft", "rfft2", "rfftfreq", "rfftn",
 ]  # fmt: skip
-__dir__ = __all__.copy
+__dir__: Callable[[], list[str]] = __all__.copy

@@ -87,8 +87,8 @@ class _Grid:
         return f"tilewright.numpy.{self._name}"
 
 
-mgrid = _Grid("mgrid", False, "A dense grid of coordinates: `mgrid[0:2, 0:3]` has shape (2, 2, 3).")
-ogrid = _Grid("ogrid", True, "An open grid of coordinates: `ogrid[0:2, 0:3]` has shapes (2, 1) and (1, 3).")
+mgrid: _Grid = _Grid("mgrid", False, "A dense grid of coordinates: `mgrid[0:2, 0:3]` has shape (2, 2, 3).")
+ogrid: _Grid = _Grid("ogrid", True, "An open grid of coordinates: `ogrid[0:2, 0:3]` has shapes (2, 1) and (1, 3).")
 
 
 class _Joined:
@@ -134,9 +134,10 @@ class _Joined:
         return f"tilewright.numpy.{self._name}"
 
 
-r_ = _Joined("r_", 0, 1, -1, "Join along the first axis: `r_[0:3, 5]` is `[0, 1, 2, 5]`.")
-c_ = _Joined("c_", -1, 2, 0, "Join vectors as columns: `c_[0:2, 0:2]` has shape (2, 2).")
-index_exp, s_ = np.index_exp, np.s_
+r_: _Joined = _Joined("r_", 0, 1, -1, "Join along the first axis: `r_[0:3, 5]` is `[0, 1, 2, 5]`.")
+c_: _Joined = _Joined("c_", -1, 2, 0, "Join vectors as columns: `c_[0:2, 0:2]` has shape (2, 2).")
+index_exp: Any = np.index_exp
+s_: Any = np.s_
 
 __all__ = [
     "c_", "index_exp", "indices", "meshgrid", "mgrid", "ogrid", "r_", "s_",

@@ -483,7 +483,11 @@ def _triangle_indices(name: str) -> Any:
     return public(function), public(of)
 
 
+tril_indices: Any
+tril_indices_from: Any
 tril_indices, tril_indices_from = _triangle_indices("tril")
+triu_indices: Any
+triu_indices_from: Any
 triu_indices, triu_indices_from = _triangle_indices("triu")
 
 

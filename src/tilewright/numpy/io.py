@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from typing import Any
 
 import ml_dtypes
@@ -81,6 +83,9 @@ def array_str(a: Array, max_line_width: Any = None, precision: Any = None, suppr
     return np.array_str(np.asarray(a), max_line_width, precision, suppress_small)
 
 
+printoptions: Callable[..., AbstractContextManager[Any]]
+set_printoptions: Callable[..., None]
+get_printoptions: Callable[[], Any]
 printoptions, set_printoptions, get_printoptions = np.printoptions, np.set_printoptions, np.get_printoptions
 
 __all__ = [

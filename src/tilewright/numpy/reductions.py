@@ -7,6 +7,7 @@ count as the neutral element). Half-precision sums are accumulated in float32.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -213,6 +214,8 @@ def min(  # noqa: A001
     return _min(a, axis, keepdims, initial, where)
 
 
+amax: Callable[..., Array]
+amin: Callable[..., Array]
 amax, amin = max, min
 
 

@@ -256,9 +256,9 @@ def _at_least(n: int, place: Any) -> Any:
     return function
 
 
-atleast_1d = _at_least(1, lambda ndim: 0)
-atleast_2d = _at_least(2, lambda ndim: 0)
-atleast_3d = _at_least(3, lambda ndim: ndim if ndim != 1 else 0)
+atleast_1d: Any = _at_least(1, lambda ndim: 0)
+atleast_2d: Any = _at_least(2, lambda ndim: 0)
+atleast_3d: Any = _at_least(3, lambda ndim: ndim if ndim != 1 else 0)
 
 
 # ---------------------------------------------------------------------------- order of elements

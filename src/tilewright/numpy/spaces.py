@@ -135,6 +135,10 @@ def _window(name: str) -> Any:
     return window
 
 
+hanning: Any
+hamming: Any
+blackman: Any
+bartlett: Any
 hanning, hamming, blackman, bartlett = (public(_window(name)) for name in _WINDOWS)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 import reprlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -154,6 +154,8 @@ def broadcast(args: Sequence[Array], scalars: bool = True) -> list[Array]:
     return [x if scalars and not s else broadcast_to_shape(x, shape) for x, s in zip(args, shapes, strict=True)]
 
 
+promote: Callable[..., list[Array]]
+promote_inexact: Callable[..., list[Array]]
 promote, promote_inexact = promote_args, promote_args_inexact
 
 

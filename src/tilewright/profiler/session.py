@@ -17,8 +17,8 @@ from ..core.support.runtime import runtime
 from ..xla_backend.devices import client
 from ..xla_backend.jaxlib import shim
 
-ProfileOptions = shim.profiler().ProfileOptions
-TraceMe = shim.profiler().TraceMe
+ProfileOptions: Any = shim.profiler().ProfileOptions
+TraceMe: Any = shim.profiler().TraceMe
 
 
 class _State:

@@ -8,6 +8,8 @@ Exponential, Gumbel, logistic, Pareto, Rayleigh and Weibull values of half preci
 float32 and rounded, as a logarithm of few bits has no tail and wrong moments.
 """
 
+from collections.abc import Callable
+
 from .basic import (
     bernoulli,
     bits,
@@ -57,4 +59,4 @@ __all__ = [
     "rademacher", "randint", "rayleigh", "split", "t", "triangular", "truncated_normal", "uniform", "wald",
     "weibull_min", "wrap_key_data",
 ]  # fmt: skip
-__dir__ = __all__.copy
+__dir__: Callable[[], list[str]] = __all__.copy

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -23,6 +23,16 @@ from ..core.tracing.trace import dtype_of
 from .basic import draw_normal, draw_uniform
 from .key import finfo, split2, working_dtype
 
+if TYPE_CHECKING:
+    from ..core.primitives.elementwise.arithmetic import UnaryWithAccuracy
+    from ..core.primitives.elementwise.builders import Unary
+
+
+exp: UnaryWithAccuracy
+log: UnaryWithAccuracy
+log1p: UnaryWithAccuracy
+sqrt: UnaryWithAccuracy
+ceil: Unary
 exp, log, log1p, sqrt, ceil = arithmetic.exp, arithmetic.log, arithmetic.log1p, arithmetic.sqrt, arithmetic.ceil
 
 STEPS = 4  # from the shape whose quantiles are drawn down to the one asked for

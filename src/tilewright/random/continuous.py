@@ -6,7 +6,7 @@ import functools
 import math
 import operator
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
@@ -36,6 +36,17 @@ from .basic import _rademacher, constant, draw_normal, draw_uniform
 from .generators import generator
 from .key import METHODS, Shape, chosen, finfo, float_dtype, one_key, sample_shape, split2, working_dtype
 
+if TYPE_CHECKING:
+    from ..core.primitives.elementwise.arithmetic import UnaryWithAccuracy
+    from ..core.primitives.elementwise.builders import Unary
+
+
+exp: UnaryWithAccuracy
+log: UnaryWithAccuracy
+log1p: UnaryWithAccuracy
+sqrt: UnaryWithAccuracy
+neg: Unary
+power: Callable[..., Array]
 exp, log, log1p, sqrt, neg, power = (
     arithmetic.exp, arithmetic.log, arithmetic.log1p, arithmetic.sqrt, arithmetic.neg, arithmetic.pow,
 )  # fmt: skip
@@ -112,11 +123,11 @@ def draw_maxwell(key: Any, shape: Any, dtype: Any) -> Any:
     return sqrt(reduce_sum_p.bind(x * x, axes=(len(shape),)))
 
 
-exponential = _plain("exponential", "Exponential values, with density exp(-x) on x >= 0.", draw_exponential)
-laplace = _plain("laplace", "Laplace values, with density exp(-|x|) / 2.", _laplace)
-logistic = _plain("logistic", "Logistic values, with density exp(-x) / (1 + exp(-x))^2.", _logistic)
-cauchy = _plain("cauchy", "Cauchy values, with density 1 / (pi (x^2 + 1)).", _cauchy)
-maxwell = _plain("maxwell", "One-sided Maxwell values: lengths of standard normal 3-vectors.", draw_maxwell)
+exponential: Sampler = _plain("exponential", "Exponential values, with density exp(-x) on x >= 0.", draw_exponential)
+laplace: Sampler = _plain("laplace", "Laplace values, with density exp(-|x|) / 2.", _laplace)
+logistic: Sampler = _plain("logistic", "Logistic values, with density exp(-x) / (1 + exp(-x))^2.", _logistic)
+cauchy: Sampler = _plain("cauchy", "Cauchy values, with density 1 / (pi (x^2 + 1)).", _cauchy)
+maxwell: Sampler = _plain("maxwell", "One-sided Maxwell values: lengths of standard normal 3-vectors.", draw_maxwell)
 
 
 @public

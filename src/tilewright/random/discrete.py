@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import functools
-from typing import Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -28,6 +29,14 @@ from .basic import constant, draw_uniform
 from .generators import generator
 from .key import METHODS, Shape, chosen, float_dtype, int_dtype, one_key, sample_shape, split2
 
+if TYPE_CHECKING:
+    from ..core.primitives.elementwise.arithmetic import UnaryWithAccuracy
+    from ..core.primitives.elementwise.builders import Unary
+
+
+select: Callable[..., Array]
+log: UnaryWithAccuracy
+floor: Unary
 select, log, floor = comparison.select, arithmetic.log, arithmetic.floor
 
 

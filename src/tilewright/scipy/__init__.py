@@ -1,5 +1,6 @@
 """`jax.scipy`'s names."""
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from ..core.support.lazy_imports import later as _later
@@ -32,4 +33,4 @@ __all__ = [
     "cluster", "fft", "integrate", "interpolate", "linalg", "ndimage", "optimize", "signal", "sparse", "spatial",
     "special", "stats",
 ]  # fmt: skip
-__dir__ = __all__.copy
+__dir__: Callable[[], list[str]] = __all__.copy

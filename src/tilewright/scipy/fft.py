@@ -182,4 +182,4 @@ def idctn(
 
 
 __all__ = ["dct", "dctn", "idct", "idctn"]
-__dir__ = __all__.copy
+__dir__: Callable[[], list[str]] = __all__.copy

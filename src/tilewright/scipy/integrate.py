@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from ..numpy import trapezoid as _trapezoid
 from ..numpy.util import Array, ArrayLike
 
@@ -18,4 +20,4 @@ def trapezoid(y: ArrayLike, x: ArrayLike | None = None, dx: ArrayLike = 1.0, axi
 
 
 __all__ = ["trapezoid"]
-__dir__ = __all__.copy
+__dir__: Callable[[], list[str]] = __all__.copy

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import itertools
 import operator
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -41,6 +41,9 @@ class RegularGridInterpolator:
     [12.5  nan]
     """
 
+    values: Array
+    fill_value: ArrayLike | None
+
     def __init__(
         self,
         points: Sequence[ArrayLike],
@@ -49,7 +52,7 @@ class RegularGridInterpolator:
         bounds_error: bool = False,
         fill_value: ArrayLike | None = np.nan,
     ):
-        self.method = _method(method)
+        self.method: str = _method(method)
         if bounds_error:
             raise UnsupportedError("RegularGridInterpolator with bounds_error=True: an array's values cannot raise",
                                    "leave it out, and look for `fill_value` in the result")  # fmt: skip
@@ -85,7 +88,7 @@ class RegularGridInterpolator:
             if not np.all(steps < 0):
                 raise ArgumentError(f"the points along axis {axis} are not strictly ordered", "sort them")
             rising, turned = points[::-1], tnp.flip(values, axis)
-        self.grid = (*self.grid[:axis], rising, *self.grid[axis + 1 :])
+        self.grid: tuple[Any, ...] = (*self.grid[:axis], rising, *self.grid[axis + 1 :])
         return turned
 
     def __call__(self, xi: ArrayLike | Sequence[ArrayLike], method: str | None = None) -> Array:
@@ -131,4 +134,4 @@ class RegularGridInterpolator:
 
 
 __all__ = ["RegularGridInterpolator"]
-__dir__ = __all__.copy
+__dir__: Callable[[], list[str]] = __all__.copy

@@ -115,4 +115,4 @@ def map_coordinates(
 
 
 __all__ = ["map_coordinates"]
-__dir__ = __all__.copy
+__dir__: Callable[[], list[str]] = __all__.copy

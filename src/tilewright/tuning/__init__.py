@@ -7,6 +7,7 @@ scaled(x)             # the best known configuration for such arguments, or the 
 scaled.tune(x)        # measure, and keep the result
 """
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from ..core.support.lazy_imports import later as _later
@@ -35,4 +36,4 @@ __all__ = [
     "Autotuned", "ProgramReport", "Report", "Store", "Trial", "TuningWarning", "autotune", "divisors", "permutations",
     "powers_of_two", "tune", "tuned",
 ]  # fmt: skip
-__dir__ = __all__.copy
+__dir__: Callable[[], list[str]] = __all__.copy

@@ -31,6 +31,14 @@ watching: ContextVar[Callable[[Any, tuple[Any, ...], dict[str, Any]], object] | 
 class Autotuned[**P, R]:
     """A function whose keyword configuration is chosen from what was measured; made by `autotune`."""
 
+    space: Space
+    key: Any
+    reference: Any
+    where: Callable[..., bool] | None
+    tolerance: float | None
+    memory: int | None
+    required: bool
+
     def __init__(
         self, fun: Callable[P, R], space: Space, *, key: Any = None, reference: Any = None,
         tolerance: float | None = None, memory: int | None = None, required: bool = False, store: Store | None = None,

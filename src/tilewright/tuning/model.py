@@ -53,6 +53,9 @@ class Search:
     `first` are tried before others: the function's own defaults, and what similar problems liked.
     """
 
+    space: Sequence[Configuration]
+    points: np.ndarray
+
     def __init__(self, space: Sequence[Configuration], first: Sequence[int] = (), seed: int = 0):
         self.space, self.points = space, features(space)
         self.times: dict[int, float] = {}  # logarithms of seconds
@@ -66,7 +69,7 @@ class Search:
         self._first = list(dict.fromkeys([*first, *order]))
         if len(space) > ALL:
             self._first = self._first[: max(FIRST + self.points.shape[1], len(first))]
-        self.most = len(space) if len(space) <= ALL else min(len(space), max(LEAST, int(SHARE * len(space))))
+        self.most: int = len(space) if len(space) <= ALL else min(len(space), max(LEAST, int(SHARE * len(space))))
 
     @property
     def done(self) -> bool:

@@ -40,7 +40,7 @@ ROUNDS = 9  # of alternating measurements
 class Site:
     """A call of an autotuned function in a program: the types of its arguments, and whether it is differentiated."""
 
-    function: Autotuned
+    function: Autotuned[..., Any]
     arguments: Any  # a pytree (positional, named) of types and of values that are no arrays
     differentiated: bool
 
@@ -74,7 +74,7 @@ def sites(f: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]) ->
     """The calls of autotuned functions in a function, traced for these arguments, each kind once."""
     found: dict[Any, Site] = {}
 
-    def note(function: Autotuned, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    def note(function: Autotuned[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         leaves, structure = pytree.flatten((args, kwargs))
         types = [_type(x) for x in leaves]
         site = Site(function, structure.unflatten(types), any(isinstance(x, DualTracer) for x in leaves))

@@ -40,6 +40,16 @@ Function = Callable[..., Any]
 class Tuning:
     """One search: a function of each configuration, tried on some arguments."""
 
+    name: str
+    space: Sequence[Configuration] | list[Configuration]
+    function: Callable[..., Function]
+    arrays: Sequence[Any]
+    default: Configuration
+    trials: Any
+    memory: int | None
+    target: str | None
+    keep: Callable[..., object]
+
     def __init__(
         self, name: str, space: Sequence[Configuration], function: Callable[[Configuration], Function],
         arrays: Sequence[Any], *, default: Configuration, trials: Any, known: Sequence[Configuration] = (),
@@ -50,7 +60,7 @@ class Tuning:
         self.name, self.space, self.function, self.arrays = name, space, function, arrays
         self.default, self.trials, self.memory, self.target, self.keep = default, trials, memory, target, keep
         first = [i for c in (default, *known) for i, other in enumerate(space) if other == c]
-        self.search = Search(space, first, seed)
+        self.search: Search = Search(space, first, seed)
         self.found: dict[int, Trial] = {}
         self.least: dict[int, float] = {}  # seconds by the roofline
         self.held: set[int] = set()  # whose programs the trials still have
@@ -205,7 +215,7 @@ class Tuning:
             self.why = f"the defaults stay: the time was over before {ENOUGH} timings beside them"
         else:
             small = f"a gain counts above {LEAST}" if gain <= LEAST else f"it may be noise, as p is not below {P}"
-            self.why = told if sure else f"the defaults stay: the fastest was {told}, and {small}"
+            self.why: str = told if sure else f"the defaults stay: the fastest was {told}, and {small}"
 
     def _timed(self, number: int, times: Sequence[float]) -> None:
         spread = max(times) - min(times)

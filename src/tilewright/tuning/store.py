@@ -142,7 +142,7 @@ class Store:
     """The database of trials at a path. One that cannot be read or written is passed over with a warning."""
 
     def __init__(self, path: Path | str | None = None):
-        self.path = Path(path) if path is not None else default_path()
+        self.path: Path = Path(path) if path is not None else default_path()
 
     def warn(self, why: str) -> None:
         """Say once for each store what is wrong with it."""

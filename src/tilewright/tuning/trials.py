@@ -67,6 +67,10 @@ class Here:
 
     many = 1
 
+    arrays: Sequence[Any]
+    wanted: Any
+    tolerance: float | None
+
     def __init__(self, arrays: Sequence[Any], wanted: Any, tolerance: float | None):
         self.arrays, self.wanted, self.tolerance = arrays, wanted, tolerance
         self.calls: dict[int, Callable[[], Any]] = {}
@@ -126,12 +130,16 @@ class Here:
 class Isolated:
     """Trials in worker processes: programs are traced and printed here, and compiled, checked and timed there."""
 
+    arrays: Sequence[Any]
+    seconds: float
+    problem: tuple[str, list[Any], list[np.ndarray], list[np.ndarray], float | None]
+
     def __init__(
         self, arrays: Sequence[Any], wanted: Sequence[Any], tolerance: float | None, seconds: float,
         many: int | None = None,
     ):  # fmt: skip
         self.arrays, self.seconds = arrays, seconds
-        self.many = many or min(os.cpu_count() or 1, 8)
+        self.many: int = many or min(os.cpu_count() or 1, 8)
         types = [x.aval for x in arrays]
         self.problem = ("problem", types, [np.asarray(x) for x in arrays], [np.asarray(x) for x in wanted], tolerance)
         self.workers: list[_Process | None] = [None] * self.many

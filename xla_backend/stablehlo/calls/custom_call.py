@@ -20,7 +20,7 @@ def _typing(*types: Any, call: Any) -> list[Any]:
     return list(call.out_types if call.finish is None else call.finish.out_types)
 
 
-custom_call_p = Primitive("custom_call", _typing, multiple=True)
+custom_call_p: Primitive = Primitive("custom_call", _typing, multiple=True)
 
 
 def _custom_call(e: Emitter, operands: list[Operand], outs: Sequence[Any], *, call: Any) -> list[Operand]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from ... import config as config
@@ -16,7 +16,7 @@ from ..table import PACKAGE
 from .version import __version__ as __version__
 from .version import __version_info__ as __version_info__
 
-__getattr__ = facade("jax")
+__getattr__: Callable[..., Any] = facade("jax")
 
 
 @functools.wraps(own_make_mesh)

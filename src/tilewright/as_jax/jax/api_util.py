@@ -77,4 +77,4 @@ __all__ = [
     "argnums_partial", "debug_info", "flatten_axes", "flatten_fun", "flatten_fun_nokwargs", "fun_signature",
     "safe_map", "shaped_abstractify",
 ]  # fmt: skip
-__getattr__ = not_adapted("jax.api_util")
+__getattr__: Callable[..., Any] = not_adapted("jax.api_util")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -34,4 +34,4 @@ __all__ = [
     "AbstractValue", "Atom", "ParamDict", "ShapedArray", "Trace", "Tracer", "Value", "ensure_compile_time_eval",
     "eval_context", "eval_jaxpr", "pytype_aval_mappings",
 ]  # fmt: skip
-__getattr__ = not_adapted("jax.core")
+__getattr__: Callable[..., Any] = not_adapted("jax.core")

@@ -93,4 +93,4 @@ def clear_event_listeners() -> None:
         listeners.clear()
 
 
-__getattr__ = not_adapted("jax.monitoring")
+__getattr__: Callable[..., Any] = not_adapted("jax.monitoring")

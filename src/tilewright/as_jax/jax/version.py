@@ -2,4 +2,4 @@
 
 from ...core.support.version import JAX_API as __version__
 
-__version_info__ = tuple(map(int, __version__.split(".")))
+__version_info__: tuple[int, ...] = tuple(map(int, __version__.split(".")))

@@ -12,6 +12,16 @@ from ...core.support.errors import EmulationError
 class Barrier:
     """An mbarrier."""
 
+    count: int
+    agent: int
+    address: int
+    products: bool
+    made: tuple[int, int]
+    fenced: bool
+    bytes: int
+    left: int
+    phases: int
+
     def __init__(self, count: int, agent: int, address: int, made: tuple[int, int], agents: int):
         self.count, self.left, self.bytes, self.phases, self.agent = count, count, 0, 0, agent
         self.address, self.products = address, False  # whether it has told of products in tensor memory
@@ -20,7 +30,7 @@ class Barrier:
         self.ended = np.zeros(agents, np.int64)  # of those that arrived in phases that have ended
 
     def arrive(self, clock: Any, expected: int = 0) -> None:
-        self.clock = np.maximum(self.clock, clock)
+        self.clock: np.ndarray = np.maximum(self.clock, clock)
         self.bytes += expected
         self.left -= 1
         if self.left < 0:
@@ -42,11 +52,14 @@ class Barrier:
         if self.left == 0 and self.bytes == 0:
             self.left, self.phases = self.count, self.phases + 1
             self.clock[self.agent] = self.phases
-            self.ended = self.clock.copy()
+            self.ended: np.ndarray = self.clock.copy()
 
 
 class Meeting:
     """A barrier where warps come, and wait or go on."""
+
+    times: int
+    ended: Any
 
     def __init__(self, clock: Any):
         self.came: dict[int, int] = {}  # lanes of each warp
@@ -54,4 +67,4 @@ class Meeting:
 
     def end(self) -> None:
         self.came, self.times, self.ended = {}, self.times + 1, self.clock
-        self.clock = np.zeros_like(self.clock)
+        self.clock: Any = np.zeros_like(self.clock)

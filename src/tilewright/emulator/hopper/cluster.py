@@ -20,12 +20,17 @@ ENDED = "a block that has ended is reached by another: barrier.cluster before th
 class Cluster:
     """Blocks that reach each other's shared memory, and what is under way in them."""
 
+    threads: int
+    rng: np.random.Generator
+    eager: bool
+    progress: int
+
     def __init__(self, count: int, threads: int, size: int, rng: np.random.Generator, eager: bool):
         self.threads, self.rng, self.eager = threads, rng, eager  # threads of a block
         self.pending: list[tuple[Barrier, Callable[[], None], str]] = []
         self.progress = 0
         self.meetings: dict[Any, Meeting] = {}
-        self.blocks = [Block(self, rank, count, size) for rank in range(count)]
+        self.blocks: list[Block] = [Block(self, rank, count, size) for rank in range(count)]
 
     def land(self, barrier: Barrier | None = None) -> bool:
         """Let a copy land; of one barrier, or any."""
@@ -41,15 +46,21 @@ class Cluster:
 class Block:
     """What the warpgroups of a block share."""
 
+    cluster: Cluster
+    rank: int
+    base: int
+    agents: int
+    walks: int
+
     def __init__(self, cluster: Cluster, rank: int, count: int, size: int):
         self.cluster, self.rank, self.base, self.agents = cluster, rank, AGENTS * rank, AGENTS * count
-        self.shared = Shared(BASE + size, agents=self.agents)
+        self.shared: Shared = Shared(BASE + size, agents=self.agents)
         self.barriers: dict[int, Barrier] = {}
         self.meetings: dict[Any, Meeting] = {}  # of bar.sync
         self.fields: dict[int, dict[Any, int]] = {}
         self.descriptors: dict[int, Any] = {}
         self.published: dict[int, Any] = {}
-        self.tensor = TensorMemory(self.agents)
+        self.tensor: TensorMemory = TensorMemory(self.agents)
         self.registers: dict[int, int] = {}  # of a thread, by warpgroup, where they were set
         self.walks = 0  # of its warps, that have not ended
         self.known = np.zeros(self.agents, np.int64)  # by those that have
@@ -82,7 +93,7 @@ class Block:
 
     def end(self, clocks: Any) -> None:
         """A warp ends; after the last one no other block may reach this one."""
-        self.known = np.maximum(self.known, clocks.max(0))
+        self.known: np.ndarray = np.maximum(self.known, clocks.max(0))
         self.walks -= 1
         if not self.walks and any(time > self.known[agent] for agent, time in self.visits.items()):
             raise EmulationError(ENDED)

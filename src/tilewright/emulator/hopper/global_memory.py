@@ -16,9 +16,9 @@ class GlobalMemory:
     """Buffers, which are copied first: results may be in place."""
 
     def __init__(self, buffers: Sequence[np.ndarray]):
-        self.shapes = [b.shape for b in buffers]
-        self.buffers = [np.array(b, order="C") for b in buffers]
-        self.bytes = [b.reshape(-1).view(np.uint8) for b in self.buffers]
+        self.shapes: list[tuple[Any, ...]] = [b.shape for b in buffers]
+        self.buffers: list[np.ndarray] = [np.array(b, order="C") for b in buffers]
+        self.bytes: list[np.ndarray] = [b.reshape(-1).view(np.uint8) for b in self.buffers]
 
     @property
     def found(self) -> list[np.ndarray]:

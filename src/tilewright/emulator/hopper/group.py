@@ -19,10 +19,21 @@ Walk = Generator[str, None, Any]  # gives what is waited for, whenever nothing m
 class Group:
     """One warpgroup."""
 
+    memory: GlobalMemory
+    b: Block
+    number: int
+    frame: dict[Any, Any]
+    committed: int
+    fenced: bool
+    after: bool
+    stores: int
+    stored: int
+    started: int
+
     def __init__(self, memory: GlobalMemory, block: Block, number: int, frame: dict[Any, Any]):
         self.memory, self.b, self.number, self.frame = memory, block, number, frame
-        self.mask = np.ones(LANES, bool)
-        self.clocks = np.zeros((4, block.agents), np.int64)
+        self.mask: np.ndarray = np.ones(LANES, bool)
+        self.clocks: np.ndarray = np.zeros((4, block.agents), np.int64)
         for w in range(4):
             self.clocks[w, self.agent(w)] = 1
         self.open: list[Callable[[], None]] = []

@@ -28,20 +28,20 @@ class Machine:
     """A module, read once, and the memory that it is launched on."""
 
     def __init__(self, text: str, buffers: Sequence[np.ndarray]):
-        self.memory = GlobalMemory(buffers)
-        self.apart = "tcgen05" in text
+        self.memory: GlobalMemory = GlobalMemory(buffers)
+        self.apart: bool = "tcgen05" in text
         with reading(lambda context: None) as context, ir.Location.unknown(context):
             self.module, reader = ir.Module.parse(text), Reader(self.memory)
             (function,) = [o for o in self.module.body.operations if o.operation.name == "func.func"]
             entry = function.regions[0].blocks[0]
-            self.host = reader.block(entry)
+            self.host: list[Any] = reader.block(entry)
             launch = reader.launch
             block = launch.regions[0].blocks[0]
-            self.body = reader.block(block)
-            self.arguments = [*map(reader.slot, block.arguments)]
-            self.sizes = [reader.slot(v) for v in launch.operands if str(v.type) == "index"]
-            self.dynamic = reader.slot(launch.operands[len(launch.operands) - 1])
-            self.entry = [*map(reader.slot, entry.arguments)]
+            self.body: list[Any] = reader.block(block)
+            self.arguments: list[int] = [*map(reader.slot, block.arguments)]
+            self.sizes: list[int] = [reader.slot(v) for v in launch.operands if str(v.type) == "index"]
+            self.dynamic: int = reader.slot(launch.operands[len(launch.operands) - 1])
+            self.entry: list[int] = [*map(reader.slot, entry.arguments)]
 
     def run(self, rng: np.random.Generator, eager: bool) -> list[np.ndarray]:
         given = dict(zip(self.entry, [np.asarray(0), np.asarray(HOST)]))

@@ -21,16 +21,19 @@ PRODUCTS, STORES, COPIES = 16, 20, 24
 class Shared:
     """Shared memory: its bytes, the last write of each 4 of them and the reads since."""
 
+    writer: np.ndarray
+    written: np.ndarray
+
     def __init__(self, size: int, name: str = "shared memory", agents: int = AGENTS):
         self.name = name
-        self.bytes = np.full(size, 0xFF, np.uint8)  # NaN in every float type
+        self.bytes: np.ndarray = np.full(size, 0xFF, np.uint8)  # NaN in every float type
         n = size // GRAIN + 1
         self.writer, self.written = np.zeros(n, np.int64), np.zeros(n, np.int64)
         # Of each block's agents only warps, products and stores read or update: those before the copies.
-        self.readers = np.flatnonzero(np.arange(agents) % AGENTS < COPIES)
-        self.reads = np.zeros((n, self.readers.size), np.int32)
-        self.generic = np.zeros(n, np.int64)  # the warp + 1 that wrote, and has not fenced since
-        self.plain = np.zeros(n, bool)  # what the copy engine has copied there without a swizzle
+        self.readers: np.ndarray = np.flatnonzero(np.arange(agents) % AGENTS < COPIES)
+        self.reads: np.ndarray = np.zeros((n, self.readers.size), np.int32)
+        self.generic: np.ndarray = np.zeros(n, np.int64)  # the warp + 1 that wrote, and has not fenced since
+        self.plain: np.ndarray = np.zeros(n, bool)  # what the copy engine has copied there without a swizzle
         self.updates: Any = None  # the last atomic update of each agent since a write, once there is one
 
     def grains(self, at: Any, size: int) -> Any:

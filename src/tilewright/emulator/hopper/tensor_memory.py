@@ -17,11 +17,11 @@ class TensorMemory:
     """Its numbers, how many columns are taken, and who touched them."""
 
     def __init__(self, agents: int) -> None:
-        self.value = np.full((LANES, COLUMNS), np.nan, np.float32)
+        self.value: np.ndarray = np.full((LANES, COLUMNS), np.nan, np.float32)
         self.columns = 0
-        self.order = Shared(4 * QUARTERS * COLUMNS, "tensor memory", agents)
+        self.order: Shared = Shared(4 * QUARTERS * COLUMNS, "tensor memory", agents)
         # 2: its stores are not waited for, 1: what threads stored or loaded there is not fenced
-        self.open = np.zeros((QUARTERS, COLUMNS), np.int64)
+        self.open: np.ndarray = np.zeros((QUARTERS, COLUMNS), np.int64)
 
     def grains(self, first: int, columns: int, quarter: int | None = None) -> Any:
         if first + columns > self.columns:

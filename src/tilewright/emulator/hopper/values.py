@@ -54,13 +54,16 @@ class Sum:
     """The results of products, which are not to be read while one is being made."""
 
     def __init__(self, start: Sequence[Any], columns: int, dtype: Any):
-        self.value = np.zeros((64, columns), dtype)
+        self.value: np.ndarray = np.zeros((64, columns), dtype)
         for i, x in enumerate(start):
             self.value[fragment_places(i)] = x
         self.pending = 0
 
 
 class Register:
+    sum: Sum
+    i: int
+
     def __init__(self, sum: Sum, i: int):
         self.sum, self.i = sum, i
 
@@ -72,6 +75,9 @@ class Register:
 
 class Loaded:
     """What is being loaded from tensor memory."""
+
+    value: Any
+    ready: bool
 
     def __init__(self, value: Any):
         self.value, self.ready = value, False

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 
 from ...core.support.config import config
 from ...core.support.runtime import runtime
@@ -22,4 +23,4 @@ def reset_cache() -> None:
 
 
 __all__ = ["reset_cache", "set_cache_dir"]
-__dir__ = __all__.copy
+__dir__: Callable[[], list[str]] = __all__.copy

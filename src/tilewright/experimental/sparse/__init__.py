@@ -1,5 +1,6 @@
 """`jax.experimental.sparse`'s names: sparse arrays by coordinates (BCOO) and by rows (BCSR), and functions of them."""
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from ...core.support.lazy_imports import later as _later
@@ -82,4 +83,4 @@ __all__ = [
     "csr_todense", "empty", "eye", "grad", "jacfwd", "jacobian", "jacrev", "linalg", "load", "random_bcoo", "save",
     "sparsify", "todense", "value_and_grad",
 ]  # fmt: skip
-__dir__ = __all__.copy
+__dir__: Callable[[], list[str]] = __all__.copy

@@ -6,7 +6,7 @@ import abc
 import itertools
 import math
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
@@ -53,7 +53,7 @@ class JAXSparse(abc.ABC):
 
     data: Array
     shape: Shape
-    __hash__ = None  # type: ignore[assignment]
+    __hash__: ClassVar[None] = None
     __array_ufunc__ = None  # NumPy's operators leave the operation to ours
 
     @property

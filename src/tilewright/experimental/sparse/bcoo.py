@@ -90,9 +90,9 @@ class BCOO(JAXSparse):
         unique_indices: bool = False,
     ):  # fmt: skip
         data, indices = args
-        self.data = data if isinstance(data, Value) else jnp.asarray(data)
+        self.data: Value | Array = data if isinstance(data, Value) else jnp.asarray(data)
         self.indices = wide_indices(indices, "BCOO indices")
-        self.shape = as_shape(shape, "BCOO")
+        self.shape: Shape = as_shape(shape, "BCOO")
         layout = layout_of(self.data, self.indices, self.shape)
         self.indices_sorted = indices_sorted
         self.unique_indices = unique_indices and (layout.n_sparse > 0 or layout.nse < 2)

@@ -44,6 +44,7 @@ class BCSR(JAXSparse):
     Array([0, 1, 2], dtype=int32)
     """
 
+    shape: tuple[int, ...]
     indices: Array
     indptr: Array
     indices_sorted: bool
@@ -55,7 +56,7 @@ class BCSR(JAXSparse):
         unique_indices: bool = False,
     ):  # fmt: skip
         data, indices, indptr = args
-        self.data = data if isinstance(data, Value) else jnp.asarray(data)
+        self.data: Value | Array = data if isinstance(data, Value) else jnp.asarray(data)
         self.indices, self.indptr = wide_indices(indices, "BCSR indices"), wide_indices(indptr, "BCSR indptr")
         self.shape, self.indices_sorted, self.unique_indices = as_shape(shape, "BCSR"), indices_sorted, unique_indices
         b, given = self.n_batch, [shape_of(x) for x in (self.data, self.indices, self.indptr)]

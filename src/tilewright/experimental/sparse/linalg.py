@@ -138,4 +138,4 @@ def _apart(Y: Array, X: Array) -> Array:
 
 
 __all__ = ["lobpcg_standard", "spsolve"]
-__dir__ = __all__.copy
+__dir__: Callable[[], list[str]] = __all__.copy

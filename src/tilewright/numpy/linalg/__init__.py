@@ -1,5 +1,7 @@
 """`numpy.linalg`: norms, factors, systems and products of matrices in the last two axes."""
 
+from collections.abc import Callable
+
 from ..shape import matrix_transpose
 from .factors import (
     EighResult,
@@ -37,4 +39,4 @@ __all__ = [
     "matrix_transpose", "multi_dot", "norm", "outer", "pinv", "qr", "slogdet", "solve", "svd", "svdvals", "tensordot",
     "tensorinv", "tensorsolve", "trace", "vecdot", "vector_norm",
 ]  # fmt: skip
-__dir__ = __all__.copy
+__dir__: Callable[[], list[str]] = __all__.copy

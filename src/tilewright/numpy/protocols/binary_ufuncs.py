@@ -51,50 +51,53 @@ def _bits(primitive: Any, combine: Callable[..., Array], neutral: int) -> Callab
     return run
 
 
-add = _array(
+add: ufunc = _array(
     elementwise.add, 2, "add", "The sum of two arrays; of booleans, their disjunction.", identity=0,
     reduce=reductions.sum, accumulate=cumulative.cumsum, at=_scattered("add"),
 )  # fmt: skip
-multiply = _array(
+multiply: ufunc = _array(
     elementwise.multiply, 2, "multiply", "The product; of booleans, their conjunction.", identity=1,
     reduce=reductions.prod, accumulate=cumulative.cumprod, at=_scattered("mul"),
 )  # fmt: skip
+subtract: ufunc
 subtract = _array(elementwise.subtract, 2, "subtract", "The difference of two arrays.", at=_scattered("subtract"))
-negative = _array(elementwise.negative, 1, "negative", "The number with its sign changed.")
-maximum = _array(
+negative: ufunc = _array(elementwise.negative, 1, "negative", "The number with its sign changed.")
+maximum: ufunc = _array(
     elementwise.maximum, 2, "maximum", "The larger of two; nan where either is nan.",
     reduce=_extreme(reductions.max), at=_scattered("max"),
 )  # fmt: skip
-minimum = _array(
+minimum: ufunc = _array(
     elementwise.minimum, 2, "minimum", "The smaller of two; nan where either is nan.",
     reduce=_extreme(reductions.min), at=_scattered("min"),
 )  # fmt: skip
-bitwise_and = _array(
+bitwise_and: ufunc = _array(
     elementwise.bitwise_and, 2, "bitwise_and", "Conjunction of bits.", identity=-1,
     reduce=_bits(lax.reduce_and_p, elementwise.bitwise_and, -1),
 )  # fmt: skip
-bitwise_or = _array(
+bitwise_or: ufunc = _array(
     elementwise.bitwise_or, 2, "bitwise_or", "Disjunction of bits.", identity=0,
     reduce=_bits(lax.reduce_or_p, elementwise.bitwise_or, 0),
 )  # fmt: skip
-bitwise_xor = _array(
+bitwise_xor: ufunc = _array(
     elementwise.bitwise_xor, 2, "bitwise_xor", "Exclusive or of bits.", identity=0,
     reduce=_bits(lax.reduce_xor_p, elementwise.bitwise_xor, 0),
 )  # fmt: skip
-logical_and = _array(
+logical_and: ufunc = _array(
     elementwise.logical_and, 2, "logical_and", "Whether both are true.", identity=True,
     reduce=_truth(reductions.all, elementwise.logical_and),
 )  # fmt: skip
-logical_or = _array(
+logical_or: ufunc = _array(
     elementwise.logical_or, 2, "logical_or", "Whether either is true.", identity=False,
     reduce=_truth(reductions.any, elementwise.logical_or),
 )  # fmt: skip
-logical_xor = _array(elementwise.logical_xor, 2, "logical_xor", "Whether exactly one is true.", identity=False)
+logical_xor: ufunc = _array(elementwise.logical_xor, 2, "logical_xor", "Whether exactly one is true.", identity=False)
+logaddexp: ufunc
 logaddexp = _array(elementwise.logaddexp, 2, "logaddexp", "`log(exp(x) + exp(y))` without overflow.", identity=-np.inf)
+logaddexp2: ufunc
 logaddexp2 = _array(elementwise.logaddexp2, 2, "logaddexp2", "`log2(2**x + 2**y)` without overflow.", identity=-np.inf)
 
 # doctest does not look for objects.
-__test__ = {f.__name__: f.__doc__ for f in list(globals().values()) if isinstance(f, ufunc)}
+__test__: dict[str, str | None] = {f.__name__: f.__doc__ for f in list(globals().values()) if isinstance(f, ufunc)}
 
 __all__ = [
     "add", "bitwise_and", "bitwise_or", "bitwise_xor", "logaddexp", "logaddexp2", "logical_and", "logical_or",

@@ -62,13 +62,27 @@ class ufunc:  # noqa: N801
         self._reduce, self._accumulate = reduce or self._fold, accumulate or self._running
         self._at, self._reduceat = at or self._one_by_one, reduceat or self._slices
         self._nargs = self.nin if nargs is None else operator.index(nargs)
-        self.__name__ = name or func.__name__
+        self.__name__: str = name or func.__name__
         example = (
             f"\n\n    >>> from tilewright import numpy as jnp\n    >>> jnp.{name}.nin\n    {nin}\n    " if doc else ""
         )
         self.__doc__ = (doc or func.__doc__ or "") + example
 
-    nin, nout, nargs, identity = (property(operator.attrgetter(f"_{n}")) for n in ("nin", "nout", "nargs", "identity"))
+    @property
+    def nin(self) -> int:
+        return self._nin
+
+    @property
+    def nout(self) -> int:
+        return self._nout
+
+    @property
+    def nargs(self) -> int:
+        return self._nargs
+
+    @property
+    def identity(self) -> Any:
+        return self._identity
 
     def __call__(self, *args: ArrayLike, out: None = None, where: None = None) -> Array:
         if out is not None or where is not None:

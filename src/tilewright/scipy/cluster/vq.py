@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from ... import numpy as tnp
 from ...core.support.errors import ShapeError
 from ...numpy.util import Array, ArrayLike, composite, promote_dtypes_inexact, shape_of, value
@@ -36,4 +38,4 @@ def vq(obs: ArrayLike, code_book: ArrayLike, check_finite: bool = True) -> tuple
 
 
 __all__ = ["vq"]
-__dir__ = __all__.copy
+__dir__: Callable[[], list[str]] = __all__.copy

@@ -1,7 +1,11 @@
 """`jax.scipy.linalg`'s names: factors, systems, functions and special forms of matrices."""
 
+from collections.abc import Callable
+
+from ...core.ir.array import Array
 from ...numpy.linalg.solving import det as _det
 from ...numpy.linalg.solving import inv as _inv
+from ...numpy.util import ArrayLike
 from .factors import eigh, eigh_tridiagonal, hessenberg, polar, qr, qr_multiply, rsf2csf, schur, svd
 from .functions import expm, expm_frechet, funm, sqrtm
 from .matrices import (
@@ -35,7 +39,7 @@ from .solving import (
 )
 
 
-def det(a, overwrite_a=False, check_finite=True):
+def det(a: ArrayLike, overwrite_a: bool = False, check_finite: bool = True) -> Array:
     """The determinants of square matrices.
 
     >>> from tilewright import numpy as jnp
@@ -46,7 +50,7 @@ def det(a, overwrite_a=False, check_finite=True):
     return _det(a)
 
 
-def inv(a, overwrite_a=False, check_finite=True):
+def inv(a: ArrayLike, overwrite_a: bool = False, check_finite: bool = True) -> Array:
     """The inverses of square matrices.
 
     >>> from tilewright import numpy as jnp
@@ -64,4 +68,4 @@ __all__ = [
     "pascal", "polar", "qr", "qr_multiply", "rsf2csf", "schur", "solve", "solve_sylvester", "solve_triangular",
     "sqrtm", "svd", "toeplitz",
 ]  # fmt: skip
-__dir__ = __all__.copy
+__dir__: Callable[[], list[str]] = __all__.copy

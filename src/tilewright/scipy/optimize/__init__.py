@@ -87,4 +87,4 @@ def _complex(parts: Array) -> Array:
 
 
 __all__ = ["OptimizeResults", "minimize"]
-__dir__ = __all__.copy
+__dir__: Callable[[], list[str]] = __all__.copy

@@ -1,6 +1,8 @@
 """`jax.scipy.sparse`'s names."""
 
+from collections.abc import Callable
+
 from . import linalg
 
 __all__ = ["linalg"]
-__dir__ = __all__.copy
+__dir__: Callable[[], list[str]] = __all__.copy

@@ -310,4 +310,4 @@ def _incremental(apply: Operator, r: Array, kept: int, small: Array) -> Array:
 _SOLVES = {"batched": _batched, "incremental": _incremental}
 
 __all__ = ["bicgstab", "cg", "gmres"]
-__dir__ = __all__.copy
+__dir__: Callable[[], list[str]] = __all__.copy

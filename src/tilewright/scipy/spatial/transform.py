@@ -8,7 +8,7 @@ method", 2022.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -297,4 +297,4 @@ class Slerp(NamedTuple):
 
 
 __all__ = ["Rotation", "Slerp"]
-__dir__ = __all__.copy
+__dir__: Callable[[], list[str]] = __all__.copy

@@ -1,5 +1,6 @@
 """`jax.scipy.special`: special functions of arrays."""
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from ...core.support.lazy_imports import later as _later
@@ -32,4 +33,4 @@ __all__ = [
     "log_softmax", "loggamma", "logit", "logsumexp", "lpmn", "lpmn_values", "multigammaln", "ndtr", "ndtri", "owens_t",
     "poch", "polygamma", "rel_entr", "sici", "softmax", "spence", "sph_harm_y", "wofz", "xlog1py", "xlogy", "zeta",
 ]  # fmt: skip
-__dir__ = __all__.copy
+__dir__: Callable[[], list[str]] = __all__.copy

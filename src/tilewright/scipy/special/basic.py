@@ -51,10 +51,10 @@ def _unary(name: str, function: Any, doc: str, at: float, gives: float) -> Any:
     return special
 
 
-erf = _unary("erf", lax.erf, "The error function.", 0.0, 0.0)
-erfc = _unary("erfc", lax.erfc, "`1 - erf(x)`.", 0.0, 1.0)
-erfinv = _unary("erfinv", lax.erf_inv, "The inverse of `erf`.", 0.0, 0.0)
-gammaln = _unary("gammaln", lax.lgamma, "The logarithm of the magnitude of the gamma function.", 3.0, 0.693)
+erf: Any = _unary("erf", lax.erf, "The error function.", 0.0, 0.0)
+erfc: Any = _unary("erfc", lax.erfc, "`1 - erf(x)`.", 0.0, 1.0)
+erfinv: Any = _unary("erfinv", lax.erf_inv, "The inverse of `erf`.", 0.0, 0.0)
+gammaln: Any = _unary("gammaln", lax.lgamma, "The logarithm of the magnitude of the gamma function.", 3.0, 0.693)
 
 
 # Lanczos' approximation of the gamma function with g = 7: P. Godfrey's coefficients, "A note on the computation of the
@@ -99,10 +99,10 @@ def loggamma(x: ArrayLike) -> Array:
     return where3(lax.gt(z, 0), gammaln(z), math.nan)
 
 
-digamma = _unary("digamma", lax.digamma, "The derivative of `gammaln`.", 1.0, -0.577)
-expit = _unary("expit", lax.logistic, "The logistic function `1 / (1 + exp(-x))`.", 0.0, 0.5)
-i0e = _unary("i0e", lax.bessel_i0e, "`exp(-|x|) * i0(x)`.", 0.0, 1.0)
-i1e = _unary("i1e", lax.bessel_i1e, "`exp(-|x|) * i1(x)`.", 0.0, 0.0)
+digamma: Any = _unary("digamma", lax.digamma, "The derivative of `gammaln`.", 1.0, -0.577)
+expit: Any = _unary("expit", lax.logistic, "The logistic function `1 / (1 + exp(-x))`.", 0.0, 0.5)
+i0e: Any = _unary("i0e", lax.bessel_i0e, "`exp(-|x|) * i0(x)`.", 0.0, 1.0)
+i1e: Any = _unary("i1e", lax.bessel_i1e, "`exp(-|x|) * i1(x)`.", 0.0, 0.0)
 
 
 @custom_jvp

@@ -1,5 +1,6 @@
 """`jax.scipy.stats`: distributions, a module each, and statistics of samples."""
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from ...core.support.lazy_imports import later as _later
@@ -51,4 +52,4 @@ __all__ = [
     "multivariate_normal", "nbinom", "norm", "pareto", "poisson", "rankdata", "sem", "t", "truncnorm", "uniform",
     "vonmises", "wrapcauchy",
 ]  # fmt: skip
-__dir__ = __all__.copy
+__dir__: Callable[[], list[str]] = __all__.copy

@@ -7,7 +7,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
 from ... import lax
 from ...numpy.elementwise import where3
@@ -16,6 +17,10 @@ from .. import special
 from .family import Family
 from .powers import with_powers
 
+if TYPE_CHECKING:
+    from ...core.ir.array import Array
+
+
 _D = Family(__name__, "p", lambda p: (p >= 0) & (p <= 1), (0.5,), (0.0, 1.0), 0.0, whole=True)
 
 
@@ -23,10 +28,11 @@ def _log(k: Any, p: Any) -> Any:
     return special.xlogy(k, p) + special.xlog1py(1 - k, -p)
 
 
-logpmf = _D.function("logpmf", _log)
-pmf = _D.function("pmf", lambda k, p: with_powers(k * 0, p, k, 1 - k), powers=True)
-cdf = _D.function("cdf", lambda k, p: where3(k < 1, 1 - p, 1.0), moves=False)
+logpmf: Callable[..., Array] = _D.function("logpmf", _log)
+pmf: Callable[..., Array] = _D.function("pmf", lambda k, p: with_powers(k * 0, p, k, 1 - k), powers=True)
+cdf: Callable[..., Array] = _D.function("cdf", lambda k, p: where3(k < 1, 1 - p, 1.0), moves=False)
+ppf: Callable[..., Array]
 ppf = _D.function("ppf", lambda q, p: lax.convert_element_type(q > 1 - p, dtype_of(q)), moves=False)
 
 __all__ = ["cdf", "logpmf", "pmf", "ppf"]
-__dir__ = __all__.copy
+__dir__: Callable[[], list[str]] = __all__.copy

@@ -7,12 +7,17 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
 from ... import lax
 from .. import special
 from .binom import log_choices
 from .family import Family, both
+
+if TYPE_CHECKING:
+    from ...core.ir.array import Array
+
 
 _D = Family(
     __name__, "n a b", lambda n, a, b: both(n >= 0, lax.eq(n, lax.floor(n)), a > 0, b > 0), (1.0, 1.0, 1.0),
@@ -24,8 +29,8 @@ def _log(k: Any, n: Any, a: Any, b: Any) -> Any:
     return log_choices(n, k) + special.betaln(k + a, n - k + b) - special.betaln(a, b)
 
 
-logpmf = _D.function("logpmf", _log)
-pmf = _D.function("pmf", _log)
+logpmf: Callable[..., Array] = _D.function("logpmf", _log)
+pmf: Callable[..., Array] = _D.function("pmf", _log)
 
 __all__ = ["logpmf", "pmf"]
-__dir__ = __all__.copy
+__dir__: Callable[[], list[str]] = __all__.copy

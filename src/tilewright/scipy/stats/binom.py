@@ -7,13 +7,18 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
 from ... import lax
 from ...numpy.elementwise import where3
 from .. import special
 from .family import Family, both
 from .powers import with_powers
+
+if TYPE_CHECKING:
+    from ...core.ir.array import Array
+
 
 _D = Family(
     __name__, "n p", lambda n, p: both(n >= 0, lax.eq(n, lax.floor(n)), p >= 0, p <= 1), (1.0, 0.5),
@@ -36,8 +41,8 @@ def _probability(k: Any, n: Any, p: Any) -> Any:
     return with_powers(log_choices(n, k), p, k, n - k)
 
 
-logpmf = _D.function("logpmf", _log)
-pmf = _D.function("pmf", _probability, powers=True)
+logpmf: Callable[..., Array] = _D.function("logpmf", _log)
+pmf: Callable[..., Array] = _D.function("pmf", _probability, powers=True)
 
 __all__ = ["log_choices", "logpmf", "pmf"]
-__dir__ = __all__.copy
+__dir__: Callable[[], list[str]] = __all__.copy

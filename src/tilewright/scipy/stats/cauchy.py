@@ -8,12 +8,17 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
 from ... import lax
 from ...core.primitives.custom.custom_derivatives import custom_jvp
 from ...numpy.elementwise import where3
 from .family import Family
+
+if TYPE_CHECKING:
+    from ...core.ir.array import Array
+
 
 _D = Family(__name__, tails="heavy")
 
@@ -41,14 +46,14 @@ def _ppf(q: Any) -> Any:
     return where3(upper, size, -size)
 
 
-logpdf = _D.function("logpdf", _log)
-pdf = _D.function("pdf", _log)
-cdf = _D.function("cdf", _cdf)
-logcdf = _D.function("logcdf", lambda y: lax.log(_cdf(y)))
-sf = _D.function("sf", lambda y: _cdf(-y))
-logsf = _D.function("logsf", lambda y: lax.log(_cdf(-y)))
-ppf = _D.function("ppf", _ppf)
-isf = _D.function("isf", lambda q: -_ppf(q))
+logpdf: Callable[..., Array] = _D.function("logpdf", _log)
+pdf: Callable[..., Array] = _D.function("pdf", _log)
+cdf: Callable[..., Array] = _D.function("cdf", _cdf)
+logcdf: Callable[..., Array] = _D.function("logcdf", lambda y: lax.log(_cdf(y)))
+sf: Callable[..., Array] = _D.function("sf", lambda y: _cdf(-y))
+logsf: Callable[..., Array] = _D.function("logsf", lambda y: lax.log(_cdf(-y)))
+ppf: Callable[..., Array] = _D.function("ppf", _ppf)
+isf: Callable[..., Array] = _D.function("isf", lambda q: -_ppf(q))
 
 __all__ = ["cdf", "isf", "logcdf", "logpdf", "logsf", "pdf", "ppf", "sf"]
-__dir__ = __all__.copy
+__dir__: Callable[[], list[str]] = __all__.copy

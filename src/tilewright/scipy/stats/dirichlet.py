@@ -9,6 +9,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 from ... import lax
@@ -65,4 +66,4 @@ def pdf(x: Any, alpha: Any) -> Array:
     return where3(legal, where3(simplex, out, 0.0), math.nan)
 
 __all__ = ["logpdf", "pdf"]
-__dir__ = __all__.copy
+__dir__: Callable[[], list[str]] = __all__.copy

@@ -7,17 +7,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
 from ... import lax
 from .family import INF, Family, log1mexp
 
+if TYPE_CHECKING:
+    from ...core.ir.array import Array
+
+
 _D = Family(__name__, support=(0.0, INF), inside=1.0, weak="logpdf pdf cdf logcdf sf logsf ppf")
-logpdf = _D.function("logpdf", lambda y: -y)
-pdf = _D.function("pdf", lambda y: -y)
-cdf = _D.function("cdf", lambda y: -lax.expm1(-y))
-logcdf = _D.function("logcdf", lambda y: log1mexp(-y))
-sf = _D.function("sf", lambda y: lax.exp(-y))
-logsf = _D.function("logsf", lambda y: -y)
-ppf = _D.function("ppf", lambda q: -lax.log1p(-q))
+logpdf: Callable[..., Array] = _D.function("logpdf", lambda y: -y)
+pdf: Callable[..., Array] = _D.function("pdf", lambda y: -y)
+cdf: Callable[..., Array] = _D.function("cdf", lambda y: -lax.expm1(-y))
+logcdf: Callable[..., Array] = _D.function("logcdf", lambda y: log1mexp(-y))
+sf: Callable[..., Array] = _D.function("sf", lambda y: lax.exp(-y))
+logsf: Callable[..., Array] = _D.function("logsf", lambda y: -y)
+ppf: Callable[..., Array] = _D.function("ppf", lambda q: -lax.log1p(-q))
 
 __all__ = ["cdf", "logcdf", "logpdf", "logsf", "pdf", "ppf", "sf"]
-__dir__ = __all__.copy
+__dir__: Callable[[], list[str]] = __all__.copy

@@ -7,13 +7,18 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
 from ... import lax
 from ...numpy.elementwise import where3
 from .. import special
 from .family import INF, Family, both, positive
 from .powers import with_powers
+
+if TYPE_CHECKING:
+    from ...core.ir.array import Array
+
 
 _D = Family(__name__, "a", positive, (2.0,), (0.0, INF), 1.0, weak="sf logsf")
 
@@ -41,12 +46,12 @@ def log_rest(y: Any, a: Any) -> Any:
     return where3(end, -power, lax.log(special.gammaincc(a, where3(end, 1.0, y))))
 
 
-logpdf = _D.function("logpdf", log_density)
-pdf = _D.function("pdf", density, powers=True)
-cdf = _D.function("cdf", lambda y, a: special.gammainc(a, y))
-logcdf = _D.function("logcdf", log_share)
-sf = _D.function("sf", lambda y, a: special.gammaincc(a, y))
-logsf = _D.function("logsf", log_rest)
+logpdf: Callable[..., Array] = _D.function("logpdf", log_density)
+pdf: Callable[..., Array] = _D.function("pdf", density, powers=True)
+cdf: Callable[..., Array] = _D.function("cdf", lambda y, a: special.gammainc(a, y))
+logcdf: Callable[..., Array] = _D.function("logcdf", log_share)
+sf: Callable[..., Array] = _D.function("sf", lambda y, a: special.gammaincc(a, y))
+logsf: Callable[..., Array] = _D.function("logsf", log_rest)
 
 __all__ = ["cdf", "density", "log_density", "log_rest", "log_share", "logcdf", "logpdf", "logsf", "pdf", "sf"]
-__dir__ = __all__.copy
+__dir__: Callable[[], list[str]] = __all__.copy

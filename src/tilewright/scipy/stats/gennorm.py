@@ -8,7 +8,8 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
 from ... import lax
 from ...core.api.transformations import jvp
@@ -16,6 +17,10 @@ from ...core.primitives.custom.custom_derivatives import custom_jvp
 from ...numpy.elementwise import where3
 from .. import special
 from .family import Family, positive
+
+if TYPE_CHECKING:
+    from ...core.ir.array import Array
+
 
 _D = Family(__name__, "beta", positive, (2.0,), moves=False, weak="logpdf pdf cdf")
 
@@ -40,9 +45,9 @@ def _cdf_by_beta(t: Any, out: Any, x: Any, beta: Any) -> Any:
 _cdf.defjvps(lambda t, out, x, beta: t * lax.exp(_log(x, beta)), _cdf_by_beta)
 
 
-logpdf = _D.function("logpdf", _log)
-pdf = _D.function("pdf", _log)
-cdf = _D.function("cdf", _cdf)
+logpdf: Callable[..., Array] = _D.function("logpdf", _log)
+pdf: Callable[..., Array] = _D.function("pdf", _log)
+cdf: Callable[..., Array] = _D.function("cdf", _cdf)
 
 __all__ = ["cdf", "logpdf", "pdf"]
-__dir__ = __all__.copy
+__dir__: Callable[[], list[str]] = __all__.copy

@@ -7,12 +7,17 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
 from ... import lax
 from .. import special
 from .family import INF, Family
 from .powers import with_powers
+
+if TYPE_CHECKING:
+    from ...core.ir.array import Array
+
 
 _D = Family(__name__, "p", lambda p: (p > 0) & (p <= 1), (0.5,), (1.0, INF), 1.0, whole=True)
 
@@ -21,8 +26,8 @@ def _log(k: Any, p: Any) -> Any:
     return special.xlog1py(k - 1, -p) + lax.log(p)
 
 
-logpmf = _D.function("logpmf", _log)
-pmf = _D.function("pmf", lambda k, p: with_powers(lax.log(p), p, of_rest=k - 1), powers=True)
+logpmf: Callable[..., Array] = _D.function("logpmf", _log)
+pmf: Callable[..., Array] = _D.function("pmf", lambda k, p: with_powers(lax.log(p), p, of_rest=k - 1), powers=True)
 
 __all__ = ["logpmf", "pmf"]
-__dir__ = __all__.copy
+__dir__: Callable[[], list[str]] = __all__.copy

@@ -7,13 +7,18 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
 from ... import lax
 from ...core.primitives.custom.custom_derivatives import custom_jvp
 from .. import special
 from . import gumbel_r
 from .family import Family
+
+if TYPE_CHECKING:
+    from ...core.ir.array import Array
+
 
 _D = Family(__name__, weak="logpdf pdf cdf logcdf sf logsf ppf")
 
@@ -25,13 +30,13 @@ def _ppf(p: Any) -> Any:
 
 _ppf.defjvps(lambda t, out, p: t / abs(-special.xlog1py(1 - p, -p)))
 
-logpdf = _D.function("logpdf", lambda y: gumbel_r.log_density(-y))
-pdf = _D.function("pdf", lambda y: gumbel_r.log_density(-y))
-cdf = _D.function("cdf", lambda y: gumbel_r.sf_of(-y))
-logcdf = _D.function("logcdf", lambda y: gumbel_r.log_sf(-y))
-sf = _D.function("sf", lambda y: lax.exp(-lax.exp(y)))
-logsf = _D.function("logsf", lambda y: -lax.exp(y))
-ppf = _D.function("ppf", _ppf, "p")
+logpdf: Callable[..., Array] = _D.function("logpdf", lambda y: gumbel_r.log_density(-y))
+pdf: Callable[..., Array] = _D.function("pdf", lambda y: gumbel_r.log_density(-y))
+cdf: Callable[..., Array] = _D.function("cdf", lambda y: gumbel_r.sf_of(-y))
+logcdf: Callable[..., Array] = _D.function("logcdf", lambda y: gumbel_r.log_sf(-y))
+sf: Callable[..., Array] = _D.function("sf", lambda y: lax.exp(-lax.exp(y)))
+logsf: Callable[..., Array] = _D.function("logsf", lambda y: -lax.exp(y))
+ppf: Callable[..., Array] = _D.function("ppf", _ppf, "p")
 
 __all__ = ["cdf", "logcdf", "logpdf", "logsf", "pdf", "ppf", "sf"]
-__dir__ = __all__.copy
+__dir__: Callable[[], list[str]] = __all__.copy

@@ -7,13 +7,18 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
 from ... import lax
 from ...core.primitives.custom.custom_derivatives import custom_jvp
 from ...numpy.elementwise import where3
 from .. import special
 from .family import INF, Family, log1mexp
+
+if TYPE_CHECKING:
+    from ...core.ir.array import Array
+
 
 _D = Family(__name__, weak="logpdf pdf cdf logcdf logsf ppf")
 
@@ -39,13 +44,13 @@ def _ppf(p: Any) -> Any:
 
 _ppf.defjvps(lambda t, out, p: t / abs(special.entr(p)))
 
-logpdf = _D.function("logpdf", log_density)
-pdf = _D.function("pdf", log_density)
-cdf = _D.function("cdf", lambda y: lax.exp(-lax.exp(-y)))
-logcdf = _D.function("logcdf", lambda y: -lax.exp(-y))
-sf = _D.function("sf", sf_of)
-logsf = _D.function("logsf", log_sf)
-ppf = _D.function("ppf", _ppf, "p")
+logpdf: Callable[..., Array] = _D.function("logpdf", log_density)
+pdf: Callable[..., Array] = _D.function("pdf", log_density)
+cdf: Callable[..., Array] = _D.function("cdf", lambda y: lax.exp(-lax.exp(-y)))
+logcdf: Callable[..., Array] = _D.function("logcdf", lambda y: -lax.exp(-y))
+sf: Callable[..., Array] = _D.function("sf", sf_of)
+logsf: Callable[..., Array] = _D.function("logsf", log_sf)
+ppf: Callable[..., Array] = _D.function("ppf", _ppf, "p")
 
 __all__ = ["cdf", "log_density", "log_sf", "logcdf", "logpdf", "logsf", "pdf", "ppf", "sf", "sf_of"]
-__dir__ = __all__.copy
+__dir__: Callable[[], list[str]] = __all__.copy

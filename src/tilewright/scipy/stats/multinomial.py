@@ -9,6 +9,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 from ... import lax
@@ -66,4 +67,4 @@ def pmf(x: Any, n: Any, p: Any) -> Array:
     return where3(valid, where3(legal, out, 0.0), math.nan)
 
 __all__ = ["logpmf", "pmf"]
-__dir__ = __all__.copy
+__dir__: Callable[[], list[str]] = __all__.copy

@@ -9,6 +9,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 from ... import lax
@@ -74,4 +75,4 @@ def _pdf(x: Any, mean: Any, cov: Any) -> Array:
     return lax.exp(_logpdf(x, mean, cov))
 
 __all__ = ["logpdf", "pdf"]
-__dir__ = __all__.copy
+__dir__: Callable[[], list[str]] = __all__.copy

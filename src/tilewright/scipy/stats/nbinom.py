@@ -7,12 +7,17 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
 from ... import lax
 from .. import special
 from .family import INF, Family, both
 from .powers import with_powers
+
+if TYPE_CHECKING:
+    from ...core.ir.array import Array
+
 
 _D = Family(__name__, "n p", lambda n, p: both(n > 0, p > 0, p <= 1), (1.0, 0.5), (0.0, INF), 0.0, whole=True)
 
@@ -29,8 +34,8 @@ def _probability(k: Any, n: Any, p: Any) -> Any:
     return with_powers(_log_certain(k, n, p), p, of_rest=k)
 
 
-logpmf = _D.function("logpmf", _log)
-pmf = _D.function("pmf", _probability, powers=True)
+logpmf: Callable[..., Array] = _D.function("logpmf", _log)
+pmf: Callable[..., Array] = _D.function("pmf", _probability, powers=True)
 
 __all__ = ["logpmf", "pmf"]
-__dir__ = __all__.copy
+__dir__: Callable[[], list[str]] = __all__.copy

@@ -8,20 +8,26 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from .. import special
 from .family import Family
 
+if TYPE_CHECKING:
+    from ...core.ir.array import Array
+
+
 _D = Family(__name__, strong="cdf logcdf sf logsf ppf isf")
 _LOG = lambda y: -0.5 * (y * y + math.log(2 * math.pi))  # noqa: E731
-logpdf = _D.function("logpdf", _LOG)
-pdf = _D.function("pdf", _LOG)
-cdf = _D.function("cdf", special.ndtr)
-logcdf = _D.function("logcdf", special.log_ndtr)
-sf = _D.function("sf", lambda y: special.ndtr(-y))
-logsf = _D.function("logsf", lambda y: special.log_ndtr(-y))
-ppf = _D.function("ppf", special.ndtri)
-isf = _D.function("isf", lambda q: -special.ndtri(q))
+logpdf: Callable[..., Array] = _D.function("logpdf", _LOG)
+pdf: Callable[..., Array] = _D.function("pdf", _LOG)
+cdf: Callable[..., Array] = _D.function("cdf", special.ndtr)
+logcdf: Callable[..., Array] = _D.function("logcdf", special.log_ndtr)
+sf: Callable[..., Array] = _D.function("sf", lambda y: special.ndtr(-y))
+logsf: Callable[..., Array] = _D.function("logsf", lambda y: special.log_ndtr(-y))
+ppf: Callable[..., Array] = _D.function("ppf", special.ndtri)
+isf: Callable[..., Array] = _D.function("isf", lambda q: -special.ndtri(q))
 
 __all__ = ["cdf", "isf", "logcdf", "logpdf", "logsf", "pdf", "ppf", "sf"]
-__dir__ = __all__.copy
+__dir__: Callable[[], list[str]] = __all__.copy

@@ -7,11 +7,16 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
 from ... import lax
 from ...numpy.elementwise import where3
 from .family import INF, Family, log1mexp, positive
+
+if TYPE_CHECKING:
+    from ...core.ir.array import Array
+
 
 _D = Family(__name__, "b", positive, (1.0,), (1.0, INF), 2.0, weak="logcdf")
 
@@ -25,13 +30,13 @@ def _log_cdf(y: Any, b: Any) -> Any:
     return where3(end, first, log1mexp(where3(end, -1.0, -b * log)))
 
 
-logpdf = _D.function("logpdf", lambda y, b: lax.log(b) - (b + 1) * lax.log(y))
-pdf = _D.function("pdf", lambda y, b: lax.log(b) - (b + 1) * lax.log(y))
-cdf = _D.function("cdf", lambda y, b: -lax.expm1(-b * lax.log(y)))
-logcdf = _D.function("logcdf", _log_cdf)
-sf = _D.function("sf", lambda y, b: lax.exp(-b * lax.log(y)))
-logsf = _D.function("logsf", lambda y, b: -b * lax.log(y))
-ppf = _D.function("ppf", lambda q, b: lax.exp(-lax.log1p(-q) / b))
+logpdf: Callable[..., Array] = _D.function("logpdf", lambda y, b: lax.log(b) - (b + 1) * lax.log(y))
+pdf: Callable[..., Array] = _D.function("pdf", lambda y, b: lax.log(b) - (b + 1) * lax.log(y))
+cdf: Callable[..., Array] = _D.function("cdf", lambda y, b: -lax.expm1(-b * lax.log(y)))
+logcdf: Callable[..., Array] = _D.function("logcdf", _log_cdf)
+sf: Callable[..., Array] = _D.function("sf", lambda y, b: lax.exp(-b * lax.log(y)))
+logsf: Callable[..., Array] = _D.function("logsf", lambda y, b: -b * lax.log(y))
+ppf: Callable[..., Array] = _D.function("ppf", lambda q, b: lax.exp(-lax.log1p(-q) / b))
 
 __all__ = ["cdf", "logcdf", "logpdf", "logsf", "pdf", "ppf", "sf"]
-__dir__ = __all__.copy
+__dir__: Callable[[], list[str]] = __all__.copy

@@ -8,6 +8,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 from ... import lax
@@ -31,9 +32,9 @@ def _log(k: Any, mu: Any) -> Any:
     return special.xlogy(k, mu) - lax.lgamma(k + 1) - mu
 
 
-logpmf = _D.function("logpmf", _log)
-pmf = _D.function("pmf", lambda k, mu: with_powers(-lax.lgamma(k + 1) - mu, mu, k), powers=True)
-cdf = _D.function("cdf", lambda k, mu: special.gammaincc(k + 1, mu))
+logpmf: Callable[..., Array] = _D.function("logpmf", _log)
+pmf: Callable[..., Array] = _D.function("pmf", lambda k, mu: with_powers(-lax.lgamma(k + 1) - mu, mu, k), powers=True)
+cdf: Callable[..., Array] = _D.function("cdf", lambda k, mu: special.gammaincc(k + 1, mu))
 
 
 @composite()
@@ -65,4 +66,4 @@ def _finite(logs: Any) -> Any:
     return where3(logs > -math.inf, logs, 0.0)
 
 __all__ = ["cdf", "entropy", "logpmf", "pmf"]
-__dir__ = __all__.copy
+__dir__: Callable[[], list[str]] = __all__.copy

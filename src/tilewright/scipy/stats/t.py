@@ -8,10 +8,15 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
 from ... import lax
 from .family import Family, positive
+
+if TYPE_CHECKING:
+    from ...core.ir.array import Array
+
 
 _D = Family(__name__, "df", positive, (1.0,), tails="heavy")
 
@@ -22,8 +27,8 @@ def _log(y: Any, df: Any) -> Any:
     return constant - (half + 0.5) * lax.log1p(y * y / df)
 
 
-logpdf = _D.function("logpdf", _log)
-pdf = _D.function("pdf", _log)
+logpdf: Callable[..., Array] = _D.function("logpdf", _log)
+pdf: Callable[..., Array] = _D.function("pdf", _log)
 
 __all__ = ["logpdf", "pdf"]
-__dir__ = __all__.copy
+__dir__: Callable[[], list[str]] = __all__.copy

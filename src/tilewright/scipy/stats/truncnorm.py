@@ -8,13 +8,17 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
 from ... import lax
 from ...core.primitives.custom.custom_derivatives import custom_jvp
 from ...numpy.elementwise import where3
 from .. import special
 from .family import Family, log1mexp
+
+if TYPE_CHECKING:
+    from ...core.ir.array import Array
 
 
 def _inside(a: Any, b: Any) -> Any:
@@ -79,12 +83,12 @@ _sf.defjvps(
     lambda t, out, y, a, b: t * _at(b, a, b) * _cdf(y, a, b),
 )
 
-logpdf = _D.function("logpdf", _log)
-pdf = _D.function("pdf", _log)
-cdf = _D.function("cdf", _cdf)
-logcdf = _D.function("logcdf", _logcdf)
-sf = _D.function("sf", _sf)
-logsf = _D.function("logsf", _logsf)
+logpdf: Callable[..., Array] = _D.function("logpdf", _log)
+pdf: Callable[..., Array] = _D.function("pdf", _log)
+cdf: Callable[..., Array] = _D.function("cdf", _cdf)
+logcdf: Callable[..., Array] = _D.function("logcdf", _logcdf)
+sf: Callable[..., Array] = _D.function("sf", _sf)
+logsf: Callable[..., Array] = _D.function("logsf", _logsf)
 
 __all__ = ["cdf", "logcdf", "logpdf", "logsf", "pdf", "sf"]
-__dir__ = __all__.copy
+__dir__: Callable[[], list[str]] = __all__.copy

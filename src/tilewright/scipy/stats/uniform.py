@@ -7,14 +7,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
 from ...numpy.util import strong
 from .family import Family
 
+if TYPE_CHECKING:
+    from ...core.ir.array import Array
+
+
 _D = Family(__name__, support=(0.0, 1.0), inside=0.5, weak="logpdf pdf ppf", strong="cdf")
-logpdf = _D.function("logpdf", lambda y: y * 0)
-pdf = _D.function("pdf", lambda y: y * 0)
-cdf = _D.function("cdf", strong)
-ppf = _D.function("ppf", lambda q: q)
+logpdf: Callable[..., Array] = _D.function("logpdf", lambda y: y * 0)
+pdf: Callable[..., Array] = _D.function("pdf", lambda y: y * 0)
+cdf: Callable[..., Array] = _D.function("cdf", strong)
+ppf: Callable[..., Array] = _D.function("ppf", lambda q: q)
 
 __all__ = ["cdf", "logpdf", "pdf", "ppf"]
-__dir__ = __all__.copy
+__dir__: Callable[[], list[str]] = __all__.copy

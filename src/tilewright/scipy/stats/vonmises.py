@@ -8,12 +8,17 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
 from ... import lax
 from ...numpy.elementwise import where3
 from .. import special
 from .family import Family
+
+if TYPE_CHECKING:
+    from ...core.ir.array import Array
+
 
 _D = Family(__name__, "kappa", lambda kappa: kappa >= 0, (1.0,), moves=False, weak="logpdf pdf", tails="none")
 
@@ -29,8 +34,8 @@ def _log(x: Any, kappa: Any) -> Any:
     return kappa * (lax.cos(x) - 1) - math.log(2 * math.pi) - _log_i0e(kappa)
 
 
-logpdf = _D.function("logpdf", _log)
-pdf = _D.function("pdf", _log)
+logpdf: Callable[..., Array] = _D.function("logpdf", _log)
+pdf: Callable[..., Array] = _D.function("pdf", _log)
 
 __all__ = ["logpdf", "pdf"]
-__dir__ = __all__.copy
+__dir__: Callable[[], list[str]] = __all__.copy

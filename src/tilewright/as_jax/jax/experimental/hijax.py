@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 from ....core.api.vjp_functions import GradAccum, NullAccum, RefAccum, ValAccum
 from ....core.ir.extension_types import MappingSpec
 from ....core.ir.primitive import Zero
@@ -20,4 +23,4 @@ __all__ = [
     "VJPHiPrimitive", "ValAccum", "Zero", "aval_method", "aval_property", "instantiate_zeros", "is_undefined_primal",
     "jvp_from_lin", "linearize_from_jvp", "register_hitype", "vjp_from_jvp", "vjp_from_lin",
 ]  # fmt: skip
-__getattr__ = not_adapted("jax.experimental.hijax")
+__getattr__: Callable[..., Any] = not_adapted("jax.experimental.hijax")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from ....core.support.errors import ArgumentError
@@ -36,4 +37,4 @@ def get_backend(platform: Any = None) -> Any:
 get_default_device = default_device
 
 __all__ = ["backends", "get_backend", "get_default_device"]
-__getattr__ = not_adapted("jax.extend.backend")
+__getattr__: Callable[..., Any] = not_adapted("jax.extend.backend")

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -13,6 +14,13 @@ from ....core.tracing.trace import shape_of
 from ....random.generators import seeded
 from ...missing import not_adapted
 
+if TYPE_CHECKING:
+    from ....core.ir.types import KeyDtype
+
+
+threefry_prng_impl: KeyDtype
+rbg_prng_impl: KeyDtype
+unsafe_rbg_prng_impl: KeyDtype
 threefry_prng_impl, rbg_prng_impl, unsafe_rbg_prng_impl = THREEFRY, RBG, UNSAFE_RBG
 
 
@@ -53,4 +61,4 @@ __all__ = [
     "random_seed", "rbg_prng_impl", "seed_with_impl", "threefry2x32_p", "threefry_2x32", "threefry_prng_impl",
     "unsafe_rbg_prng_impl",
 ]  # fmt: skip
-__getattr__ = not_adapted("jax.extend.random")
+__getattr__: Callable[..., Any] = not_adapted("jax.extend.random")

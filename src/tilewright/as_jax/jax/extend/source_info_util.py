@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from ....core.support.errors import Source, exclude, user_source
@@ -34,4 +34,4 @@ def user_context(*_: Any, **__: Any) -> Iterator[None]:
 
 
 __all__ = ["SourceInfo", "current", "register_exclusion", "summarize", "user_context"]
-__getattr__ = not_adapted("jax.extend.source_info_util")
+__getattr__: Callable[..., Any] = not_adapted("jax.extend.source_info_util")

@@ -16,11 +16,11 @@ from ....core.transforms.structural_primitives import add_tangents
 from ...missing import not_adapted
 from ...primitive import Registry
 
-primitive_jvps = Registry("jvp")
-primitive_transposes = Registry("transpose")
+primitive_jvps: Registry = Registry("jvp")
+primitive_transposes: Registry = Registry("transpose")
 instantiate_zeros = instantiate
 zeros_like_aval = zeros
-add_jaxvals = add_jaxvals_p.bind
+add_jaxvals: Callable[..., Any] = add_jaxvals_p.bind
 
 
 def is_undefined_primal(x: Any) -> bool:
@@ -89,4 +89,4 @@ __all__ = [
     "defjvp", "defjvp2", "deflinear", "deflinear2", "get_primitive_transpose", "instantiate_zeros",
     "is_undefined_primal", "jvp_jaxpr", "primitive_jvps", "primitive_transposes", "zeros_like_aval",
 ]  # fmt: skip
-__getattr__ = not_adapted("jax.interpreters.ad")
+__getattr__: Callable[..., Any] = not_adapted("jax.interpreters.ad")

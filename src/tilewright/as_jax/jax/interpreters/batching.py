@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from ....core.ir.primitive import AxisInfo
@@ -43,4 +44,4 @@ __all__ = [
     "BatchTrace", "BatchTracer", "axis_primitive_batchers", "bdim_at_front", "broadcast", "defbroadcasting",
     "defvectorized", "fancy_primitive_batchers", "matchaxis", "moveaxis", "not_mapped", "primitive_batchers",
 ]  # fmt: skip
-__getattr__ = not_adapted("jax.interpreters.batching")
+__getattr__: Callable[..., Any] = not_adapted("jax.interpreters.batching")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from ....core.ir.passes import hoist
@@ -89,4 +89,4 @@ __all__ = [
     "DynamicJaxprTracer", "JaxprTracer", "PartialVal", "close_jaxpr", "convert_constvars_jaxpr", "dce_jaxpr",
     "trace_to_jaxpr_dynamic", "trace_to_jaxpr_nounits",
 ]  # fmt: skip
-__getattr__ = not_adapted("jax.interpreters.partial_eval")
+__getattr__: Callable[..., Any] = not_adapted("jax.interpreters.partial_eval")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -22,4 +23,4 @@ def apply_primitive(primitive: Any, *args: Any, **params: Any) -> Any:
 
 
 __all__ = ["apply_primitive", "canonicalize_dtype_handlers"]
-__getattr__ = not_adapted("jax.interpreters.xla")
+__getattr__: Callable[..., Any] = not_adapted("jax.interpreters.xla")

@@ -156,4 +156,4 @@ def _read(sharding: Any, spec: Mapping[str, Any], shape: Any, dtype: Any) -> Any
 
 
 __all__ = ["GlobalAsyncCheckpointManager", "GlobalAsyncCheckpointManagerBase", "get_tensorstore_spec"]
-__getattr__ = not_adapted("jax.experimental.array_serialization.serialization")
+__getattr__: Callable[..., Any] = not_adapted("jax.experimental.array_serialization.serialization")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -29,7 +30,7 @@ from ....traces import (
 )
 
 JaxprEqn = Eqn
-array_types = {*Scalar, np.ndarray, Value}
+array_types: set[Any] = {*Scalar, np.ndarray, Value}
 unsafe_am_i_under_a_jit_DO_NOT_USE = under_jit
 unsafe_am_i_under_a_vmap_DO_NOT_USE = under_vmap
 unsafe_get_axis_names_DO_NOT_USE = axis_names
@@ -98,4 +99,4 @@ __all__ = [
     "set_current_trace", "subjaxprs", "take_current_trace", "unmapped_aval", "unsafe_am_i_under_a_jit_DO_NOT_USE",
     "unsafe_am_i_under_a_vmap_DO_NOT_USE", "unsafe_get_axis_names_DO_NOT_USE", "valid_jaxtype",
 ]  # fmt: skip
-__getattr__ = not_adapted("jax.extend.core", submodules=("primitives",))
+__getattr__: Callable[..., Any] = not_adapted("jax.extend.core", submodules=("primitives",))

@@ -1,5 +1,8 @@
 """`jax.experimental.mosaic.gpu`, for the kernels that come with jax: the way to its profiler, which they import."""
 
+from collections.abc import Callable
+from typing import Any
+
 from .....missing import not_adapted
 
-__getattr__ = not_adapted("jax.experimental.mosaic.gpu", submodules=("profiler",))
+__getattr__: Callable[..., Any] = not_adapted("jax.experimental.mosaic.gpu", submodules=("profiler",))

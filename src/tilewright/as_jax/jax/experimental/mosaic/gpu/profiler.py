@@ -3,6 +3,9 @@
 Measure with `tilewright.benchmark`.
 """
 
+from collections.abc import Callable
+from typing import Any
+
 from .....missing import not_adapted
 
-__getattr__ = not_adapted("jax.experimental.mosaic.gpu.profiler")
+__getattr__: Callable[..., Any] = not_adapted("jax.experimental.mosaic.gpu.profiler")
