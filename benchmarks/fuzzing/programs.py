@@ -65,6 +65,12 @@ def difference(found: dict[str, Any], wanted: Any) -> str | None:
     return None
 
 
+def drawn(seed: int) -> Program:
+    """The Program of a seed."""
+    with tw.config(enable_x64=True):
+        return Draw(seed, shape_of, REFUSALS).program(length=5, depth=2)
+
+
 class Programs:
     """One Program per seed."""
 
@@ -79,8 +85,7 @@ class Programs:
 
     def run(self, seed: int) -> Finding | None:
         try:
-            with tw.config(enable_x64=True):
-                program = Draw(seed, shape_of, REFUSALS).program(length=5, depth=2)
+            program = drawn(seed)
         except Exception as error:  # noqa: BLE001
             return Finding(seed, f"tracing raises {OUTSIDE}{type(error).__name__}: {error}", drawing(seed))
         what = self.differs(program, seed)
@@ -105,11 +110,7 @@ def script(program: Program, seed: int) -> str:
 
 def drawing(seed: int) -> str:
     """A script that draws a Program again."""
-    return (
-        "import tilewright as tw\nfrom benchmarks.fuzzing.expressions import Draw\n"
-        "from benchmarks.fuzzing.programs import REFUSALS, shape_of\n\n"
-        f"with tw.config(enable_x64=True):\n    print(Draw({seed}, shape_of, REFUSALS).program(length=5, depth=2))\n"
-    )
+    return f"from benchmarks.fuzzing.programs import drawn\n\nprint(drawn({seed}))\n"
 
 
 def _imports(program: Program) -> list[str]:

@@ -54,8 +54,12 @@ def materialize(ct: Any, primal: Type) -> Any:
     """The cotangent of an input, as an array."""
     if type(ct) is Zero and _is_trivial(ct.type):
         return np.zeros(ct.type.shape, FLOAT0)
-    found = weakened(instantiate(ct), primal)
-    return as_array(found) if is_evaluating() and not is_opaque(typeof(found)) else found
+    return _returned(weakened(instantiate(ct), primal))
+
+
+def _returned(x: Any) -> Any:
+    """A derivative as an array: never a scalar of NumPy's, which lacks methods of arrays."""
+    return as_array(x) if isinstance(x, np.generic) or is_evaluating() and not is_opaque(typeof(x)) else x
 
 
 def check_linear(values: Sequence[Any], primals: Sequence[Type], what: str, of: str) -> list[Any]:
@@ -444,4 +448,5 @@ class Pushforward(LinearFunction):
         if found != self.in_tree:
             raise TreeError(f"tangents have structure {found}, primals {self.in_tree}", "make them alike")
         outs = self.linear(check_linear(flat, self.in_types, "tangent", "primal"))
-        return self.out_tree.unflatten(weakened(instantiate(t), p) for t, p in zip(outs, self.out_types, strict=True))
+        found = (weakened(instantiate(t), p) for t, p in zip(outs, self.out_types, strict=True))
+        return self.out_tree.unflatten(map(_returned, found))

@@ -79,6 +79,10 @@ class Backend(Protocol):
         """Kinds and buffers of values that are all arrays of this backend; None where one is not."""
         ...
 
+    def kinds(self, values: Sequence[Any]) -> list[Any] | None:
+        """Kinds of values that are arrays of this backend or NumPy arrays; None where `kind_of` has to find one."""
+        ...
+
     def located(self, program: Program, values: Sequence[Any], error: NonFiniteError) -> NonFiniteError:
         """The error that a Program's result is not finite, with the equation that first gave such a value."""
         ...

@@ -125,6 +125,16 @@ def canonical_dtype(dtype: Any) -> Dtype:
     return dtype if current().enable_x64 else _CANONICAL.get(dtype, dtype)
 
 
+def is_portable(dtype: Any) -> bool:
+    """Whether arrays of a NumPy dtype have it on a device in every configuration.
+
+    >>> import numpy as np
+    >>> is_portable(np.dtype("float32")), is_portable(np.dtype("float64"))
+    (True, False)
+    """
+    return is_known(dtype) and dtype not in _CANONICAL and dtype != FLOAT0
+
+
 def kind(dtype: Dtype) -> str:
     """One of `bool int uint float complex key float0`."""
     try:

@@ -1,7 +1,7 @@
 """`jit`: trace a function once for each kind of arguments, compile it, and run that.
 
-The backend of the runtime (`core/ir/backend.py`) compiles and runs. Calls on arrays alone (the flat case) are
-dispatched by `core/jit/dispatch_cache.py`; pytrees, numbers and NumPy arrays take the general path, `Jit.call`.
+The backend of the runtime (`core/ir/backend.py`) compiles and runs. Calls on arrays and NumPy arrays alone (the flat
+case) are dispatched by `core/jit/dispatch_cache.py`; pytrees and numbers take the general path, `Jit.call`.
 """
 
 from __future__ import annotations
@@ -146,11 +146,7 @@ class Jit:
         if held is not None:
             kinds, buffers = held
         else:
-            try:
-                kinds = [*map(kind_of, leaves)]
-            except NonArrayArgumentError:
-                kinds = self._types(leaves, given)  # which names the argument
-            buffers = None
+            kinds, buffers = runtime.backend.kinds(leaves) or self._kinds(leaves, given), None
         key = (self.known, config, treedef, statics, *kinds)
         run = self.known.runs.get(key)
         if run is None:
@@ -162,12 +158,19 @@ class Jit:
                 place = self._ins(treedef, place)
             run = self._prepare(key, leaves, treedef, entry, given, place)
         if config.watches:
-            return self._watched(config, run, leaves, treedef, statics, given)
-        return run(*(self._buffers(leaves) if buffers is None else buffers))
+            return self._watched(config, run, leaves, kinds, treedef, statics, given)
+        return run(*(self._buffers(leaves, kinds) if buffers is None else buffers))
 
-    def _buffers(self, leaves: list[Any]) -> Sequence[Any]:
+    def _kinds(self, leaves: list[Any], given: Any) -> list[Any]:
+        try:
+            return [*map(kind_of, leaves)]
+        except NonArrayArgumentError:
+            return self._types(leaves, given)  # which names the argument
+
+    def _buffers(self, leaves: list[Any], kinds: Sequence[Any]) -> Sequence[Any]:
+        """`kinds`: those of NumPy arrays and numbers are their types, and others are not read."""
         donates = self._options.donate_argnums or self._options.donate_argnames
-        return runtime.backend.buffers(leaves, self._types(leaves, (leaves, {})), kept=not donates)
+        return runtime.backend.buffers(leaves, kinds, kept=not donates)
 
     def _prepare(
         self, key: Any, leaves: list[Any], treedef: Any, entry: Entry, given: Any, place: Any
@@ -198,7 +201,7 @@ class Jit:
         if kwargs or self._static or config.watches or treedef != tree.structure(((0,) * len(args), {})):
             return
         self.known.runs.keep(array_key(owner, config, leaves), run)
-        if all(isinstance(x, Value) for x in leaves):
+        if all(isinstance(x, Value | np.ndarray) for x in leaves):
             specialize(self.function, len(args))
 
     def _module(self, entry: Entry, place: Any = None, platform: str | None = None) -> Any:
@@ -247,13 +250,14 @@ class Jit:
         return entry.out_tree.unflatten(outs)
 
     def _watched(
-        self, config: Any, run: Callable[..., Any], leaves: list[Any], treedef: Any, statics: Any, given: Any
-    ) -> Any:
+        self, config: Any, run: Callable[..., Any], leaves: list[Any], kinds: Sequence[Any], treedef: Any,
+        statics: Any, given: Any,
+    ) -> Any:  # fmt: skip
         """Run with checks on; a result that is not finite is traced to its equation."""
         if config.guards:
             _guard(leaves, self._name)
         try:
-            out = run(*self._buffers(leaves))
+            out = run(*self._buffers(leaves, kinds))
         except NonFiniteError as error:
             raise runtime.backend.located(self._entry(leaves, treedef, statics, given).closed, leaves, error) from None
         if config.debug_key_reuse:

@@ -33,5 +33,5 @@ ULPS: dict[tuple[str, str], float] = {
     ("log1p", "float"): 1.0, ("log1p", "double"): 1.0, ("pow", "float"): 1.0,
     ("tanh", "float"): 2.0, ("tanh", "double"): 2.6, ("logistic", "float"): 2.1, ("logistic", "double"): 2.2,
     ("erf", "float"): 2.0, ("rsqrt", "float"): 1.5, ("rsqrt", "double"): 1.5,
-    ("sin", "float"): 1.0, ("cos", "float"): 1.0,
+    ("sin", "float"): 1.0, ("sin", "double"): 1.0, ("cos", "float"): 1.0, ("cos", "double"): 1.0,
 }  # fmt: skip

@@ -1,7 +1,7 @@
 """Sine and cosine of float32, computed in float64: x less a multiple of pi / 2, then the series.
 
 Up to 2**40 two parts of pi / 2 are enough. Beyond, x is m 2**e with a whole m of 24 bits, and 2**e (2 / pi) modulo 4
-is read of a table in three parts of 26 bits, so that its products with m are exact.
+is read of a table in three parts of 26 bits, so that its products with m are exact. `wide_circular` has float64.
 """
 
 from __future__ import annotations
@@ -10,7 +10,9 @@ import math
 from fractions import Fraction
 
 from ..llvm.builder import Builder, Value, vector
+from . import wide_circular
 from .parts import INFINITY, NAN, bits_of, from_bits, horner, magnitude, rare
+from .wide_circular import pi_to
 
 _SIN = tuple((-1) ** k / math.factorial(2 * k + 1) for k in range(1, 7))
 _COS = tuple((-1) ** k / math.factorial(2 * k) for k in range(1, 8))
@@ -38,7 +40,7 @@ def _near(b: Builder, x: Value, shift: int) -> Value:
 
 def _two_over_pi() -> list[tuple[float, float, float]]:
     """2**e (2 / pi) modulo 4 for e = 0 .. 104, in three parts of 26 bits."""
-    value = Fraction(2) / _pi(260)
+    value = Fraction(2) / pi_to(260)
     found = []
     for e in range(105):
         rest = value * 2**e % 4
@@ -50,19 +52,6 @@ def _two_over_pi() -> list[tuple[float, float, float]]:
             parts.append(float(part))
         found.append((parts[0], parts[1], parts[2]))
     return found
-
-
-def _pi(bits: int) -> Fraction:
-    """Pi by Machin's formula."""
-
-    def arctan(n: int) -> Fraction:
-        total, k = Fraction(0), 0
-        while (2 * k + 1) * n ** (2 * k + 1) < 2**bits:
-            total += Fraction((-1) ** k, (2 * k + 1) * n ** (2 * k + 1))
-            k += 1
-        return total
-
-    return 16 * arctan(5) - 4 * arctan(239)
 
 
 def _far(b: Builder, x: Value, shift: int) -> Value:
@@ -106,8 +95,8 @@ def _function(b: Builder, x: Value, shift: int) -> Value:
 
 
 def sine(b: Builder, x: Value) -> Value:
-    return _function(b, x, 0)
+    return _function(b, x, 0) if x.scalar == "float" else wide_circular.function(b, x, 0)
 
 
 def cosine(b: Builder, x: Value) -> Value:
-    return _function(b, x, 1)
+    return _function(b, x, 1) if x.scalar == "float" else wide_circular.function(b, x, 1)

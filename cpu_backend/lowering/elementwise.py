@@ -284,4 +284,4 @@ COST: dict[Primitive, int] = {
     quotient_p: 20, remainder_p: 20,
 }  # fmt: skip
 # Functions without a polynomial for float64 that is within a unit or two of the last place.
-SINGLE = {ew.sin_p, ew.cos_p, ew.pow_p, spc.erf_p}
+SINGLE = {ew.pow_p, spc.erf_p}

@@ -10,6 +10,7 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
+from ...core.support.errors import CompileError
 from ...core.support.runtime import runtime
 from ..llvm.compile import generator_version, object_of
 from ..machine.features import Features, features
@@ -31,17 +32,26 @@ def loaded(text: str, store: Store | None, machine: Features | None = None) -> t
     name = name_of(text, machine, version)
     with _lock:
         if name not in _loaded:
-            _loaded[name] = load(_object(name, text, store, machine, version))
+            _loaded[name] = _kept(name, store, machine, version) or load(_compiled(name, text, store, machine, version))
         return name, _loaded[name]
 
 
-def _object(name: str, text: str, store: Store | None, machine: Features, version: str) -> bytes:
+def _kept(name: str, store: Store | None, machine: Features, version: str) -> Loaded | None:
+    """The code of an object on disk; None where there is none, or it is damaged or another machine's."""
     kept = None if store is None else store.load(name)
     found = None if kept is None else unpack(kept, machine, version)
     if found is None:
-        found = object_of(text, machine)
-        if store is not None:
-            store.store(name, pack(found, machine, version))
+        return None
+    try:
+        return load(found)
+    except CompileError:
+        return None
+
+
+def _compiled(name: str, text: str, store: Store | None, machine: Features, version: str) -> bytes:
+    found = object_of(text, machine)
+    if store is not None:
+        store.store(name, pack(found, machine, version))
     return found
 
 

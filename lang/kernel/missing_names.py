@@ -82,6 +82,7 @@ TPU = {
     **dict.fromkeys(("CoreType", "Tiling", "VMEM_SHARED"), _SPARSE_CORE),
     **dict.fromkeys(("sample_block", "to_pallas_key"), _KEYS),
     "HOST": PALLAS["HOST"],
+    "TPUMemorySpace": "use `MemorySpace`",
     "create_tensorcore_mesh": "use `TensorCoreMesh`",
     "semaphore": _TYPE,
     "CMEM": "no target has this memory",

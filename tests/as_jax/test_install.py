@@ -51,6 +51,16 @@ assert np.argsort(jnp.array([2.0, 1.0]), 0, kind="stable").tolist() == np.take(j
 """)
 
 
+def test_import_jax_loads_the_modules_that_tools_look_for_names_in():
+    check("""
+import sys
+import jax
+import tilewright as tw
+assert sys.modules["jax.tree_util"] is tw.tree_util is jax.tree_util
+assert sys.modules["jax.numpy"] is tw.numpy and sys.modules["jax.lax"] is tw.lax
+""")
+
+
 def test_a_kernel_in_the_names_of_mosaic_gpu():
     check("""
 import numpy as np

@@ -72,7 +72,7 @@ def test_errors_outside_of_the_catalogue_are_findings_of_programs(monkeypatch):
 
     monkeypatch.setattr(programs, "shape_of", breaks)
     finding = programs.Programs(None).run(0)
-    assert "KeyError" in finding.what and "Draw(0" in finding.script
+    assert "KeyError" in finding.what and "drawn(0)" in finding.script
 
 
 def test_an_error_outside_of_the_catalogue_is_a_finding(monkeypatch):

@@ -8,7 +8,10 @@ import numpy as np
 import pytest
 from scipy import special
 
+import tilewright as tw
 from tests.support.machine_code import DTYPES, elementwise, needs_llvm, ulps
+from tilewright import lang as tl
+from tilewright import numpy as tnp
 from tilewright.cpu_backend.functions import FUNCTIONS, ULPS
 
 pytestmark = needs_llvm
@@ -30,11 +33,15 @@ def drawn(name: str, dtype: type) -> np.ndarray:
     near = rng.normal(size=COUNT) * 10.0 ** rng.uniform(-8, 1, COUNT)
     ends = {"exp2": (-160, 128)}.get(name, (-105, 89)) if dtype is np.float32 else (-760, 720)
     wide = np.exp(rng.uniform(-85, 85, COUNT))
+    waves = [near, rng.uniform(-1e6, 1e6, COUNT), wide]
+    if dtype is np.float64:
+        multiples = np.pi / 2 * rng.integers(1, 1 << 40, COUNT)
+        waves += [multiples, np.exp(rng.uniform(20, 709, COUNT)), np.ldexp([6381956970095103.0], [797])]
     choice = {
         "log": [wide, rng.uniform(0.5, 2, COUNT), 2.0 ** rng.uniform(-149, -126, COUNT)],
         "log1p": [wide, rng.uniform(-0.9999, 2, COUNT), near[near > -1]],
         "rsqrt": [wide], "erf": [near],
-        "sin": [near, rng.uniform(-1e6, 1e6, COUNT), wide], "cos": [near, rng.uniform(-1e6, 1e6, COUNT), wide],
+        "sin": waves, "cos": waves,
     }.get(name, [near, rng.uniform(*ends, COUNT)])  # fmt: skip
     return np.concatenate(choice).astype(dtype)
 
@@ -85,3 +92,15 @@ def test_denormal_results_are_kept():
 
 def test_every_function_has_a_bound():
     assert {name for name, _ in ULPS} == set(FUNCTIONS)
+
+
+def test_waves_of_float64_are_machine_code():
+    def body(x_ref, o_ref):
+        o_ref[...] = tnp.sin(x_ref[...]) * tnp.cos(x_ref[...])
+
+    with tw.config(enable_x64=True):
+        x = np.random.default_rng(9).uniform(-1e12, 1e12, (5, 37))
+        params = tl.cpu.CompilerParams(route="machine_code")
+        call = tl.kernel_call(body, out_shape=tw.ShapeDtypeStruct(x.shape, "float64"), compiler_params=params)
+        assert "machine code of this CPU" in str(tw.explain(call, x, compile=True))
+        np.testing.assert_allclose(tw.jit(call)(x), np.sin(x) * np.cos(x), rtol=4e-16)

@@ -14,6 +14,8 @@ from tilewright import lax
 from tilewright import numpy as tnp
 from tilewright.core.jit import dispatch_cache
 from tilewright.core.support.config import current
+from tilewright.core.support.errors import ArgumentError
+from tilewright.xla_backend.arrays import transfer
 from tilewright.xla_backend.execution import executable
 from tilewright.xla_backend.execution.executable import Executable
 
@@ -239,3 +241,52 @@ def test_an_operator_leaves_what_has_no_truth_value_to_its_own():
 
 def test_device_get_leaves_traced_values():
     assert tw.jit(lambda x: tw.device_get({"x": x})["x"] + 1)(1.0) == 2.0
+
+
+# ------------------------------------------------------------ NumPy arguments
+
+
+@pytest.mark.parametrize("x64", [False, True])
+def test_numpy_arguments_are_told_apart_by_dtype_shape_and_configuration(x64):
+    f = tw.jit(lambda x, y: (x + 1, y))
+    rng = np.random.default_rng(0)
+    dtypes = ["float32", "float64", "int64", "int8", "bool", "complex64"]
+    with tw.config(enable_x64=x64):
+        for _ in range(3):
+            for dtype in dtypes:
+                for shape in [(), (3,), (2, 3), (0,)]:
+                    x = np.array(rng.integers(0, 2, shape)).astype(dtype)
+                    wanted = tnp.asarray(x) + 1
+                    got, same = f(x, tnp.asarray(x))
+                    assert got.dtype == wanted.dtype and got.shape == wanted.shape
+                    assert np.array_equal(got, wanted) and np.array_equal(same, x)
+
+
+def test_later_writes_to_a_numpy_argument_do_not_reach_its_buffer():
+    memory = np.zeros(4096 * 4 + 64, np.uint8)
+    x = memory[-memory.ctypes.data % 64 :][: 4096 * 4].view(np.float32)  # aligned, so that it could be shared
+    x[:] = 1
+    buffer = transfer.copy(x, tw.typeof(x))
+    x[:] = 7
+    assert np.all(transfer.as_numpy(buffer, tw.typeof(x)) == 1)
+
+
+def test_numpy_arguments_may_be_donated_and_mixed_with_others():
+    f = tw.jit(lambda x, y: x + y, donate_argnums=0)
+    a, x = tnp.ones(4), np.ones(4, np.float32)
+    for _ in range(3):
+        assert f(x, a).tolist() == f(x, x).tolist() == f(x, 1.0).tolist() == [2.0] * 4
+    assert f(y=a, x=x).tolist() == [2.0] * 4
+    assert x.tolist() == [1.0] * 4
+
+
+def test_subclasses_of_numpy_arrays_take_the_general_path():
+    class Mine(np.ndarray):
+        pass
+
+    f = tw.jit(lambda x: x * 2)
+    x = np.ones(3, np.float32)
+    for _ in range(3):
+        assert f(x).tolist() == f(x.view(Mine)).tolist() == [2.0] * 3
+    with pytest.raises(ArgumentError, match="masked"):
+        f(np.ma.masked_array(x, [True, False, False]))

@@ -18,7 +18,13 @@ def call({parameters}):
         run = runs((owner, local() or runtime.config, {kinds}))
         if run is not None:
             return run({buffers})
-{plain}    return slow({given}, {named})
+{plain}{host}    return slow({given}, {named})
+"""
+# Calls on NumPy arrays among Arrays. Other values, and dtypes and shapes met for the first time, have no key.
+_HOST = """    elif trace() is EVAL and not rest and not kwargs:
+{types}        run = runs((owner, local() or runtime.config, {kinds}))
+        if run is not None:
+            return run({buffers})
 """
 # Calls on an array and Python values. What cannot be hashed, or raises when asked for its truth value, has no key.
 _PLAIN = """    elif type(a0) is Array and trace() is EVAL{nothing_else}:
@@ -32,10 +38,11 @@ _PLAIN = """    elif type(a0) is Array and trace() is EVAL{nothing_else}:
 
 
 @cached()
-def fast_path(arity: int, plain: bool, operator: bool) -> CodeType:
+def fast_path(arity: int, plain: bool, operator: bool, host: bool = False) -> CodeType:
     """The code of a function that `core/jit/dispatch_cache.py` dispatches, for `arity` operands.
 
     `plain`: Python values may follow the first operand. `operator`: it is never called on anything but so many.
+    `host`: operands may be NumPy arrays.
     """
     names = [f"a{i}" for i in range(arity)]
     every, nothing_else = ", ".join(names), "" if operator else " and not rest and not kwargs"
@@ -49,12 +56,23 @@ def fast_path(arity: int, plain: bool, operator: bool) -> CodeType:
         kinds=", ".join(f"{n}._kind" for n in names),
         buffers=buffers,
         plain=_PLAIN.format(values=values, nothing_else=nothing_else) if plain and arity > 1 else "",
+        host=_host(names) if host else "",
         given=f"({every},)" if operator else f"(*[a for a in ({every},) if a is not ABSENT], *rest)",
         named="{}" if operator else "kwargs",
     )  # fmt: skip
     found: dict[str, Any] = {"ABSENT": None}
     exec(compile(source, "<tilewright fast path>", "exec"), found)
     return found["call"].__code__
+
+
+def _host(names: list[str]) -> str:
+    types = "".join(
+        f"        t{n} = {n}._kind if type({n}) is Array else types(({n}.dtype, {n}.shape)) "
+        f"if type({n}) is ndarray else None\n"
+        for n in names
+    )
+    buffers = ", ".join(f"{n}._buffer if type({n}) is Array else copy({n}, t{n})" for n in names)
+    return _HOST.format(types=types, kinds=", ".join(f"t{n}" for n in names), buffers=buffers)
 
 
 _RUN = """

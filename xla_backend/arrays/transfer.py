@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from ...core.ir.types import BOOL, FLOAT0, UINT32, ArrayType, KeyDtype
+from ...core.ir.types import BOOL, FLOAT0, UINT32, ArrayType, KeyDtype, is_portable
 from ...core.support.config import current
 from ...core.support.errors import DtypeError, IntegerOverflowError, NonArrayArgumentError
 from ...core.support.memo import cached
 from ...core.support.runtime import runtime
-from ...core.tracing.trace import Tracer, Value, leaked
+from ...core.tracing.trace import Tracer, Value, leaked, typeof
 from ..devices.client import Device, default_device, device_of
 from ..host import malloc_tuning
 from ..jaxlib import shim
@@ -88,6 +88,40 @@ def host_buffer(x: Any, type_: ArrayType, kept: bool = True) -> Any:
     # An array of another library: whoever made it does not write to it if it lets NumPy read in place.
     array = np.asarray(x)
     return put(array, type_, owned=not array.flags.writeable)
+
+
+host_types = runtime.cache("transfer.host_types", 4096)
+
+
+def known_kinds(values: Sequence[Any], array: type) -> list[Any] | None:
+    """Kinds of arrays of a class and NumPy arrays of a dtype and shape met before; None with other values among them.
+
+    Only dtypes that every configuration keeps are remembered.
+    """
+    kinds: list[Any] = []
+    complete = True
+    for x in values:
+        if type(x) is array:
+            kinds.append(x._kind)
+        elif type(x) is np.ndarray:
+            form = x.dtype, x.shape
+            found = host_types.get(form)
+            if found is None:
+                complete = False
+                if is_portable(x.dtype):
+                    host_types.keep(form, typeof(x))
+            kinds.append(found)
+        else:
+            return None
+    return kinds if complete else None
+
+
+def copy(x: np.ndarray, type: ArrayType) -> Any:
+    """A NumPy array of a type that `typeof` gave as a buffer on the default device, which does not share its memory."""
+    if x.dtype is type.dtype and 0 < x.nbytes < LARGE:  # float0 has no bytes
+        device = default_device()
+        return shim.put(type, device.sharding, x, device.raw, False)
+    return host_buffer(x, type)
 
 
 def buffers(values: Sequence[Any], types: Sequence[Any]) -> list[Any]:

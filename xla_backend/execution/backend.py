@@ -8,9 +8,11 @@ from dataclasses import replace
 from types import CodeType
 from typing import Any
 
+import numpy as np
+
 from ..arrays import fast_path_codegen
 from ..arrays.array import Array
-from ..arrays.transfer import host_buffer
+from ..arrays.transfer import copy, host_buffer, host_types, known_kinds
 from ..devices.client import all_devices, as_device
 from ..jaxlib import shim
 from ..pipeline.stablehlo_module import Module
@@ -47,7 +49,10 @@ class XlaBackend:
 
     def buffers(self, values: Sequence[Any], types: Sequence[Any], kept: bool = True) -> Sequence[Any]:
         """The buffers of values of known types, which are put on the device if they are not there."""
-        return [x._buffer if type(x) is Array else host_buffer(x, t, kept) for x, t in zip(values, types, strict=True)]
+        return [
+            x._buffer if type(x) is Array else copy(x, t) if type(x) is np.ndarray else host_buffer(x, t, kept)
+            for x, t in zip(values, types, strict=True)
+        ]
 
     def beside(self, first: Any, numbers: Sequence[Any]) -> Sequence[Any]:
         """Buffers of Python numbers on each device of an array."""
@@ -57,6 +62,11 @@ class XlaBackend:
         """Kinds and buffers of values that are all Arrays; None where one is not."""
         return ([*map(_KIND, values)], [*map(_BUFFER, values)]) if _OURS.issuperset(map(type, values)) else None
 
+    def kinds(self, values: Sequence[Any]) -> list[Any] | None:
+        """Kinds of values that are Arrays or NumPy arrays of a dtype and shape met before; None where one is not."""
+        return known_kinds(values, Array)
+
     def fast_path(self, arity: int, plain: bool) -> tuple[CodeType, dict[str, Any]] | None:
         """Code for calls on `arity` Arrays, and its globals; None where there is nothing to gain."""
-        return (fast_path_codegen.fast_path(arity, plain, False), {"Array": Array}) if arity else None
+        names = {"Array": Array, "ndarray": np.ndarray, "types": host_types.get, "copy": copy}
+        return (fast_path_codegen.fast_path(arity, plain, False, not plain), names) if arity else None

@@ -16,9 +16,13 @@ from typing import Any
 
 from ..core.support.errors import NotAdaptedModuleError
 from ..core.support.version import JAX_API
-from .table import ADAPTED, place_of
+from .table import ADAPTED, PACKAGE, PUBLIC, place_of
 
 KERNELS = "jax.experimental.pallas.ops"
+# Of modules that have no meaning here.
+_REASONS = {
+    "jax.experimental.pallas.tpu_sc": "kernels run on TensorCores only, not on SparseCores: write one of `pallas.tpu`",
+}
 
 
 class Finder(MetaPathFinder):
@@ -75,6 +79,16 @@ class _Loader(Loader):
             found.__name__ = name
             found.__path__ = getattr(found, "__path__", [])
         sys.modules[name] = found
+        if name == "jax":
+            _with_loaded()
+
+
+def _with_loaded() -> None:
+    """Let `sys.modules` have what `import jax` has loaded there, by which tools find the public names of objects."""
+    import_module("jax.tree_util")
+    for part in sorted(PUBLIC):
+        if f"{PACKAGE}.{part}" in sys.modules and place_of(f"jax.{part}") is not None:
+            import_module(f"jax.{part}")
 
 
 class JaxDistribution(Distribution):
@@ -95,6 +109,8 @@ class JaxDistribution(Distribution):
 def unknown_module(name: str) -> tuple[str, str]:
     """What is wrong with the name of a module that is not here, and what to do."""
     parent, _, last = name.rpartition(".")
+    if name in _REASONS:
+        return f"{name} has no adapter in tilewright", _REASONS[name]
     if name.startswith("jax._src"):
         return (f"{name} is private to jax, and has no adapter in tilewright",
                 "use the public name; if a library needs it, add it to tilewright/as_jax/jax/_src")  # fmt: skip

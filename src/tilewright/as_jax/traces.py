@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator, Sequence
+from types import GenericAlias
 from typing import Any
 
 from ..core.ir.binding import EVAL, CustomCall, current_trace, using
@@ -98,6 +99,8 @@ class _IsTrace(type):
 
 class Trace(core.Trace, metaclass=_IsTrace):
     """`jax.core.Trace`: a client's trace, which says in `process_primitive` what an operation means."""
+
+    __class_getitem__ = classmethod(GenericAlias)  # clients name the type of their tracers
 
     def __init__(self, parent: Any = None):
         super().__init__(current_trace() if parent is None else parent)

@@ -30,6 +30,8 @@ from .util import (
 class ScalarType(type):
     """A dtype by name: a type that makes arrays when called, and whose instances are NumPy's scalars of it.
 
+    A class derived from one is the same dtype under a name of its own, with constants beside it.
+
     >>> from tilewright import numpy as jnp
     >>> jnp.float32(1)
     Array(1., dtype=float32)
@@ -37,11 +39,13 @@ class ScalarType(type):
 
     dtype: np.dtype
 
-    def __new__(cls, dtype: Any) -> ScalarType:
+    def __new__(cls, dtype: Any, bases: tuple[type, ...] = (), names: dict[str, Any] | None = None) -> ScalarType:
+        if bases:  # a `class` statement
+            return super().__new__(cls, dtype, bases, names or {})
         found = np.dtype(dtype)
         return super().__new__(cls, found.name, (), {"dtype": found, "__module__": __package__})
 
-    def __init__(self, dtype: Any):
+    def __init__(self, dtype: Any, bases: tuple[type, ...] = (), names: dict[str, Any] | None = None):
         super().__init__(self.__name__, (), {})
 
     @property

@@ -563,3 +563,18 @@ def test_what_is_not_used_has_no_part_in_a_gradient(name):
 def test_what_is_no_function_is_refused_at_once(of):
     with pytest.raises(tw.errors.ArgumentTypeError, match="takes a function, got None of type NoneType"):
         of(None)
+
+
+@pytest.mark.parametrize("within", (lambda f: f, tw.jit), ids=("eager", "jit"))
+def test_derivatives_by_unused_scalars_are_arrays(within):
+    x, y = np.float32(1), np.float32(2)
+
+    def derivatives(x, y):
+        constant = tnp.float32(3)
+        return (*tw.vjp(lambda x, y: y, x, y)[1](y), tw.jvp(lambda x: constant, (x,), (y,))[1],
+                tw.linearize(lambda x: constant, x)[1](y))  # fmt: skip
+
+    def doubled(x, y):
+        return [d.at[...].multiply(2.0) for d in derivatives(x, y)]
+
+    assert list(map(float, within(doubled)(x, y))) == [0.0, 4.0, 0.0, 0.0]

@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from tilewright import clear_caches
 from tilewright.cli import doctor, main
 from tilewright.core.support.errors import VersionError
 from tilewright.core.support.settings import ROWS
@@ -52,6 +53,7 @@ def test_every_layer_of_a_backend_is_known():
 
 
 def test_a_missing_compiler_has_its_command(monkeypatch):
+    clear_caches()  # another test may have compiled the same program
     monkeypatch.setattr(Packages, "versions", lambda self: {"triton": None})
     compiled = doctor.can_compile(doctor.Backend("cuda:sm_90", "triton_backend", "gpu"))
     assert compiled.startswith("no: kernels for GPUs need triton, not installed here") and "pip install" in compiled

@@ -415,6 +415,12 @@ def test_weights_of_float32_make_narrow_points_float32():
     np.testing.assert_allclose(found, np.polyfit(x.astype(float), y.astype(float), 1, w=w), rtol=1e-4)
 
 
+def test_negative_weights_of_a_covariance_count_as_positive():
+    x, importance, counts = np.arange(12.0).reshape(3, 4) ** 2, np.array([1.0, -2.0, 3.0, 0.5]), np.array([1, -2, 1, 3])
+    wanted = np.cov(x, fweights=abs(counts), aweights=abs(importance))
+    np.testing.assert_allclose(jnp.cov(x, fweights=counts, aweights=importance), wanted, rtol=1e-4)
+
+
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
 def test_covariances_of_narrow_numbers_are_summed_in_float32(dtype):
     x = jnp.asarray(np.random.default_rng(0).normal(size=(3, 40)) + 5, dtype)

@@ -91,9 +91,9 @@ def _cov(
     taken = (0 if bias else 1) if ddof is None else ddof
     weights = None
     if fweights is not None:
-        weights = astype(value(fweights), dtype_of(x))
+        weights = astype(abs(value(fweights)), dtype_of(x))  # of negative weights the magnitude, as in JAX
     if aweights is not None:
-        importance = astype(given[-1], dtype_of(x))
+        importance = astype(abs(given[-1]), dtype_of(x))
         weights = importance if weights is None else weights * importance
     centre, total = average(x, 1, weights, returned=True)
     gap = x - lax.expand_dims(centre, (1,))

@@ -1,0 +1,1 @@
+"""The detection rate of `bench compare`."""

@@ -1,1 +1,0 @@
-"""What `benchmarks/split_operations.py` draws from."""

@@ -1,0 +1,111 @@
+"""Names of jax's insides that libraries import when loaded, and classes that they derive from the package's."""
+
+import inspect
+
+import numpy as np
+import pytest
+
+import tilewright as tw
+from tilewright import numpy as jnp
+from tilewright.as_jax.finder import unknown_module
+from tilewright.as_jax.jax import core
+from tilewright.as_jax.jax._src import core as private_core
+from tilewright.as_jax.jax._src.api_util import infer_argnums_and_argnames
+from tilewright.as_jax.jax._src.numpy import util
+from tilewright.as_jax.jax._src.pjit import jit_p
+from tilewright.as_jax.jax._src.public_test_util import check_close, tolerance
+from tilewright.as_jax.jax.extend import core as jex
+from tilewright.core.support.errors import ArgumentTypeError, NotAdaptedNameError
+from tilewright.lang import tpu
+
+
+def test_primitives_of_two_homes_are_one_class():
+    assert private_core.Primitive is jex.Primitive
+    assert isinstance(jit_p, private_core.Primitive)
+
+
+def test_the_primitive_of_calls_of_compiled_functions():
+    program = tw.jit(lambda x: tw.jit(jnp.sin)(x) + 1).trace(1.0).program
+    assert jit_p in [eqn.primitive for eqn in program.eqns]
+
+
+def f(x, /, n, m=1, *rest, k=2):
+    return x
+
+
+@pytest.mark.parametrize(
+    "argnums, argnames, expected",
+    [
+        (None, None, ((), ())),
+        (1, None, ((1,), ("n",))),
+        ([2, 0], None, ((2, 0), ("m",))),
+        (None, "m", ((2,), ("m",))),
+        (None, ["k", "n"], ((1,), ("k", "n"))),
+        (0, "m", ((0,), ("m",))),
+    ],
+)
+def test_positions_and_names_of_parameters(argnums, argnames, expected):
+    assert infer_argnums_and_argnames(inspect.signature(f), argnums, argnames) == expected
+
+
+def test_close_pytrees():
+    one = {"a": jnp.ones(3), "b": (jnp.arange(2),)}
+    check_close(one, {"a": np.ones(3, np.float32) + np.float32(1e-6), "b": (np.arange(2),)})
+    with pytest.raises(AssertionError):
+        check_close(one, {"a": np.ones(3, np.float32) + np.float32(1e-3), "b": (np.arange(2),)})
+    check_close(one, {"a": np.ones(3, np.float32) * 1.1, "b": (np.arange(2),)}, rtol={np.float32: 0.1})
+    with pytest.raises(AssertionError):
+        check_close(jnp.arange(2), jnp.arange(1, 3))
+    with pytest.raises(AssertionError):
+        check_close(jnp.ones(2), jnp.ones((2, 1)), atol=1.0)
+    check_close(jnp.ones(2, jnp.bfloat16), jnp.ones(2, jnp.bfloat16) * 1.01)
+
+
+def test_tolerances_by_dtype():
+    found = [tolerance(t) for t in ("int32", "float16", jnp.bfloat16, "float32", "complex64", "float64", "complex128")]
+    assert found == [0, 1e-3, 1e-2, 1e-6, 1e-6, 1e-15, 1e-15]
+
+
+def test_promotion_of_arguments():
+    real, whole = util.promote_dtypes_complex(jnp.ones(2), 1)
+    assert real.dtype == whole.dtype == jnp.complex64
+    assert [x.dtype for x in util.promote_dtypes_numeric(True, np.array([False]))] == [jnp.int32] * 2
+    assert [x.dtype for x in util.promote_dtypes_inexact(np.int32(1), 2)] == [jnp.float32] * 2
+    row, matrix, number = util.promote_args("f", jnp.arange(3), jnp.ones((2, 3)), 1.0)
+    assert row.shape == (1, 3) and matrix.shape == (2, 3) and number.shape == ()
+    assert row.dtype == matrix.dtype == number.dtype == jnp.float32
+
+
+def test_arguments_that_are_no_arrays():
+    assert util.ensure_arraylike("f", 1.0).shape == () and len(util.ensure_arraylike("f", 1.0, np.ones(2))) == 2
+    with pytest.raises(ArgumentTypeError, match="f takes arrays and numbers, and argument 1"):
+        util.check_arraylike("f", 1.0, [2.0])
+
+
+def test_a_trace_names_the_type_of_its_tracers():
+    class Own(core.Trace[core.Tracer]):
+        pass
+
+    assert issubclass(Own, core.Trace) and isinstance(Own(), core.Trace)
+
+
+@pytest.mark.parametrize("name", ["int8", "uint8", "float32", "bfloat16"])
+def test_a_class_derived_from_a_dtype(name):
+    base = getattr(jnp, name)
+
+    class StepType(base):
+        """Kinds of steps."""
+
+        FIRST = jnp.asarray(1, base)
+
+    assert StepType.__name__ == "StepType" and StepType.__doc__ == "Kinds of steps."
+    assert StepType == base and base == StepType and np.dtype(StepType) == np.dtype(base)
+    assert StepType(3).dtype == base and jnp.zeros(2, StepType).dtype == base
+    assert StepType.FIRST.dtype == base and int(StepType.FIRST) == 1
+    assert issubclass(StepType, base)
+
+
+def test_names_without_meaning_say_what_takes_their_place():
+    with pytest.raises(NotAdaptedNameError, match="MemorySpace"):
+        tpu.TPUMemorySpace  # noqa: B018
+    assert "not on SparseCores" in unknown_module("jax.experimental.pallas.tpu_sc")[1]
