@@ -48,7 +48,7 @@ class Collective:
     line: str
     written: bool  # by the program itself, within a `shard_map`
     seconds: float = 0.0  # the least time by the target's links
-    gathers: str = ""  # of an all-gather: which value, and the spec under which it would not be necessary
+    gathers: str = ""  # of an implicit all-gather: which value, to which spec
 
     @property
     def sent(self) -> float:
@@ -83,7 +83,7 @@ class Communication:
 
     @property
     def costliest_gather(self) -> Collective | None:
-        """The implicit all-gather that takes longest, of a value that another spec would keep from being gathered."""
+        """The implicit all-gather that takes longest."""
         return max((c for c in self.collectives if c.gathers), key=lambda c: c.seconds, default=None)
 
     def refuse(self, name: str) -> None:
@@ -147,7 +147,7 @@ def communication(text: str, target: str) -> Communication:
 def compiled_collectives(text: str) -> tuple[tuple[str, int], ...]:
     """How many collectives of each kind an optimised HLO text has; a start and its end are one.
 
-    >>> compiled_collectives("%a = f32[4] all-gather-start(%x)\n%b = f32[4] all-gather-done(%a)")
+    >>> compiled_collectives("%a = f32[4] all-gather-start(%x), %b = f32[4] all-gather-done(%a)")
     (('all-gather', 1),)
     """
     found = Counter(kind.replace("collective-permute", "permute") for kind in _COMPILED.findall(text))
@@ -189,7 +189,7 @@ def _inserted(op: Any, meshes: Mapping[str, dict[str, int]]) -> Collective:
 
 
 def _gathered(op: Any, out: str) -> str:
-    """Which value an all-gather collects, and the spec under which it would not be gathered."""
+    """Which value an all-gather collects, and to which spec: an argument that had it would not be gathered."""
     value = op.operands[0]
     dims = re.findall(r"\{([^{}]*)\}", out[out.index("[") : out.rindex("]") + 1])
     specs = [re.findall(r'"([^"]+)"', dim) for dim in dims]
@@ -199,8 +199,8 @@ def _gathered(op: Any, out: str) -> str:
     spec = f"P({', '.join(shown)})"
     if isinstance(value.owner, shardy.ir.Block):
         number = shardy.ir.BlockArgument(value).arg_number
-        return f"argument {number}, {value.type}: its spec {spec} would avoid it"
-    return f"the value {value.type} of {_line(value.owner)}: `with_sharding_constraint` to {spec} would avoid it"
+        return f"argument {number}, {value.type}, which the spec {spec} would avoid"
+    return f"{value.type} of {_line(value.owner)}, needed as {spec}"
 
 
 def _written(op: Any, mesh: dict[str, int]) -> Collective:

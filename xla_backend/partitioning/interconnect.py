@@ -3,9 +3,9 @@
 A mesh numbers its devices row by row. Consecutive devices share a *domain*: the slice of a TPU, the node of a GPU.
 Within a domain links are fast, between domains they are those of the network. Collectives that cross domains are
 priced in two stages: within each domain, then between them with a part of the bytes. Along the torus of a TPU a
-collective uses the links of those axes that its devices differ in; an axis shorter than the full torus is a line, over
-which a ring takes twice as long. Every stage is the faster of a ring (all bytes once, a latency for each step) and a
-tree (all bytes and one latency at each of log2(n) levels), so small messages cost their latency.
+collective uses the links of those axes that its devices differ in; over a part of an axis, which is a line, half of
+them. A stage over n devices takes log2(n) latencies and the bytes that each device has to send, so small messages cost
+their latency.
 """
 
 from __future__ import annotations
@@ -66,8 +66,8 @@ class Interconnect:
             return 1.0
         sizes = self.shape(count)
         places = [_coordinates(m % math.prod(sizes), sizes) for m in members]
-        used = [n for axis, n in enumerate(sizes) if len({p[axis] for p in places}) > 1]
-        rings = sum(1.0 if n >= self.wraps or n == 2 else 0.5 for n in used)
+        spans = [(len({p[axis] for p in places}), n) for axis, n in enumerate(sizes)]
+        rings = sum(1.0 if span == n >= self.wraps else 0.5 for span, n in spans if span > 1)
         return max(rings, 0.5) / len(sizes)
 
 
@@ -84,18 +84,16 @@ def _stage(kind: str, total: float, n: int, speed: float, latency: float) -> flo
     if n == 1:
         return 0.0
     passes = 2 if kind == "all-reduce" else 1
-    ring = passes * ((n - 1) * latency + (n - 1) / n * total / speed)
-    tree = passes * math.ceil(math.log2(n)) * (latency + total / speed)
-    return min(ring, tree)
+    return passes * (math.ceil(math.log2(n)) * latency + (n - 1) / n * total / speed)
 
 
-# TPU v5e, v5p, v6e and 7x: bandwidth of interconnects, sizes of slices and network bandwidth of a chip by Google Cloud's
-# pages of each; the axes of v5p and 7x close in multiples of 4, those of v5e and v6e at 16. H100 and H200: NVLink 4 in
-# nodes of 8 and a 400 Gb/s adapter for each GPU; B200: NVLink 5. Latencies are assumed: 1 us within a domain, 10 us
-# between. XLA's CPU devices share one memory.
+# TPU v5e, v5p, v6e and 7x: interconnect, largest slice and network bandwidth of a chip by Google Cloud's page of each
+# (of 7x the network is assumed to be that of v6e); the axes of v5p and 7x close in multiples of 4, those of v5e and
+# v6e at 16. H100 and H200: NVLink 4 in nodes of 8 and a 400 Gb/s adapter for each GPU; B200: NVLink 5. Latencies are
+# assumed: 1 us within a domain, 10 us between. XLA's CPU devices share one memory.
 INTERCONNECTS = {
-    "tpu:v5e": Interconnect("v5e", 200e9, 3.1e9, 1e-6, 1e-5, 256, (16, 16), 16),
-    "tpu:v5p": Interconnect("v5p", 600e9, 6.2e9, 1e-6, 1e-5, 6144, (16, 16, 24), 4),
+    "tpu:v5e": Interconnect("v5e", 200e9, 3.125e9, 1e-6, 1e-5, 256, (16, 16), 16),
+    "tpu:v5p": Interconnect("v5p", 600e9, 6.25e9, 1e-6, 1e-5, 6144, (16, 16, 24), 4),
     "tpu:v6e": Interconnect("v6e", 448e9, 12.5e9, 1e-6, 1e-5, 256, (16, 16), 16),
     "tpu:7x": Interconnect("7x", 600e9, 12.5e9, 1e-6, 1e-5, 9216, (16, 24, 24), 4),
     "cuda:sm_90": Interconnect("NVLink 4", 450e9, 50e9, 1e-6, 1e-5, 8),
