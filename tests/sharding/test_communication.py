@@ -25,13 +25,53 @@ def test_a_plan_for_a_thousand_devices():
     (one,) = found.collectives
     assert (one.kind, one.axes, one.members, one.bytes, one.written) == ("all-reduce", ("model",), 32, 2**22, False)
     assert one.line.startswith(__file__) and one.sent == 2 * 31 / 32 * 2**22
-    assert found.seconds == pytest.approx(one.sent / 200e9)
+    # 32 chips are two rows of a slice of 16 x 16: a line along one axis of the torus, a ring along the other
+    assert found.seconds == pytest.approx(one.sent / (0.75 * 200e9) + 2 * 5 * 1e-6)
     assert "all-reduce over model (32)" in str(tw.explain(mlp, *args))
     with pytest.raises(CommunicationError, match="all-reduce over model"):
         tw.explain(mlp, *args, communication="error")
     whole = tw.jit(lambda x: 2 * x, out_shardings=NamedSharding(MESH, P()))
     (gather,) = tw.explain(whole, struct((64, 2), "data")).communication.collectives
     assert (gather.kind, gather.axes, gather.bytes) == ("all-gather", ("data",), 512)
+
+
+def test_collectives_between_slices_take_the_network():
+    def seconds(axis, target, shape=(512, 2), size=2**24):
+        mesh = AbstractMesh(shape, ("outer", "inner"))
+        x = tw.ShapeDtypeStruct((shape[0] * shape[1], size // 4), "float32",
+                                sharding=NamedSharding(mesh, P(("outer", "inner"))))  # fmt: skip
+        f = tw.shard_map(lambda x: lax.psum(x, axis), mesh=mesh, in_specs=P(("outer", "inner")),
+                         out_specs=P("inner" if axis == "outer" else "outer"))  # fmt: skip
+        return tw.explain(f, x, target=target).communication.seconds
+
+    assert seconds("outer", "tpu:v5e") > 2 * seconds("outer", "tpu:v5p")  # 1024 chips: four slices of v5e, one of v5p
+    two_nodes = seconds("outer", "cuda:sm_90", (2, 8))
+    assert two_nodes == pytest.approx(2 * 1e-5 + 2**24 / 50e9)
+    assert two_nodes > 4 * seconds("inner", "cuda:sm_90", (2, 8))
+    assert seconds("inner", "tpu:v5e", size=4) == pytest.approx(2e-6, rel=1e-3)  # a small message costs its latency
+    assert seconds("inner", "tpu:v5e") == pytest.approx(2 * 1e-6 + 2**24 / 50e9)  # one link
+
+
+def test_the_costliest_gather_names_the_spec_that_avoids_it():
+    def f(x, w):
+        return with_sharding_constraint(x @ w, NamedSharding(MESH, P("data")))
+
+    def worst(*spec):
+        found = tw.explain(f, struct((1024, 4096), "data"), struct((4096, 64), *spec), target="tpu:v5e").communication
+        return found.costliest_gather
+
+    assert "argument 1" in worst("data").gathers and "the spec P() would avoid" in worst("data").gathers
+    assert worst() is None
+
+
+def test_collectives_of_the_compiled_program_are_counted():
+    pytest.importorskip("libtpu")
+    mesh = AbstractMesh((2, 2), ("x", "y"))
+    x = tw.ShapeDtypeStruct((8, 256), "float32", sharding=NamedSharding(mesh, P("x", "y")))
+    found = tw.explain(tw.jit(lambda x: tnp.sum(x) + tnp.max(x)), x, target="tpu:v5e:2x2", compile=True).communication
+    counts = dict(found.compiled)
+    assert 1 <= counts["all-reduce"] <= len(found.collectives)
+    assert f"in the compiled program: {sum(counts.values())} collectives" in str(found)
 
 
 def test_what_a_program_writes_is_told_and_allowed():

@@ -1,19 +1,22 @@
 """What a program on a mesh communicates, found by Shardy's passes in this process: no device is needed.
 
-Times are least times from the speed of links, one value's worth after the other: what overlaps is not known before the
-program is compiled.
+Times are least times by the target's links (`interconnect`), one collective after the other: what overlaps is not
+known before the program is compiled. `compiled` counts the collectives of the program that XLA made, which combines
+some and adds others.
 """
 
 from __future__ import annotations
 
 import math
 import re
+from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from ...core.support.errors import CommunicationError
 from . import shardy
+from .interconnect import Interconnect, interconnect_of, members_along
 
 # What Shardy inserts, and what programs of each device ask for, by one set of names.
 INSERTED = {
@@ -25,10 +28,8 @@ WRITTEN = {
     "stablehlo.reduce_scatter": "reduce-scatter", "stablehlo.all_to_all": "all-to-all",
     "stablehlo.collective_permute": "permute",
 }  # fmt: skip
-# Bytes a second of one device's links in one direction: TPU v5e and v5p, v6e and 7x by their published figures for
-# interconnects, H100 and H200 by NVLink 4, B200 by NVLink 5. XLA's CPU devices share one memory.
-LINKS = {"tpu:v5e": 200e9, "tpu:v5p": 600e9, "tpu:v6e": 448e9, "tpu:7x": 600e9, "cuda:sm_90": 450e9,
-         "cuda:sm_100": 900e9, "cpu": 10e9}  # fmt: skip
+_COMPILED = re.compile(r" = (?:\([^=]*?\)|\S+) (all-reduce|all-gather|reduce-scatter|all-to-all|collective-permute|"
+                       r"ragged-all-to-all|collective-broadcast)(?:-start)?\(")  # fmt: skip
 PASSES = (
     "sdy-propagation-pipeline", "func.func(sdy-insert-explicit-reshards{enable-full-version=true})",
     "func.func(sdy-reshard-to-collectives)",
@@ -46,6 +47,8 @@ class Collective:
     bytes: int
     line: str
     written: bool  # by the program itself, within a `shard_map`
+    seconds: float = 0.0  # the least time by the target's links
+    gathers: str = ""  # of an implicit all-gather: which value, to which spec
 
     @property
     def sent(self) -> float:
@@ -59,7 +62,7 @@ class Collective:
         over = " ".join(self.axes) or "?"
         asked = ", written" if self.written else ""
         what = f"{self.kind} over {over} ({self.members}){asked}"
-        return f"{what}: {self.type}, {_size(self.bytes)} a device, {self.line}"
+        return f"{what}: {self.type}, {_size(self.bytes)} a device, {self.seconds * 1e6:,.1f} us, {self.line}"
 
 
 @dataclass(frozen=True)
@@ -67,15 +70,21 @@ class Communication:
     """The collectives of a program, in order, and which kernels are split or run whole; prints as text."""
 
     collectives: tuple[Collective, ...]
-    bytes_a_second: float
+    links: Interconnect
     split: tuple[tuple[str, str], ...] = ()  # the names of kernels that are split over the devices, and how
     whole: tuple[tuple[str, str], ...] = ()  # of those that run whole on every device, and why
     left: tuple[tuple[str, str], ...] = ()  # of those whose operations are left to XLA, and why
+    compiled: tuple[tuple[str, int], ...] | None = None  # the collectives of the compiled program, by kind
 
     @property
     def seconds(self) -> float:
         """The least time that the links take for them."""
-        return sum(c.sent for c in self.collectives) / self.bytes_a_second
+        return sum(c.seconds for c in self.collectives)
+
+    @property
+    def costliest_gather(self) -> Collective | None:
+        """The implicit all-gather that takes longest."""
+        return max((c for c in self.collectives if c.gathers), key=lambda c: c.seconds, default=None)
 
     def refuse(self, name: str) -> None:
         """Raise a `CommunicationError` if there is any that the program did not write."""
@@ -96,8 +105,14 @@ class Communication:
             return ["no communication", *more]
         sent = sum(c.sent for c in self.collectives)
         head = (f"communication: {len(self.collectives)} collectives, {_size(sent)} sent by each device, "
-                f"at least {self.seconds * 1e6:,.1f} us at {self.bytes_a_second / 1e9:,.0f} GB/s")  # fmt: skip
-        return [head, *(f"  {c.show()}" for c in self.collectives), *more]
+                f"at least {self.seconds * 1e6:,.1f} us by {self.links.name}")  # fmt: skip
+        shown = [head, *(f"  {c.show()}" for c in self.collectives)]
+        if (worst := self.costliest_gather) is not None:
+            shown.append(f"costliest gather: {worst.gathers} ({worst.seconds * 1e6:,.1f} us)")
+        if self.compiled is not None:
+            counts = ", ".join(f"{n} {kind}" for kind, n in self.compiled) or "none"
+            shown.append(f"in the compiled program: {sum(n for _, n in self.compiled)} collectives ({counts})")
+        return [*shown, *more]
 
     def __str__(self) -> str:
         return "\n".join(self.lines())
@@ -111,16 +126,32 @@ def communication(text: str, target: str) -> Communication:
         meshes = {str(op.attributes["sym_name"]).strip('"'): _axes_of(str(op.attributes["mesh"]))
                   for op in module.body.operations if op.operation.name == "sdy.mesh"}  # fmt: skip
 
+        links, mesh = interconnect_of(target), next(iter(meshes.values()))
+        count = math.prod(mesh.values())
+
         def visit(op: Any) -> Any:
+            one = None
             if op.name in INSERTED and not _again(op):
-                found.append(_inserted(op, meshes))
+                one = _inserted(op, meshes)
             elif op.name in WRITTEN:
-                found.append(_written(op, next(iter(meshes.values()))))
+                one = _written(op, mesh)
+            if one is not None:
+                members = members_along(one.axes, mesh)[: max(one.members, 1)]
+                found.append(replace(one, seconds=links.seconds(one.kind, one.bytes, members, count)))
             return shardy.ir.WalkResult.ADVANCE
 
         module.operation.walk(visit)
-    speed = next((v for k, v in LINKS.items() if target.startswith(k)), LINKS["cpu"])
-    return Communication(tuple(found), speed)
+    return Communication(tuple(found), links)
+
+
+def compiled_collectives(text: str) -> tuple[tuple[str, int], ...]:
+    """How many collectives of each kind an optimised HLO text has; a start and its end are one.
+
+    >>> compiled_collectives("%a = f32[4] all-gather-start(%x), %b = f32[4] all-gather-done(%a)")
+    (('all-gather', 1),)
+    """
+    found = Counter(kind.replace("collective-permute", "permute") for kind in _COMPILED.findall(text))
+    return tuple(sorted(found.items()))
 
 
 def _again(op: Any) -> bool:
@@ -152,8 +183,24 @@ def _inserted(op: Any, meshes: Mapping[str, dict[str, int]]) -> Collective:
     axes = [a for a in dict.fromkeys(axes) if a in mesh]
     parts = math.prod(mesh[a] for a in set(re.findall(r'"([^"]+)"', out)) if a in mesh)
     kind, type = INSERTED[op.name], op.results[0].type
+    gathers = _gathered(op, out) if kind == "all-gather" else ""
     return Collective(kind, tuple(axes), math.prod(mesh[a] for a in axes), str(type), -(-_bytes(type) // parts),
-                      _line(op), False)  # fmt: skip
+                      _line(op), False, gathers=gathers)  # fmt: skip
+
+
+def _gathered(op: Any, out: str) -> str:
+    """Which value an all-gather collects, and to which spec: an argument that had it would not be gathered."""
+    value = op.operands[0]
+    dims = re.findall(r"\{([^{}]*)\}", out[out.index("[") : out.rindex("]") + 1])
+    specs = [re.findall(r'"([^"]+)"', dim) for dim in dims]
+    shown = [repr(names[0]) if len(names) == 1 else repr(tuple(names)) if names else "None" for names in specs]
+    while shown and shown[-1] == "None":
+        shown.pop()
+    spec = f"P({', '.join(shown)})"
+    if isinstance(value.owner, shardy.ir.Block):
+        number = shardy.ir.BlockArgument(value).arg_number
+        return f"argument {number}, {value.type}, which the spec {spec} would avoid"
+    return f"{value.type} of {_line(value.owner)}, needed as {spec}"
 
 
 def _written(op: Any, mesh: dict[str, int]) -> Collective:

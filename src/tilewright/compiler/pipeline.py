@@ -145,7 +145,8 @@ def _print(unit: Unit, settings: Settings, reports: Reports) -> tuple[Module, No
 def _compile(module: Module, settings: Settings, reports: Reports) -> tuple[Any, Any]:
     if settings.device is None:
         binary = lazy_layers.ahead_of_time.compile_ahead(module, settings)
-        return lazy_layers.ahead_of_time.estimated(binary) if settings.explained else binary, None
+        alone = module.place is None or module.place.count == 1  # libtpu's estimate of several devices ends its process
+        return lazy_layers.ahead_of_time.estimated(binary) if settings.explained and alone else binary, None
     executable = compile_module(module, settings.device)
     if not settings.explained:
         return executable, None

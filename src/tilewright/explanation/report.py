@@ -194,6 +194,9 @@ def _explained(
     if emitted is not None:
         compiled = tuple((k.given, name) for k, name in zip(emitted.kernels, emitted.compiled, strict=True))
         found = replace(found, routes=emitted.routes, compiled=compiled, passed=emitted.passed)
+    if found.communication is not None and done.value.executable is not None:
+        counted = lazy_layers.collective_report.compiled_collectives(done.value.as_text())
+        found = replace(found, communication=replace(found.communication, compiled=counted))
     found = replace(found, refused=tuple(refusals(done.reports)), xla=done.reports.get("compile"))
     return _against(found, _this_machine()) if measure and settings.target == "cpu" else found
 
