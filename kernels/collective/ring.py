@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -16,10 +16,6 @@ from ...lang.kernel.block_spec import ANY, BlockSpec
 from ...lang.ops.dma import make_async_copy, semaphore_wait
 from ...lang.ops.remote_dma import get_barrier_semaphore, make_async_remote_copy, semaphore_signal
 from ...lang.targets.target import current_target
-
-if TYPE_CHECKING:
-    pass
-
 
 WAYS = ("kernel", "ring")
 FAR = BlockSpec(memory_space=ANY)
