@@ -100,7 +100,7 @@ class Calls:
 
     def __call__(self, kernel: Kernel) -> Any:
         route = route_of(kernel, self.off)
-        if route == "xla" or route == "cost" and not self._cheaper(kernel):
+        if route == "xla" or route == "cost" and not self.cheaper(kernel):
             return kernel
         try:
             found = self.estimates.get(kernel)
@@ -114,7 +114,7 @@ class Calls:
             warnings.warn(f"kernel {kernel.name} is computed by XLA: {self.refused[kernel]}", RuntimeWarning, 2)
         return kernel
 
-    def _cheaper(self, kernel: Kernel) -> bool:
+    def cheaper(self, kernel: Kernel) -> bool:
         """Whether machine code is estimated to save as much as it costs to compile."""
         why = unavailable() or ("it takes the bits of 16-bit floats" if _takes_bits(kernel.body) else None)
         if why is not None:

@@ -32,7 +32,7 @@ from ..core.support.lazy_imports import is_loaded
 from ..core.support.runtime import runtime
 from ..xla_backend.arrays import array_operators
 from ..xla_backend.arrays.array import Array, from_host
-from ..xla_backend.cpu_passes.options import switched_off
+from ..xla_backend.cpu_passes.options import ZEROS, switched_off
 from ..xla_backend.devices.client import Device, as_device, default_device, of_platform
 from ..xla_backend.execution.backend import XlaBackend, with_flags
 from ..xla_backend.execution.executable import compile_module
@@ -40,6 +40,7 @@ from ..xla_backend.options.compile_options import Call, Place, Settings, Unit
 from ..xla_backend.pipeline.expand_primitives import check_expanded, expand, expand_sweeps, require_rules
 from ..xla_backend.pipeline.stablehlo_module import Module, check_module, printed
 from . import lazy_layers
+from .large_reductions import has_large_reduction
 from .pass_manager import Level, Pass, Reports, up_to, walk
 
 if TYPE_CHECKING:
@@ -103,10 +104,10 @@ def _text(unit: Unit, settings: Settings) -> str:
 
 def _fuse(unit: Unit, settings: Settings, reports: Reports) -> tuple[Unit, Any]:
     # Operations on whole arrays of a mesh are left to XLA, which would gather the operands of a kernel.
-    tiled = settings.tiled and unit.place is None
-    if not tiled and not _has_kernels(unit):
+    tiled, priced = settings.tiled and unit.place is None, settings.priced and unit.place is None
+    if not (tiled or priced and has_large_reduction(unit.program) or _has_kernels(unit)):
         return unit, None
-    return lazy_layers.kernel_passes.fuse(unit, replace(settings, tiled=tiled), reports)
+    return lazy_layers.kernel_passes.fuse(unit, replace(settings, tiled=tiled, priced=priced), reports)
 
 
 def _expand(unit: Unit, settings: Settings, reports: Reports) -> tuple[Unit, None]:
@@ -201,10 +202,13 @@ def settings_for(device: Device, tiled: bool = False, tiles: Any = None, print_p
     now = current()
     shown = now.print_passes if print_passes is None else print_passes
     target = "cpu" if device.platform == "cpu" else lazy_layers.ahead_of_time.machine_of(device)
-    off = frozenset[str]()
+    off, priced = frozenset[str](), False
     if target == "cpu":
-        tiled, off = tiled and bool(tiles or now.cpu_tiles), switched_off()
-    return Settings(target, tiled, None if tiles is True else tiles, device=device, off=off, checked=now.debug_checks,
+        off = switched_off()
+        priced = tiled and tiles is None and now.cpu_tiles is None and now.cpu_route is None and ZEROS not in off
+        tiled = tiled and bool(tiles or now.cpu_tiles)
+    tiles = None if tiles is True else tiles
+    return Settings(target, tiled, tiles, priced, device=device, off=off, checked=now.debug_checks,
                     shown=shown, located=now.source_lines)  # fmt: skip
 
 
