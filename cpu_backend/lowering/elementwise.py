@@ -20,7 +20,7 @@ from ...lang.ops.machine_integers import bits_down_p, bits_up_p, quotient_p, rem
 from ..functions import FUNCTIONS
 from ..functions.parts import bits_of, from_bits
 from ..llvm.builder import Builder, Value, vector, with_scalar
-from .values import HELD, STORED, Monoid
+from .expression_graph import HELD, STORED, Monoid
 
 Rule = Callable[..., Value]
 

@@ -16,7 +16,7 @@ from ...core.primitives.movement.gather_dimension_numbers import FILL, PROMISE, 
 from ...core.primitives.refs.state_primitives import Index, Point, Span, Take, access_shape, whole
 from . import elementwise
 from .body import Body, Rule
-from .values import Iota, Load, Map, Memory, Node, Number, View
+from .expression_graph import Iota, Load, Map, Memory, Node, Number, View
 
 INT64 = np.dtype(np.int64)
 BOOL = np.dtype(np.bool_)

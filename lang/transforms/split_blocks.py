@@ -28,8 +28,8 @@ from ...core.tracing.trace import bind_eqn, eval_program, trace_program
 from ...core.transforms.structural_primitives import reduce_sum_p
 from ..analysis.dead_stores import ACCESSES
 from ..kernel.kernel import Block, Kernel, trace_map
-from .axis_split import SIZED, SPLIT, SUM, Cut, Unit, cuts, outputs_cut
 from .rebuild import INHERITED, carried, for_each, remap, trace_kernel
+from .splittable_axes import SIZED, SPLIT, SUM, Cut, Unit, cuts, outputs_cut
 
 
 @dataclass(frozen=True, eq=False)

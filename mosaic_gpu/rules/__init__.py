@@ -25,14 +25,14 @@ from ...core.primitives.special.functions import (
 from ...lang.gpu.normalize import passes
 from ...lang.legalize import GONE, REWRITES, Backend
 from ...lang.legalize.opset import FAMILIES
-from . import access, atomics, contract, control, elementwise, reduce, shape
+from . import access, atomics, cond, contract, elementwise, reduce, shape
 
 RULES: dict[Primitive, Any] = {
     **elementwise.RULES,
     **reduce.RULES,
     **shape.RULES,
     **contract.RULES,
-    **control.RULES,
+    **cond.RULES,
     **access.RULES,
     **atomics.RULES,
 }

@@ -6,7 +6,7 @@ from ...core.ir.array import Array
 from ...numpy.linalg.solving import det as _det
 from ...numpy.linalg.solving import inv as _inv
 from ...numpy.util import ArrayLike
-from .factors import eigh, eigh_tridiagonal, hessenberg, polar, qr, qr_multiply, rsf2csf, schur, svd
+from .decompositions import eigh, eigh_tridiagonal, hessenberg, polar, qr, qr_multiply, rsf2csf, schur, svd
 from .functions import expm, expm_frechet, funm, sqrtm
 from .matrices import (
     block_diag,

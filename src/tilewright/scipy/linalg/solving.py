@@ -13,7 +13,7 @@ from ...core.primitives.linalg.matrices import adjoint, eye, from_triangle, prod
 from ...core.support.call_errors import public
 from ...core.support.errors import ArgumentError, ShapeError, warn
 from ...numpy import linalg as numpy_linalg
-from ...numpy.linalg.factors import operand, square
+from ...numpy.linalg.decompositions import operand, square
 from ...numpy.select import where
 from ...numpy.util import (
     Array,

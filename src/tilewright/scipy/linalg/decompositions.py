@@ -12,7 +12,7 @@ from ...core.primitives.linalg.matrices import adjoint, conjugate, eye, part, pr
 from ...core.primitives.linalg.qr import full_product, geqp3_p, geqrf_p
 from ...core.support.errors import ArgumentError, DtypeError, ShapeError, UnsupportedError
 from ...numpy import linalg as numpy_linalg
-from ...numpy.linalg.factors import operand, square
+from ...numpy.linalg.decompositions import operand, square
 from ...numpy.select import where
 from ...numpy.util import (
     Array,
