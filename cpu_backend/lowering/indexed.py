@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from ...core.ir.types import INT32
+from ...core.primitives.elementwise import bitwise
 from ...core.primitives.elementwise import comparison as cmp
 from ...core.primitives.elementwise import conversion as conv
 from ...core.primitives.elementwise.arithmetic import add_p
@@ -27,7 +28,7 @@ def _map(primitive: Any, shape: Sequence[int], dtype: np.dtype, *operands: Node)
 
 
 def _both(x: Node | None, y: Node) -> Node:
-    return y if x is None else _map(cmp.and_p, y.shape, BOOL, x, y)
+    return y if x is None else _map(bitwise.and_p, y.shape, BOOL, x, y)
 
 
 @dataclass(frozen=True)
