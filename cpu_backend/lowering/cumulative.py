@@ -13,7 +13,7 @@ from ..llvm.builder import Int, Value, vector
 from .access import ZERO, At
 from .elementwise import combined, number, rounded
 from .emit import Allocate, Emitter
-from .values import HELD, Accumulate, Cumulative, Memory
+from .expression_graph import HELD, Accumulate, Cumulative, Memory
 
 ROWS = 8  # that go side by side
 
