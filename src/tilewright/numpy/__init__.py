@@ -1,10 +1,8 @@
 """`jax.numpy`'s names over the primitives of the core: those that each module here lists in its `__all__`."""
 
-import sys as _sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from ..core.arrays.operators import install_methods as _install_methods
 from ..core.primitives.movement.shape import broadcast_shapes
 from ..core.support.lazy_imports import later as _later
 from ..core.support.lazy_imports import members as _members
@@ -24,8 +22,6 @@ from .manipulation.repeat import *
 from .manipulation.roll import *
 from .matrices import *
 from .numerics.calculus import *
-from .protocols import array_function as _protocol
-from .protocols import array_methods as _methods  # gives arrays their methods
 from .protocols.binary_ufuncs import *
 from .protocols.ufunc import *
 from .reductions import *
@@ -73,8 +69,6 @@ _LATER = {
 }
 if not TYPE_CHECKING:  # checkers know the names from the imports above
     __getattr__ = _later(__name__, {"fft": ".fft", "linalg": ".linalg"} | _members(_LATER))
-
-_install_methods(_protocol.methods(_sys.modules[__name__]))
 
 __all__ = [
     "ComplexWarning", "__array_api_version__", "__array_namespace_info__", "abs", "absolute", "acos", "acosh", "add",
