@@ -20,6 +20,7 @@ from ...lang.kernel.kernel import EDGE
 from ..llvm.builder import Builder, Int, Value, vector
 from .elementwise import combined, from_stored, is_signed, number, rounded, to_stored
 from .expression_graph import HELD, LINE, STORED, Held, Memory, Monoid, Node
+from .nest import Nest
 from .refusal import refuse
 
 
@@ -53,6 +54,7 @@ class Access:
         self.lanes = 0  # of the pass at hand
         self.tail: Value | None = None  # which lanes there are, where not all
         self.multiples: dict[str, int] = {}  # what indices of loops are multiples of
+        self.nest = Nest()
 
     # ------------------------------------------------------------ scopes
 

@@ -120,7 +120,7 @@ class Body:
         """Memory of this cell's own."""
         shape = tuple(shape)
         base = self._allocate(max(math.prod(shape), 1) * np.dtype(dtype).itemsize)
-        return Memory("a value", dtype, shape, row_major(shape), base)
+        return Memory("workspace", dtype, shape, row_major(shape), base)
 
     def load(self, memory: Memory, index: Index | None = None, operands: Sequence[Node] = (), masked: bool = False
              ) -> Load:  # fmt: skip
