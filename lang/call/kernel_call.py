@@ -50,6 +50,7 @@ from ..transforms.bounds_checks import checked
 from ..transforms.dynamic_grid import as_grid, bound_of, named_axes, own_extents
 from ..transforms.privatize_scalars import own_scalars
 from ..transforms.serialize_writes import in_order
+from ..transforms.symbolic_tiles import sampled
 from ..verify.communication import check_remote
 from ..verify.verify import verify
 from ..warpgroups.checks import check_mesh
@@ -258,7 +259,7 @@ class _Request:
             except InconclusiveDimensionError as error:
                 raise UnsupportedError(
                     f"kernel {self.name} with symbolic sizes: {error.what}",
-                    "give each row of the symbolic axis cells of its own, as `vmap` does, or use known sizes",
+                    "let one axis of the grid count the tiles of the symbolic axis, or use known sizes",
                     self.source) from None  # fmt: skip
         return found, self.out_tree
 
@@ -308,7 +309,7 @@ class _Request:
         if isinstance(self.spec, MeshSpec):
             check_mesh(kernel)
             return kernel
-        verify(kernel, self.strict)
+        verify(sampled(kernel) if kernel.symbolic else kernel, self.strict)
         return checked(kernel) if self.debug else kernel
 
     def _aliases(self, first: int, inputs: Sequence[Block], outputs: Sequence[Block]) -> tuple[tuple[int, int], ...]:
