@@ -312,7 +312,7 @@ def compile(
     """A function at one stage of compilation, for arguments given as arrays or by shape and dtype.
 
     `stop` is the last pass that is run: `trace` (derivatives and batching are done in it), `transform` (dead code
-    goes), `fuse` (kernel calls and glue; on the CPU, where XLA fuses better, only if `tiles` are asked for), `expand`
+    goes), `fuse` (kernel calls and glue; on the CPU kernels that are faster than XLA, or all if `tiles` are asked for), `expand`
     (what XLA lacks, in what it has), `verify` (kernels against the target), `split`
     (sums that would leave multiprocessors of a GPU idle, in two kernels), `legalize` (what a kernel's backend lacks,
     in what that one has; `legalize/NAME` ends with one pass of the kernels' backend), `emit` (no kernels, but what runs
