@@ -20,9 +20,7 @@ from ...core.transforms.structural_primitives import add_any_p
 from ..llvm.builder import Builder, Value
 from .elementwise import RULES
 from .emit import Emitter
-from .refusal import refuse
-from .schedule import HERE, aligned, reached
-from .values import (
+from .expression_graph import (
     STORED,
     Apart,
     Fold,
@@ -38,6 +36,8 @@ from .values import (
     View,
     row_major,
 )  # fmt: skip
+from .refusal import refuse
+from .schedule import HERE, aligned, reached
 
 Rule = Callable[..., Sequence[Any]]
 CHEAP = 8  # nodes that are computed again rather than kept

@@ -13,8 +13,8 @@ from ..llvm.builder import Int, Value, vector
 from .access import ZERO, At
 from .elementwise import combined, number, rounded
 from .emit import Allocate, Emitter
+from .expression_graph import HELD, Accumulate, Cumulative, Memory
 from .nest import fold_name
-from .values import HELD, Accumulate, Cumulative, Memory
 
 ROWS = 8  # that go side by side
 

@@ -17,11 +17,11 @@ import numpy as np
 from ...core.primitives.refs.state_primitives import Span, Take
 from ..llvm.builder import Builder, Value, vector
 from .access import ZERO, At
-from .elements import Elements, Row
 from .elementwise import across, combined, number, rounded, to_stored
+from .expression_graph import HELD, Apart, Fold, Iota, Keep, Load, Map, Memory, Node, Number, Product, Store, View
 from .nest import pass_text
+from .node_codegen import Elements, Row
 from .schedule import Group, Member, Place, dear, finish, groups_of, wanted_elsewhere
-from .values import HELD, Apart, Fold, Iota, Keep, Load, Map, Memory, Node, Number, Product, Store, View
 
 Allocate = Callable[[np.dtype, Sequence[int]], Memory]
 F32 = np.dtype(np.float32)

@@ -32,12 +32,12 @@ from ..runtime.handler import Launch, handler
 from .body import Body
 from .cumulative import cumulate
 from .emit import Emitter
+from .expression_graph import STORED, Cumulative, Memory, Number, Product, row_major
 from .in_place import in_place
 from .products import Multiplier
 from .refusal import refuse
 from .rules import BACKEND, RULES
 from .streaming import streamed_outputs, uncached, with_streams
-from .values import STORED, Cumulative, Memory, Number, Product, row_major
 
 ALIGN = 64
 STACK_BYTES = 32 * 2**10  # of a cell's own memory that is on the thread's stack

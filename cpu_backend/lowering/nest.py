@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
+from .expression_graph import Fold, Keep, Monoid, Store
 from .schedule import Member
-from .values import Fold, Keep, Monoid, Store
 
 _FOLDS = {"add": "sum", "mul": "product"}
 

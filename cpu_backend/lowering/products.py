@@ -21,7 +21,7 @@ from ..llvm.builder import Int, Value, vector
 from .access import At
 from .elementwise import RULES, convert, from_stored, rounded, to_stored
 from .emit import F32, Allocate, Emitter
-from .values import HELD, STORED, Dot, Keep, Load, Map, Memory, Node, Product, View, row_major
+from .expression_graph import HELD, STORED, Dot, Keep, Load, Map, Memory, Node, Product, View, row_major
 
 PANEL_BYTES = 4096  # rows of B this far apart are packed: each is on a page of its own
 UNROLL = 4

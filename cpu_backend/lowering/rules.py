@@ -47,9 +47,7 @@ from ...lang.transforms.dynamic_grid import static
 from . import elementwise
 from .access import At
 from .body import Body, Rule
-from .indexed import gather, scatter, scatter_add
-from .refusal import refuse
-from .values import (
+from .expression_graph import (
     STORED,
     Accumulate,
     Cumulative,
@@ -66,6 +64,8 @@ from .values import (
     Reduce,
     View,
 )
+from .indexed import gather, scatter, scatter_add
+from .refusal import refuse
 
 # ---------------------------------------------------------------------------- elements
 
