@@ -399,10 +399,12 @@ def test_a_training_step_of_a_transformer_block_elsewhere(target):
 
 def test_too_much_shared_memory_is_named():
     with pytest.raises(tw.errors.ResourceError) as caught:
-        compiled_kernel(matmul("float32", 4096, rows=256, columns=256, depth=256), target_of("cuda:sm_90"))
+        compiled_kernel(matmul("float32", 4096, rows=128, columns=64, depth=512), target_of("cuda:sm_90"))
     text = str(caught.value)
     needs = int(re.search(r"kernel matmul needs (\d+) bytes of shared memory", text)[1])
     assert needs > 232448 and "cuda:sm_90 has 232448" in text and "num_stages" in text
+    assert "232448: x, 128x512 f32, takes 262,144; y, 512x64 f32, takes 131,072" in text  # the largest first
+    assert "blocks of x 128x256 in place of 128x512, y 256x64 in place of 512x64 would fit" in text
 
 
 def test_a_launch_within_the_limit_passes():
