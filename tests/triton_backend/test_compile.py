@@ -501,7 +501,7 @@ def test_answers_are_kept_in_memory_and_on_disk(tmp_path):
     workers.known.clear()
     assert workers.start({"text": "a"}).result() == first  # from the disk: asked again, it would have number 2
     workers.end()
-    other = Workers("A compiler", workers.script, version="2")  # of another version: nothing is taken over
+    other = Workers("A compiler", workers.script, version="other")  # of another version: nothing is taken over
     other.cache = lambda: cache
     other.start({"text": "a"}).result()
     assert len(kept) == 3

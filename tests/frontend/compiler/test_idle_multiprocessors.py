@@ -26,8 +26,9 @@ TARGET = "cuda:sm_90"
 UNITS = target_of(TARGET).units
 FULL = 0.95  # of the multiprocessors: 128 blocks of a power of two are as many as there need be
 LARGE = 8e6  # bytes
-# Kernels whose authors gave them few blocks, which carry more than sums from step to step.
+# Kernels that have few blocks as they are written, and carry more than sums from step to step.
 FEW = {
+    "grouped_matmul": "a schedule in memory says which block each step adds to, so that steps run in order",
     "cross_entropy": "16 rows to a block of 256 rows; the maximum so far scales the sum",
     "paged_attention": "a block for each sequence and head, as decoding has them; the maximum so far scales the sum",
     "ring_cache": "a copy in far memory for each of 8 sequences",
@@ -114,7 +115,7 @@ def test_kernels_of_authors(case):
 @pytest.mark.filterwarnings("ignore:overflow encountered in cast")  # of the mask's number to float16
 @pytest.mark.parametrize("name", CORPUS)
 def test_kernels_of_the_corpus(name):
-    assert idle_kernels(of_corpus(name)) == []
+    assert bool(idle_kernels(of_corpus(name))) == (name in FEW)
 
 
 def test_a_training_step_of_a_language_model(monkeypatch):
