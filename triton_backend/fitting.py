@@ -143,7 +143,13 @@ def _settled(kernel: Kernel, machine: Target, given: int | None = None) -> Fitte
             raise
         plain["warp_specialize"] = False
         notes.append(f"its warps are not specialised: {_pass(error.what)}")
-    found = first = made()
+    found = made()
+    if found.module.divided and (spilled := found.resources(machine).spills):  # two loops may take more registers
+        other = made(divided=False)
+        if (other.resources(machine).spills or 0) < spilled:
+            found, plain["divided"] = other, False
+            notes.append(f"one loop of full and of masked blocks, for {spilled:,} bytes spilled")
+    first = found
     stages, warps = first.module.num_stages, first.module.num_warps
     while found.compiled.shared > machine.fast_bytes and stages > 1 and _free(kernel, "num_stages"):
         stages -= 1
