@@ -11,8 +11,8 @@ from pathlib import Path
 from ..core.support.errors import CompileError, Source
 from ..core.support.runtime import runtime
 from ..core.support.version import JAXLIB
-from ..lang.gpu.boards import description
 from ..lang.gpu.code import PTX_VERSION, Compiled
+from ..lang.gpu.target_config import description
 from ..lang.targets.target import Target, target_of
 from ..lang.toolchain.packages import Packages
 from ..lang.toolchain.pool import Answer, Workers

@@ -373,7 +373,7 @@ def triton_module(legal: Legal, target: Target, divided: bool = True, **override
     moved = described(planned, target, settings.tensor_descriptors)
     nest = Nest(kernel, target, launch, moved, settings.warp_specialize, divided)
     return TritonModule(
-        name, nest.text(name), launch.grid, launch.in_types, launch.out_types, launch.aliases, launch.prepare, launch.finish,
-        num_warps=settings.num_warps, num_stages=settings.num_stages, specialised=settings.warp_specialize,
-        divided=nest.full is not None,
+        name, nest.text(name), launch.grid, launch.in_types, launch.out_types, launch.aliases, launch.prepare,
+        launch.finish, num_warps=settings.num_warps, num_stages=settings.num_stages,
+        specialised=settings.warp_specialize, divided=nest.full is not None,
     )  # fmt: skip

@@ -21,7 +21,7 @@ from .cluster import Cluster
 from .flow import run
 from .global_memory import GlobalMemory
 from .group import Group, Walk
-from .steps import HOST, Reader
+from .module_reader import HOST, Reader
 from .values import LANES, WARP
 
 
