@@ -86,7 +86,7 @@ class Config:
     interpret: Any = row(None, "True, or `lang.InterpretParams(...)`: kernels run in the interpreter, cell by cell, "
         "unless their call says how")  # fmt: skip
     strict_kernels: bool = row(False, "an unproved property of a kernel (in bounds, race-free, outputs covered, "
-        "ragged tails unused) is an error")  # fmt: skip
+        "ragged tails unused) is an error, and a compiler's failure on a kernel that XLA would compute")  # fmt: skip
     parallel_writes: str = row("error", "`order`: an axis declared parallel whose cells write one block of an output "
         "runs in the grid's order, and is not refused; so in a process [under the name jax](clients.md)",
         choices=("error", "order"))  # fmt: skip

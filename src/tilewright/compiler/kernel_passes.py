@@ -15,6 +15,7 @@ from ..core.ir.passes import primitives_of, rewritten
 from ..core.ir.program import Eqn, Program, subprograms
 from ..core.ir.verifier import check_program
 from ..core.sharding.shard_map import shard_map_p
+from ..core.support.config import current
 from ..core.support.errors import ArgumentError, CompileError, MeshError, TilewrightError, VersionError
 from ..kernels.fuse import Fusion, plan
 from ..lang.call.custom_partition import partitioned_p
@@ -304,7 +305,8 @@ def _left(
     kernel: Kernel, error: TilewrightError, asked: bool, settings: Settings, written: frozenset[Kernel]
 ) -> Refused:  # fmt: skip
     """A kernel that no route takes, as XLA's; raises the error where that is not what its author wants."""
-    if isinstance(error, VersionError) or asked or kernel in written and not isinstance(error, CompileError):
+    strict = current().strict_kernels or not isinstance(error, CompileError)
+    if isinstance(error, VersionError) or asked or kernel in written and strict:
         raise error
     one = Refused(kernel, f"the compiler for {settings.name}", error.with_traceback(None))
     if kernel in written:
@@ -349,7 +351,7 @@ def emit(unit: Unit, settings: Settings, reports: Reports) -> tuple[Unit, Emitte
     """The unit without kernels: custom calls of the device's, or the array operations that XLA computes.
 
     A route that does not take a kernel, or whose compiler fails, leaves it to the next one, at last to XLA. What
-    somebody wrote is left to XLA only where a compiler fails, with a warning.
+    somebody wrote is left to XLA only where a compiler fails, with a warning, and with `strict_kernels` never.
 
     Raises:
       DtypeError, ResourceError, UnsupportedError: as `verify`, where only lowering the kernel can tell.
@@ -426,6 +428,9 @@ def left_to_xla(settings: Settings, reports: Reports, error: CompileError) -> Un
     """The unit again, with XLA in place of the kernels of a program that the device's compiler failed on.
 
     None where there were no kernels. The report of `emit` is the new one; what somebody wrote is warned of.
+
+    Raises:
+      CompileError: the given one, for what somebody wrote with `strict_kernels`.
     """
     found = reports.get("emit")
     if found is None or found.before is None or not found.kernels:
@@ -435,6 +440,8 @@ def left_to_xla(settings: Settings, reports: Reports, error: CompileError) -> Un
     failed = [Refused(kernel.given, by, error.with_traceback(None)) for kernel in found.kernels]
     for one in failed:
         if one.kernel in written:
+            if current().strict_kernels:
+                raise error
             warnings.warn(one.line(), RuntimeWarning, stacklevel=2)
     reports["emit"] = replace(done, refused=(*found.refused, *failed))
     return unit

@@ -14,6 +14,7 @@ from ..lang.autodiff.jvp_vjp import OperandPlan, derivative_plan
 from ..lang.cost.estimate import kernel_cost
 from ..lang.cost.roofline import roofline
 from ..lang.frontend.visualize import svg_of
+from ..lang.gpu.code import SPILLS
 from ..lang.kernel.kernel import UNBOUNDED, Kernel, show_size
 from ..lang.kernel.traverse import block_bytes
 from ..lang.targets.target import Resources, target_of
@@ -114,6 +115,8 @@ def resource_lines(used: Resources, target: str | None, least: float | None) -> 
     if used.cycles is not None and least and clock:
         parts[-1] += f" ({used.cycles / clock * 1e6:.3g} us, {used.cycles / clock / least:.2f} of the least)"
     found += [f"  {', '.join(parts)}"] if parts else []
+    if (used.spills or 0) > SPILLS and memory != "VMEM":
+        found.append(f"  SPILLS: each thread keeps {used.spills:,} bytes in memory: take smaller blocks, or more warps")
     return found
 
 

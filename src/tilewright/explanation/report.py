@@ -254,7 +254,7 @@ def _begun(function: Any, args: Any, kwargs: Any, settings: Settings) -> tuple[U
 
 def _with_resources(found: Explanation, resources: Any) -> Explanation:
     """An explanation with what each kernel takes once it is compiled; without it where no call was made of a kernel."""
-    left, kernels = list(resources), []
+    left, kernels = [r for r in resources if not r.left_to_xla], []
     for report in found.kernels:
         used = next((r for r in left if r.kernel == report.kernel.name), None)
         if used is not None:
