@@ -31,7 +31,12 @@ NUMPY = (
     "ones", "ravel", "reshape", "sin", "sort", "split", "sqrt", "stack", "sum", "tanh", "transpose",
     "where", "zeros", "zeros_like",
 )  # fmt: skip
-LAX = ("associative_scan", "erf", "fori_loop", "rsqrt", "while_loop")
+LAX = ("associative_scan", "broadcasted_iota", "erf", "fori_loop", "reduce", "rsqrt", "while_loop")
+DTYPES = (
+    "bfloat16", "float16", "float32", "float64", "float8_e4m3fn", "float8_e5m2", "int8", "int16", "int32", "int64",
+    "uint8", "uint16", "uint32", "uint64",
+)  # fmt: skip
+_DESCRIPTOR = "state the block by a `BlockSpec`: copies by TMA are made of it"
 
 PALLAS = {
     "BlockDim": _TYPE,
@@ -52,6 +57,8 @@ PALLAS = {
     "pallas_export_experimental": "use `tilewright.export`",
     "reciprocal": "use `lang.tpu.reciprocal`",
     "semaphore": _TYPE,
+    "TPUCompilerParams": "use `lang.tpu.CompilerParams`",
+    "TPUMemorySpace": "use `MemorySpace`",
 }
 # Names of Triton's language, which authors of its kernels type.
 OF_TRITON = {
@@ -69,9 +76,32 @@ OF_TRITON = {
     "static_assert": "use Python's `assert`",
     "device_assert": "use `lang.debug_check`",
     "make_block_ptr": "state the block by a `BlockSpec`, or take a slice of a Ref: `ref[lang.ds(start, size)]`",
+    "permute": "use `numpy.transpose`",
+    "cat": "use `numpy.concatenate`",
+    "join": "use `numpy.stack([x, y], -1)`",
+    "interleave": "use `numpy.stack([x, y], -1)`, and `reshape`",
+    "gather": "use `numpy.take_along_axis`",
+    "iota": "use `lax.broadcasted_iota`, or `numpy.arange`",
+    "fma": "write `x * y + z`, which compilers contract",
+    "clamp": "use `numpy.clip`",
+    "umulhi": "use `lax.mulhi`",
+    "xor_sum": "use `lax.reduce_xor`",
+    "philox": "use `lang.counter_bits`",
+    **dict.fromkeys(("randint", "randint4x"), "use `lang.counter_bits`"),
+    "static_print": "use Python's `print`, which runs while tracing",
+    "debug_barrier": "use `lang.triton.debug_barrier`",
+    "max_contiguous": "use `lang.triton.max_contiguous`",
+    "max_constancy": "leave it out: accesses are analysed",
+    "inline_asm_elementwise": "use `lang.triton.elementwise_inline_asm`",
+    "swizzle2d": "compute the order of blocks in their index maps",
+    **dict.fromkeys(("load_tensor_descriptor", "make_tensor_descriptor", "store_tensor_descriptor"), _DESCRIPTOR),
+    "tensor": _TYPE,
+    "autotune": "use `tilewright.autotune`",
+    "Config": "give `tilewright.autotune` a dictionary of the values to try",
     "advance": "move the block by its index map, or the slice by its start: `ref[lang.ds(start, size)]`",
     **{name: f"use `numpy.{name}`, on values in a kernel too" for name in NUMPY},
     **{name: f"use `lax.{name}`, on values in a kernel too" for name in LAX},
+    **{name: f"use `numpy.{name}`, or its name as text" for name in DTYPES},
     **{name: f"use `nn.{name}`, on values in a kernel too" for name in ("sigmoid", "softmax")},
 }
 TPU = {
@@ -82,7 +112,8 @@ TPU = {
     **dict.fromkeys(("CoreType", "Tiling", "VMEM_SHARED"), _SPARSE_CORE),
     **dict.fromkeys(("sample_block", "to_pallas_key"), _KEYS),
     "HOST": PALLAS["HOST"],
-    "TPUMemorySpace": "use `MemorySpace`",
+    "TPUMemorySpace": PALLAS["TPUMemorySpace"],
+    "TPUCompilerParams": "use `CompilerParams`",
     "create_tensorcore_mesh": "use `TensorCoreMesh`",
     "semaphore": _TYPE,
     "CMEM": "no target has this memory",
