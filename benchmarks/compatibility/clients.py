@@ -57,7 +57,8 @@ SUITES = {
     "jaxopt": Suite("jaxopt-repo", ("tests/*_test.py",)),
 }
 
-Tests = Mapping[str, Mapping[str, Any]]  # of each file, what is asked of it: {"from": number} or {"only": names}
+# Of each file, what is asked of it: {"from": number} or {"only": names}, and of these a {"share": number}.
+Tests = Mapping[str, Mapping[str, Any]]
 Results = Mapping[str, Any]  # of a file: counted, failed (why, by the tests' names), seconds, and cut (tests that ran)
 
 
@@ -73,11 +74,12 @@ class Ran(NamedTuple):
 
 
 class Runner(NamedTuple):
-    """How tests are run: the two Pythons, and the seconds for a file."""
+    """How tests are run: the two Pythons, the seconds for a file, and a plugin of this folder's, for ours alone."""
 
     ours: str
     jax: str
     limit: float
+    plugin: str = ""
 
     def run(self, here: bool, folder: Path, environment: Mapping[str, str], asked: Tests) -> dict[str, Ran]:
         """Run tests of some files in one process. After a file's time none of its tests starts."""
@@ -90,6 +92,9 @@ class Runner(NamedTuple):
                         f"--rootdir={folder}", f"--timeout={max(self.limit, 120):.0f}", "--timeout-method=signal",
                         "--continue-on-collection-errors"]  # fmt: skip
             paths = [place, str(ROOT / "src")] if here else [place]
+            if here and self.plugin:
+                command += ["-p", self.plugin]
+                paths.append(str(ROOT / "benchmarks" / "compatibility"))
             env = {**os.environ, **environment, "PYTHONPATH": os.pathsep.join(paths), "CLIENT_TESTS": str(told)}
             ends, found = "the process ended", {}
             try:
@@ -110,7 +115,10 @@ class Runner(NamedTuple):
         here = self.run(True, folder, environment, asked)
         seconds = (time.monotonic() - began) / max(len(here), 1)
         failed = {file: found.of("failed") for file, found in here.items()}
-        again = {file: {"from": 0} if "" in tests else {"only": list(tests)} for file, tests in failed.items() if tests}
+        again = {
+            file: {**asked[file], "from": 0} if "" in tests else {"only": list(tests)}
+            for file, tests in failed.items() if tests
+        }  # fmt: skip
         there = self.run(False, folder, environment, again) if again else {}
         for file, found in here.items():
             if found.tests and not found.found:  # its turn did not come
