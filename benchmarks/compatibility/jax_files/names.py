@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 from collections.abc import Iterator
+from itertools import accumulate, pairwise
 from types import SimpleNamespace
 from typing import Any
 
@@ -33,6 +35,7 @@ HOMES: dict[str, tuple[str, ...]] = {
     "export": ("export",),
     "sharding": ("sharding",),
     "mesh": ("sharding",),
+    "layout": ("experimental.layout",),
     "debugging": ("debug",),
     "checkify": ("experimental.checkify",),
     "custom_partitioning": ("experimental.custom_partitioning",),
@@ -64,16 +67,28 @@ def _inexact(dtype: Any) -> Any:
     return jax.numpy.promote_types(dtype, jax.numpy.result_type(float)) if np.dtype(dtype).kind in "biu" else dtype
 
 
+def _split_list(xs: list[Any], sizes: list[int]) -> list[list[Any]]:
+    return [xs[start:end] for start, end in pairwise([0, *accumulate(sizes), len(xs)])]
+
+
 _SMALL = [kind for name, kind in vars(ml_dtypes).items() if name.startswith(("bfloat", "float", "int", "uint"))]
 _GENERATORS = [("threefry2x32", "threefry"), ("rbg", "rbg"), ("unsafe_rbg", "unsafe_rbg")]
 _DEFAULTS = {"bool": np.bool_, "int": int, "uint": np.uint64, "float": float, "complex": complex}
 SUBSTITUTES: dict[str, dict[str, Any]] = {
     "core": {"reset_trace_state": lambda: True, "subjaxprs": _subjaxprs},
-    "dispatch": {"xla_primitive_callable": _never_compiles()},
+    "dispatch": {"xla_primitive_callable": _never_compiles(), "runtime_tokens": SimpleNamespace(clear=lambda: None)},
+    "debugging": {"debug_print": jax.debug.print, "debug_callback": jax.debug.callback},
+    "effects": {"Effect": type("Effect", (), {})},
+    "interpreters.mlir": {"_platforms_with_donation": ["cpu", "cuda", "rocm", "tpu"]},
+    "sharding_impls": {"make_single_device_sharding": jax.sharding.SingleDeviceSharding},
     "compilation_cache": {"_cache": None, "reset_cache": lambda: None, "is_persistent_cache_enabled": lambda: False},
     "cloud_tpu_init": {"running_in_cloud_tpu_vm": False, "is_libtpu_at_least": lambda *_: False},
     "deprecations": {"is_accelerated": lambda _: False},
-    "util": {"install_failure_signal_handler": lambda: None, "cache": lambda *_, **__: functools.cache},
+    "util": {
+        "install_failure_signal_handler": lambda: None, "cache": lambda *_, **__: functools.cache,
+        "split_list": _split_list,
+        "unzip2": lambda pairs: tuple(map(tuple, zip(*pairs, strict=True))) or ((), ()),
+    },
     "dtypes": {
         **{kind.__name__: kind for kind in _SMALL},
         **{f"default_{name}_dtype": _default(kind) for name, kind in _DEFAULTS.items()},
@@ -84,6 +99,7 @@ SUBSTITUTES: dict[str, dict[str, Any]] = {
         "python_scalar_types_to_dtypes": {kind: np.dtype(kind) for kind in (bool, int, float, complex)},
         "is_weakly_typed": lambda x: jax.typeof(x).weak_type,
         "to_inexact_dtype": _inexact,
+        "safe_to_cast": lambda given, wanted: jax.numpy.result_type(given, wanted) == jax.numpy.result_type(wanted),
     },
     "random.prng": {"prngs": {name: getattr(jax.extend.random, f"{kind}_prng_impl") for name, kind in _GENERATORS}},
     "lib": {
@@ -91,4 +107,10 @@ SUBSTITUTES: dict[str, dict[str, Any]] = {
         xla_client._version, "version": tuple(int(n) for n in jaxlib.version.__version__.split(".")[:3]),
     },
     "xla_bridge": {"num_cpu_devices": Setting("num_cpu_devices"), "get_backend": functools.cache(get_backend)},
+}
+# Names that tests use of public modules, and that have no meaning here.
+PUBLIC_NAMES: dict[str, dict[str, Any]] = {
+    "jax.experimental.mosaic.gpu": {
+        "core": SimpleNamespace(artificial_shared_memory_limit=lambda _: contextlib.nullcontext())
+    },
 }

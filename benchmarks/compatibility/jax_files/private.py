@@ -24,7 +24,7 @@ import jax
 from tilewright.as_jax.table import place_of
 
 from .flags import Config
-from .names import HOMES, SUBSTITUTES
+from .names import HOMES, PUBLIC_NAMES, SUBSTITUTES
 
 # Modules of jax's that only its tests use: read from the checkout.
 FROM_CHECKOUT = (*(f"jax._src.{name}" for name in (
@@ -195,4 +195,6 @@ def install(checkout: Path) -> None:
         del sys.modules[name]
     for name in PUBLIC:
         _lenient(importlib.import_module(name))
+    for module, names in PUBLIC_NAMES.items():
+        vars(importlib.import_module(module)).update(names)
     setattr(jax, "_src", importlib.import_module("jax._src"))  # noqa: B010
