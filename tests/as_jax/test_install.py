@@ -147,3 +147,14 @@ def test_scripts_modules_and_arguments(tmp_path):
     assert run("script.py", "--fast", folder=tmp_path).stdout == "['--fast'] __main__ jax\n"
     assert run("-m", "script", "x", folder=tmp_path).stdout == "['x'] __main__ jax\n"
     assert run().returncode == 2 and "usage" in run("-m").stderr
+
+
+def test_private_attributes_of_arrays_and_shardings_that_libraries_read():
+    check("""
+import jax, numpy as np, jax.numpy as jnp
+x = jnp.arange(3)
+assert x._committed is x.committed
+assert type(x._value) is np.ndarray and x._value.tolist() == [0, 1, 2]
+s = jax.NamedSharding(jax.make_mesh((1,), ("x",)), jax.P("x"))
+assert s._device_assignment == (jax.devices()[0],)
+""")

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from ...core.ir.passes import primitives_of
 from ...core.ir.primitive import Primitive
-from ...core.ir.program import Program, subprograms
+from ...core.ir.program import ORDERED, Program, subprograms
 from ...core.ir.types import BOOL, INT32, ArrayType
 from ...core.primitives.contraction.conv import conv_general_dilated_p
 from ...core.primitives.movement.gather_scatter import (
@@ -88,10 +88,10 @@ class Meshes:
             self.names[body] = f"mesh_{len(self.names)}" if self.names else "mesh"
         return self.names[body]
 
-    @property
-    def first_device(self) -> str:
+    def first_device(self, results: int) -> str:
         """The attribute of an operation that the first device alone does."""
-        return f"sdy.sharding = #sdy.sharding_per_value<[<@{self.declared('<[], device_ids=[0]>')}, []>]>"
+        value = f"<@{self.declared('<[], device_ids=[0]>')}, []>"
+        return f"sdy.sharding = #sdy.sharding_per_value<[{', '.join([value] * max(results, 1))}]>"
 
     def sharding(self, sharding: Any, ndim: int) -> str:
         """A `NamedSharding` as the body of an attribute, for a value with `ndim` dimensions."""
@@ -144,29 +144,48 @@ def _shard_map(
     free = set(mesh.axis_names) - {*manual, *(outer.axes if outer else ())}
     # The number of a device along an axis is its part of an iota: XLA has no other way where axes are left to it.
     counted = manual if axis_index_p in primitives_of(program) else ()
+    seen = {*manual, *(outer.axes if outer else ())}
+    if mesh.size == 1:  # a part is the whole, and XLA compiles no effects in the programs of one device's parts
+        zero = {a: e.constant(0, ArrayType((), INT32)) for a in counted}
+        return _within(e, Inner(mesh, seen, zero | (outer.indices if outer else {}), order), program, operands)
     wide = [ArrayType((mesh.shape[a],), INT32) for a in counted]
     iotas = [e.op("stablehlo.iota", [], t, "iota_dimension = 0 : i64") for t in wide]
     known = dict(outer.indices) if outer and counted else {}  # nothing of what is around it is seen in the region
     indices = {a: ArrayType((1,), INT32) for a in counted} | {a: o.type for a, o in known.items()}
+    tokens = [e.token] if ORDERED in program.effects else []  # each device orders its own effects
 
     def body(args: list[Operand]) -> list[Operand]:
-        given = args[len(program.inputs) :]
+        if tokens:
+            e.token = args[-1]
+        given = args[len(program.inputs) : len(args) - len(tokens)]
         numbers = {a: e.reshape(x, ()) for a, x in zip(indices, given, strict=True)}
-        e.meshes.inner = Inner(mesh, {*manual, *(outer.axes if outer else ())}, numbers, order)
-        return e.inline(program, args[: len(program.inputs)])
+        results = _within(e, Inner(mesh, seen, numbers, order), program, args[: len(program.inputs)])
+        return [*results, *([e.token] if tokens else [])]
 
     ins = [_specs_text(name, s, len(o.shape), free) for s, o in zip(in_specs, operands, strict=True)]
-    ins += [_specs_text(name, PartitionSpec(a), 1, free) for a in counted] + [f"<@{name}, []>"] * len(known)
+    ins += [_specs_text(name, PartitionSpec(a), 1, free) for a in counted] + [f"<@{name}, []>"] * len([*known, *tokens])
     results = [_specs_text(name, s, len(t.shape), free) for s, t in zip(out_specs, outs, strict=True)]
-    e.within_mesh += 1
-    region = e.region([*program.in_types, *indices.values()], body, "sdy.return")
-    e.within_mesh -= 1
-    e.meshes.inner = outer
+    results += [f"<@{name}, []>"] * len(tokens)
+    region = e.region([*program.in_types, *indices.values(), *(t.type for t in tokens)], body, "sdy.return")
     axes = ", ".join(json.dumps(str(a)) for a in manual)
     attributes = (f"in_shardings = #sdy.sharding_per_value<[{', '.join(ins)}]>, "
                   f"manual_axes = #sdy<manual_axes{{{axes}}}>, "
                   f"out_shardings = #sdy.sharding_per_value<[{', '.join(results)}]>")  # fmt: skip
-    return e.ops("sdy.manual_computation", [*operands, *iotas, *known.values()], outs, attributes, region)
+    given = [*operands, *iotas, *known.values(), *tokens]
+    found = e.ops("sdy.manual_computation", given, [*outs, *(t.type for t in tokens)], attributes, region)
+    if tokens:
+        e.token = found.pop()
+    return found
+
+
+def _within(e: Emitter, inner: Inner, program: Program, operands: list[Operand]) -> list[Operand]:
+    """The results of the program of each device."""
+    outer, e.meshes.inner = e.meshes.inner, inner
+    e.within_mesh += 1
+    results = e.inline(program, operands)
+    e.within_mesh -= 1
+    e.meshes.inner = outer
+    return results
 
 
 def _nested(outer: tuple[Any, ...], program: Program, names: tuple[Any, ...]) -> tuple[Any, ...]:
