@@ -370,11 +370,8 @@ class _Request:
 
         def fun(*args: Any) -> list[Any]:
             with self._cell(args[:n], args[n : n + hidden]):
-                found = _several(index_map(*args[:n], *scalars.unflatten(args[n + hidden :])))
-            if len(found) != len(shape):
-                raise BlockRankError(
-                    f"{where}: its block shape {shape} has rank {len(shape)}, its index map gives {len(found)} indices",
-                    "give one block index per axis of the block")  # fmt: skip
+                found = index_map(*args[:n], *scalars.unflatten(args[n + hidden :]))
+            found = blocks.one_per_axis(found, len(shape), f"{where}: its block shape {shape}")
             found = [blocks.start_of(x, s, where) for x, s in zip(found, shape, strict=True)]
             for x in found:
                 if x is None or isinstance(x, (str, slice, dict)):
