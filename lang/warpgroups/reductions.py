@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from .parts import thread_cell
+from .common import thread_cell
 
 _OF_ONES = {"sum": 4.0, "prod": 1.0, "max": 1.0, "min": 1.0}
 
