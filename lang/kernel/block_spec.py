@@ -56,8 +56,8 @@ class BoundedSlice:
     """A block axis of at most `block_size` elements: the index map gives `ds(start, size)`, counted in elements.
 
     The Ref is `block_size` long. Elements past `size` are unspecified: the operand's own elements there, and past its
-    end the `fill`. The size may be traced; a size that is known is checked. Only operands have such axes: what a cell
-    stores of an output is a whole block. In `emit_pipeline` outputs have them too, and `size` elements are stored.
+    end the `fill`. The size may be traced; a size that is known is checked. Of an output the first `size` elements are
+    stored, on every cell; its other elements are untouched.
     """
 
     block_size: int
