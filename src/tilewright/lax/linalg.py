@@ -24,7 +24,7 @@ from ..core.primitives.linalg.svd import SvdAlgorithm, svd_p
 from ..core.primitives.linalg.triangular import triangular_solve_p
 from ..core.primitives.linalg.tridiagonal import tridiagonal_solve_p
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # checkers and editors see the functions themselves, with their parameters and docstrings
     from ..core.primitives.linalg.cholesky import cholesky, cholesky_update, symmetric_product
     from ..core.primitives.linalg.eig import eig, hessenberg, schur, tridiagonal
     from ..core.primitives.linalg.eigh import eigh
@@ -39,7 +39,8 @@ else:  # called eagerly, each is one program
     cholesky_update = composite()(_cholesky.cholesky_update)
     symmetric_product = composite("alpha", "beta", "symmetrize_output")(_cholesky.symmetric_product)
     triangular_solve = composite("left_side", "lower", "transpose_a", "conjugate_a", "unit_diagonal")(
-        _triangular.triangular_solve)  # fmt: skip
+        _triangular.triangular_solve
+    )
     lu = composite()(_lu.lu)
     lu_pivots_to_permutation = composite("permutation_size")(_lu.lu_pivots_to_permutation)
     householder_product = composite()(_qr.householder_product)
@@ -48,9 +49,8 @@ else:  # called eagerly, each is one program
     eigh = composite("lower", "symmetrize_input", "sort_eigenvalues", "subset_by_index", "implementation")(_eigh.eigh)
     svd = composite("full_matrices", "compute_uv", "subset_by_index", "algorithm")(_svd.svd)
     eig = composite(
-        "compute_left_eigenvectors", "compute_right_eigenvectors", "enable_eigvec_derivs", "implementation",
-        "use_magma",
-    )(_eig.eig)  # fmt: skip
+        "compute_left_eigenvectors", "compute_right_eigenvectors", "enable_eigvec_derivs", "implementation", "use_magma"
+    )(_eig.eig)
     schur = composite("compute_schur_vectors", "sort_eig_vals", "select_callable")(_eig.schur)
     hessenberg = composite()(_eig.hessenberg)
     tridiagonal = composite("lower")(_eig.tridiagonal)
