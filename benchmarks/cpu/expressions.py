@@ -16,6 +16,8 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+
 from ..harness import RESULTS, ROOT, Api, duration
 
 ROWS, COLUMNS = 4096, 1024
@@ -87,8 +89,6 @@ def _loss(api: Api, params: Any, codes: Any) -> Any:
 
 def transformer(api: Api) -> tuple[Callable[..., Any], tuple[Any, ...]]:
     """A step of Adam of a transformer written in array operations, and its arguments."""
-    import numpy as np
-
     rng = np.random.default_rng(0)
 
     def weights(*shape: int) -> Any:
@@ -117,8 +117,6 @@ def transformer(api: Api) -> tuple[Callable[..., Any], tuple[Any, ...]]:
 
 def measured(side: str, only: str) -> dict[str, float]:
     """Seconds of each expression in this process."""
-    import numpy as np
-
     api = Api("jax" if side == "jax" else "tilewright")
     if side == "xla":
         api.config.update("cpu_tiles", False)

@@ -312,12 +312,12 @@ def compile(
     """A function at one stage of compilation, for arguments given as arrays or by shape and dtype.
 
     `stop` is the last pass that is run: `trace` (derivatives and batching are done in it), `transform` (dead code
-    goes), `fuse` (kernel calls and glue; on the CPU kernels that are faster than XLA, or all if `tiles` are asked for), `expand`
-    (what XLA lacks, in what it has), `verify` (kernels against the target), `split`
-    (sums that would leave multiprocessors of a GPU idle, in two kernels), `legalize` (what a kernel's backend lacks,
-    in what that one has; `legalize/NAME` ends with one pass of the kernels' backend), `emit` (no kernels, but what runs
-    them), `print` (the text given to the target's compiler) or `compile` (what can be called). What they give may be
-    asked for by its own name: `program`, `transformed`, `kernels`, `module`, `executable`. Every stage prints as text.
+    goes), `fuse` (kernel calls and glue; on the CPU kernels that are faster than XLA, or all if `tiles` are asked for),
+    `expand` (what XLA lacks, in what it has), `verify` (kernels against the target), `split` (sums that would leave
+    multiprocessors of a GPU idle, in two kernels), `legalize` (what a kernel's backend lacks, in what that one has;
+    `legalize/NAME` ends with one pass of the kernels' backend), `emit` (no kernels, but what runs them), `print` (the
+    text given to the target's compiler) or `compile` (what can be called). What they give may be asked for by its own
+    name: `program`, `transformed`, `kernels`, `module`, `executable`. Every stage prints as text.
 
     `target` is a device that need not be here. `tiles` is True for the target's own, a function from a kernel's `Loops`
     to its tiles, or a mapping from kernel names to tiles. `print_passes` prints the program after each pass, and its
