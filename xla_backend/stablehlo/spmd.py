@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from ...core.ir.passes import primitives_of
 from ...core.ir.primitive import Primitive
-from ...core.ir.program import Program, subprograms
+from ...core.ir.program import ORDERED, Program, subprograms
 from ...core.ir.types import BOOL, INT32, ArrayType
 from ...core.primitives.contraction.conv import conv_general_dilated_p
 from ...core.primitives.movement.gather_scatter import (
@@ -88,10 +88,10 @@ class Meshes:
             self.names[body] = f"mesh_{len(self.names)}" if self.names else "mesh"
         return self.names[body]
 
-    @property
-    def first_device(self) -> str:
+    def on_first_device(self, results: int) -> str:
         """The attribute of an operation that the first device alone does."""
-        return f"sdy.sharding = #sdy.sharding_per_value<[<@{self.declared('<[], device_ids=[0]>')}, []>]>"
+        first = f"<@{self.declared('<[], device_ids=[0]>')}, []>"
+        return f"sdy.sharding = #sdy.sharding_per_value<[{', '.join([first] * max(1, results))}]>"
 
     def sharding(self, sharding: Any, ndim: int) -> str:
         """A `NamedSharding` as the body of an attribute, for a value with `ndim` dimensions."""
@@ -149,24 +149,34 @@ def _shard_map(
     known = dict(outer.indices) if outer and counted else {}  # nothing of what is around it is seen in the region
     indices = {a: ArrayType((1,), INT32) for a in counted} | {a: o.type for a, o in known.items()}
 
+    ordered = ORDERED in program.effects  # each device's callbacks are in order
+    count = len(program.inputs)
+
     def body(args: list[Operand]) -> list[Operand]:
-        given = args[len(program.inputs) :]
+        *given, e.token = args[count:] if ordered else (*args[count:], e.token)
         numbers = {a: e.reshape(x, ()) for a, x in zip(indices, given, strict=True)}
         e.meshes.inner = Inner(mesh, {*manual, *(outer.axes if outer else ())}, numbers, order)
-        return e.inline(program, args[: len(program.inputs)])
+        made = e.inline(program, args[:count])
+        return [*made, e.token] if ordered else made
 
     ins = [_specs_text(name, s, len(o.shape), free) for s, o in zip(in_specs, operands, strict=True)]
     ins += [_specs_text(name, PartitionSpec(a), 1, free) for a in counted] + [f"<@{name}, []>"] * len(known)
     results = [_specs_text(name, s, len(t.shape), free) for s, t in zip(out_specs, outs, strict=True)]
+    token = [e.token] if ordered else []
+    ins, results = ins + [f"<@{name}, []>"] * len(token), results + [f"<@{name}, []>"] * len(token)
     e.within_mesh += 1
-    region = e.region([*program.in_types, *indices.values()], body, "sdy.return")
+    region = e.region([*program.in_types, *indices.values(), *(t.type for t in token)], body, "sdy.return")
     e.within_mesh -= 1
     e.meshes.inner = outer
     axes = ", ".join(json.dumps(str(a)) for a in manual)
     attributes = (f"in_shardings = #sdy.sharding_per_value<[{', '.join(ins)}]>, "
                   f"manual_axes = #sdy<manual_axes{{{axes}}}>, "
                   f"out_shardings = #sdy.sharding_per_value<[{', '.join(results)}]>")  # fmt: skip
-    return e.ops("sdy.manual_computation", [*operands, *iotas, *known.values()], outs, attributes, region)
+    found = e.ops("sdy.manual_computation", [*operands, *iotas, *known.values(), *token],
+                  [*outs, *(t.type for t in token)], attributes, region)  # fmt: skip
+    if ordered:
+        e.token = found.pop()
+    return found
 
 
 def _nested(outer: tuple[Any, ...], program: Program, names: tuple[Any, ...]) -> tuple[Any, ...]:

@@ -41,8 +41,9 @@ def _emit(
     index = len(e.callbacks)
     e.callbacks.append(host)
     made = [*([e.token.type] if ordered else []), *outs]
-    # XLA asks where what gives nothing is done.
-    where = e.meshes.first_device if e.meshes is not None and not e.within_mesh and not made else ""
+    # XLA asks where what gives nothing, or a token, is done.
+    anywhere = e.meshes is None or e.within_mesh or outs and not ordered
+    where = "" if anywhere else e.meshes.on_first_device(len(made))
     results = e.ops(
         "stablehlo.custom_call",
         operands,
