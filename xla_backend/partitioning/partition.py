@@ -125,7 +125,8 @@ def _decided(found: Sequence[Any], outs: Sequence[Any], program: Program, mesh: 
 def _spelt(sharding: NamedSharding, ndim: int, types: Sequence[Any], ins: Sequence[NamedSharding]) -> NamedSharding:
     """A result's sharding in the spelling of an equal one of an input: `P('x', None)` for `P('x',)`.
 
-    Shardy drops axes of one device, which an input's spec may name. On a mesh whose axes are all Explicit the spec has an entry for each dimension.
+    Shardy drops axes of one device, which an input's spec may name. On a mesh whose axes are all Explicit the spec has
+    an entry for each dimension.
     """
     if sharding.mesh.are_all_axes_explicit:
         return sharding.with_spec([names or None for names in sharding.spec.padded(ndim)])

@@ -15,6 +15,7 @@ from ..core.ir.types import ArrayType, VaryingType
 from ..core.jit.stages import Traced
 from ..core.support.errors import Source
 from ..core.support.runtime import runtime
+from .avals import ManualAxes
 from .jaxprs import view
 
 
@@ -28,6 +29,10 @@ class TypeNames(ArrayType):
     @property
     def vma(self) -> frozenset[Any]:
         return self.vary
+
+    @property
+    def mat(self) -> ManualAxes:
+        return ManualAxes(self.vary)
 
     def strip_weak_type(self) -> ArrayType:
         return self.strong()

@@ -347,3 +347,10 @@ def test_parts_of_another_dtype_than_is_asked_for_are_refused():
     sharding = NamedSharding(Mesh(MESH.devices[:1, 0], ("i",)), P())
     with pytest.raises(DtypeError, match="parts of the dtype float32"):
         tw.make_array_from_single_device_arrays((10, 3), sharding, [tnp.asarray(X)], dtype=np.int32)
+
+
+def test_arrays_like_one_on_another_device_and_shardings_of_one_device():
+    device = MESH.devices[1, 1]
+    far = tw.device_put(X, tw.device_put(X, device).sharding)
+    assert far.device == tnp.zeros_like(far).device == tnp.full_like(far, 2).device == device
+    np.testing.assert_array_equal(far + tnp.ones_like(far), X + 1)
