@@ -12,8 +12,9 @@ import numpy as np
 from ..core.ir.primitive import Primitive
 from ..core.ir.types import INT32, MemorySpace
 from ..core.primitives.elementwise.arithmetic import div_p, mul_p, neg_p, rem_p, sub_p
+from ..core.primitives.elementwise.bitwise import and_p
 from ..core.primitives.elementwise.builders import unary
-from ..core.primitives.elementwise.comparison import and_p, eq_p, ne_p, select_n_p
+from ..core.primitives.elementwise.comparison import eq_p, ne_p, select_n_p
 from ..core.primitives.elementwise.conversion import convert_element_type
 from ..core.primitives.movement.dynamic_slice import dynamic_slice
 from ..core.primitives.movement.shape import concatenate, iota_p

@@ -21,7 +21,8 @@ from ...core.ir.program import Effect
 from ...core.ir.types import is_bool, is_complex, is_inexact, is_integer
 from ...core.primitives.control_flow.scan import bind_scan
 from ...core.primitives.elementwise.arithmetic import add_p, max_p, min_p
-from ...core.primitives.elementwise.comparison import and_p, eq_p, or_p, select_n_p, xor_p
+from ...core.primitives.elementwise.bitwise import and_p, or_p, xor_p
+from ...core.primitives.elementwise.comparison import eq_p, select_n_p
 from ...core.primitives.movement.dynamic_slice import dynamic_slice, dynamic_update_slice
 from ...core.primitives.movement.gather_dimension_numbers import FILL, ScatterDimensionNumbers
 from ...core.primitives.movement.scatter_functions import scatter_max, scatter_min

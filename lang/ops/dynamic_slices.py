@@ -10,7 +10,8 @@ import numpy as np
 
 from ...core.ir.types import INT32
 from ...core.primitives.elementwise.arithmetic import add_p, max_p, min_p
-from ...core.primitives.elementwise.comparison import and_p, eq_p, ne_p
+from ...core.primitives.elementwise.bitwise import and_p
+from ...core.primitives.elementwise.comparison import eq_p, ne_p
 from ...core.primitives.elementwise.conversion import convert_element_type
 from ...core.primitives.refs import ref_views as refs
 from ...core.primitives.refs.ref_indexing import Resolved, is_static

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from ...core.primitives.refs import ref_views as refs
 from ...core.support.errors import ArgumentError
 from ..ops.dma import BOTH, operands_of, operation
-from .parts import acting, at_barrier, condition, ordered_on, thread_cell
+from .common import acting, at_barrier, condition, ordered_on, thread_cell
 from .specs import Barrier, ClusterBarrier
 
 if TYPE_CHECKING:

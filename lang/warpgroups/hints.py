@@ -11,7 +11,7 @@ from ...core.primitives.movement.shape import iota_p
 from ...core.primitives.refs import ref_views as refs
 from ...core.support.errors import ArgumentError
 from ..kernel.block_spec import BlockSpec as PlainSpec
-from .parts import GLOBAL, check_space, thread_cell
+from .common import GLOBAL, check_space, thread_cell
 
 
 @dataclass(frozen=True)

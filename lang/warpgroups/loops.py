@@ -15,7 +15,7 @@ from ...core.primitives.elementwise.comparison import lt_p, select_n_p
 from ...core.primitives.spmd.collective import axis_index, axis_size
 from ...core.support.errors import ArgumentError
 from ..ops.basic import unravel
-from .parts import thread_cell
+from .common import thread_cell
 
 
 @dataclass(frozen=True)

@@ -25,7 +25,7 @@ from ..kernel.block_spec import BlockAxis, BlockSpec, BoundedSlice, block_index,
 from ..ops.basic import unravel, when
 from ..ops.run_scoped import allocate
 from .barriers import barrier_arrive, barrier_wait, set_max_registers
-from .parts import GLOBAL, thread_cell
+from .common import GLOBAL, thread_cell
 from .specs import SMEM, Barrier, ClusterBarrier
 from .specs import MemorySpace as Spaces
 from .transfers import commit_smem, copy_gmem_to_smem, copy_smem_to_gmem, wait_smem_to_gmem

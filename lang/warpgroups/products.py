@@ -34,7 +34,7 @@ from ...core.tracing.trace import shape_of, typeof
 from ..ops.dma import BOTH, operands_of, operation
 from ..ops.interpret_params import running
 from .barriers import spec_of
-from .parts import acting, at_barrier, check_index, check_space, ordered_on, split, thread_cell
+from .common import acting, at_barrier, check_index, check_space, ordered_on, split, thread_cell
 from .transfers import count_of, said
 
 if TYPE_CHECKING:

@@ -20,7 +20,7 @@ from ...core.primitives.refs.state_primitives import access_shape
 from ...core.support.errors import ArgumentError, DtypeError, ShapeError
 from ..ops import atomics
 from ..ops.dma import BOTH, operands_of, operation
-from .parts import GLOBAL, acting, check_index, check_one, check_space, condition, ordered_on, split, thread_cell
+from .common import GLOBAL, acting, check_index, check_one, check_space, condition, ordered_on, split, thread_cell
 from .specs import Mesh
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from ...core.primitives.control_flow.subprograms import hoisted, shifted, trace_
 from ...core.support import pytree
 from ...core.support.errors import ArgumentTypeError
 from ..ops.dma import operation
-from .parts import acting, thread_cell
+from .common import acting, thread_cell
 
 if TYPE_CHECKING:
     from ...core.ir.primitive import Primitive
