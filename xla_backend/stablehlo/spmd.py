@@ -97,7 +97,8 @@ class Meshes:
         """A `NamedSharding` as the body of an attribute, for a value with `ndim` dimensions."""
         mesh, spec = sharding.mesh, sharding.spec
         unreduced = [name for name in mesh.axis_names if name in spec.unreduced]
-        return sharding_text(self.name(mesh), spec.padded(ndim), unreduced)
+        order = self.inner.order if self.inner and {*self.inner.order} == {*mesh.axis_names} else None
+        return sharding_text(self.name(mesh, order), spec.padded(ndim), unreduced)
 
     def texts(self) -> tuple[str, str]:
         """The module's attributes and the declarations of its meshes."""

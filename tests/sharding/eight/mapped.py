@@ -389,3 +389,13 @@ def test_ordered_callbacks_of_each_device():
 def test_a_permutation_that_can_be_read_once_is_refused():
     with pytest.raises(ArgumentTypeError, match="empty when it is read again"):
         mapped(lambda x: lax.ppermute(x, "x", zip(range(4), range(4))), P("x"), P("x"))(X)
+
+
+@pytest.mark.parametrize("types", [(AxisType.Explicit, AxisType.Auto), (AxisType.Explicit, AxisType.Explicit)], ids=str)
+def test_maps_within_each_other_against_the_order_of_the_mesh(types):
+    def f(a):
+        return tw.smap(tnp.sin, in_axes=1, out_axes=1, axis_name="x")(a * 2)
+
+    with use_mesh(tw.make_mesh((4, 2), ("x", "y"), axis_types=types)):
+        found = tw.smap(f, in_axes=0, out_axes=0, axis_name="y")(tw.device_put(X, P("y")))
+    np.testing.assert_allclose(found, np.sin(X * 2), rtol=1e-5)
