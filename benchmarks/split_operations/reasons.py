@@ -19,7 +19,7 @@ MORE_BYTES = {
     "column update": "the column is read as a slice, which every device sees, added to, and written back",
 }  # fmt: skip
 SLOWER = {
-    "gradient by image": "Shardy runs once more, to find what splits the convolutions, and halos are exchanged: a fifth "
+    "gradient by image": "Shardy runs once more, to find what splits convolutions, and halos are exchanged: a fifth "
     "of the bytes that jax gathers",
     "cumlogsumexp": "totals are exchanged and joined by a masked reduction, a sixteenth of the bytes that jax gathers",
     "unwrap": "the running sum of a whole axis is compiled as log2(n) passes, 18 loops with what is around them; jax's "
