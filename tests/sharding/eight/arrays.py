@@ -354,3 +354,9 @@ def test_arrays_like_one_on_another_device_and_shardings_of_one_device():
     far = tw.device_put(X, tw.device_put(X, device).sharding)
     assert far.device == tnp.zeros_like(far).device == tnp.full_like(far, 2).device == device
     np.testing.assert_array_equal(far + tnp.ones_like(far), X + 1)
+
+
+def test_donated_array_that_lies_the_same_on_another_mesh_is_kept():
+    split = tw.device_put(X, NamedSharding(MESH, P("x")))
+    found = tw.device_put(split, NamedSharding(Mesh(MESH.devices, ("i", "j")), P("i")), donate=True)
+    np.testing.assert_array_equal(found, X)
