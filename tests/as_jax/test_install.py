@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from tests.support.as_jax_process import check, run
+from tests.as_jax.own_process import check, run
 from tests.support.paths import ROOT
 
 

@@ -1,6 +1,6 @@
 """Options of jax as functions of `jax`: taken where they say what holds here, refused where they ask for another."""
 
-from tests.support.as_jax_process import check
+from tests.as_jax.own_process import check
 
 
 def test_options_hold_within_a_block_and_are_checked():
