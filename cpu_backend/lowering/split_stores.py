@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from collections import Counter
 from collections.abc import Iterator
+from typing import Any
 
 from ...core.ir.passes import within
 from ...core.ir.program import Eqn, Program, Var
@@ -22,7 +23,9 @@ def split_stores(kernel: Kernel) -> Kernel:
 def _split(program: Program) -> Program:
     used = Counter(a for e in program.eqns for a in e.inputs if type(a) is Var)
     used.update(a for a in program.outputs if type(a) is Var)
-    joined = {e.outputs[0]: e for e in program.eqns if e.primitive is concatenate_p and used[e.outputs[0]] == 1}
+    joined: dict[Any, Eqn] = {
+        e.outputs[0]: e for e in program.eqns if e.primitive is concatenate_p and used[e.outputs[0]] == 1
+    }
     stores = {e: joined[e.inputs[1]] for e in program.eqns if _splits(e, joined, used)}
     gone = set(stores.values())
     eqns: list[Eqn] = []
@@ -34,7 +37,7 @@ def _split(program: Program) -> Program:
     return program.replace(eqns=eqns)
 
 
-def _splits(eqn: Eqn, joined: dict[Var, Eqn], used: Counter[Var]) -> bool:
+def _splits(eqn: Eqn, joined: dict[Any, Eqn], used: Counter[Var]) -> bool:
     """Whether an equation stores a concatenated value to a static part of a Ref, and nothing wants what was there."""
     if eqn.primitive is not swap_p or eqn.inputs[1] not in joined or used[eqn.outputs[0]]:
         return False
