@@ -29,6 +29,7 @@ XLA_PRODUCT, PRODUCT = 0.8, 0.84  # of the rate of multiply-adds that products o
 SHALLOW = 32  # elements of the contracted axis in the time that XLA takes for a sum of products, beside these
 LOOPED = 8000  # multiply-adds of float32 in the time that XLA takes for an operation of a loop, beside its work
 FIRST = 3  # times the rate of the second cache that machine code reads a row at which is in the first one
+DEAR = 16  # multiply-adds, of an element of a row that machine code keeps where it is repeated
 CELL = 4000  # and in the time that a cell of machine code takes for its loops, beside its work
 
 
@@ -166,7 +167,7 @@ def _machine_code(graph: Graph, machine: Machine) -> float:
     arithmetic = kept = again = 0.0
     for region in graph.regions:
         values = {id(v): v for v in region.values if not v.stored}
-        times = _repeated(region)
+        times = _repeated(region, DEAR)
         arithmetic += region.times * sum(
             times[k] * _elements(v, machine) * v.cost.machine_code for k, v in values.items()
         )
@@ -195,14 +196,17 @@ def _kept(root: Root) -> int:
     return 2 * root.bytes
 
 
-def _repeated(region: Region) -> dict[int, float]:
-    """How often each value is computed: a row that is repeated along other axes, as often as it is read there."""
+def _repeated(region: Region, dear: float = math.inf) -> dict[int, float]:
+    """How often each value is computed: a row that is repeated along other axes, as often as it is read there.
+
+    One whose element costs more than `dear` is kept.
+    """
     found: dict[int, float] = {id(v): 1.0 for v in region.values}
     for value in reversed(region.values):
         for operand in value.operands:
             if id(operand) in found and not operand.stored and operand.width > 1 and operand.size:
                 again = found[id(value)] * value.size / operand.size
-                found[id(operand)] = max(found[id(operand)], again)
+                found[id(operand)] = max(found[id(operand)], 1 if operand.cost.machine_code >= dear else again)
     return found
 
 

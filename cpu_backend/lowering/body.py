@@ -37,9 +37,10 @@ from .expression_graph import (
     row_major,
 )  # fmt: skip
 from .refusal import refuse
-from .schedule import HERE, aligned, reached
+from .schedule import HERE, aligned, cost, reached
 
 Rule = Callable[..., Sequence[Any]]
+DEAR = 16  # what an element costs that is kept rather than computed for each of several rows
 CHEAP = 8  # nodes that are computed again rather than kept
 
 
@@ -164,6 +165,13 @@ class Body:
                 self.pending.append(Keep(node, node.place))
             self.placed[-1].append(node)
         return node.place
+
+    def keep_dear(self, node: Node) -> None:
+        """Keep what a node is a view of, if its elements are dear."""
+        while isinstance(node, View) and not node.starts:
+            node = node.operands[0]
+        if isinstance(node, Map) and cost(node) >= DEAR:
+            self.keep(node)
 
     def kept(self, node: Node, shape: Sequence[int] | None = None) -> Node:
         """The same elements read from contiguous memory, in a shape."""

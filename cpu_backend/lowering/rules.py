@@ -66,6 +66,7 @@ from .expression_graph import (
 )
 from .indexed import gather, scatter, scatter_add
 from .refusal import refuse
+from .split_stores import split_stores
 
 # ---------------------------------------------------------------------------- elements
 
@@ -113,6 +114,8 @@ def _broadcast(
 ) -> list[Node]:
     x, out = operands[0], outs[0]
     places = [(None, 0, 0) if n == 1 else (d, 0, 1) for n, d in zip(x.shape, broadcast_dimensions, strict=True)]
+    if x.shape and x.shape[-1] > 1 and broadcast_dimensions[-1] == len(out.shape) - 1 and out.size > x.size:
+        e.keep_dear(x)  # rows that are repeated
     return [_view(x, out.shape, places)]
 
 
@@ -431,8 +434,8 @@ REFUSED: dict[Primitive, str] = {
 
 
 def _plain(kernel: Kernel, target: Target) -> Kernel:
-    """The kernel over a static grid, in plain accesses."""
-    return desugared(static(kernel, "machine code of a CPU needs"))
+    """The kernel over a static grid, in plain accesses, with stores of concatenated values split."""
+    return split_stores(desugared(static(kernel, "machine code of a CPU needs")))
 
 
 _PASSES = (KernelPass("desugar", "desugared", _plain),)

@@ -251,7 +251,7 @@ def finish(groups: Sequence[Group], number: int) -> Store | None:
     uses = [(m, places) for g in groups for m in g.members for n, places in m.reached if n is node and m is not own]
     if any(m is not first or places != tuple((d, *HERE) for d in range(2)) for m, places in uses) or not uses:
         return None
-    if store.index.takes or store.domain != node.shape or _cost(store.value) > CHEAP:
+    if store.index.takes or store.domain != node.shape or cost(store.value) > CHEAP:
         return None
     if any(isinstance(n, Load) and n.source.same(store.target) for m in (own, *others) for n, _ in m.reached):
         return None
@@ -272,7 +272,7 @@ def dear(group: Group) -> dict[Node, tuple[int, Loops]]:
             if not isinstance(node, Map) or node.memory is not None or not all(p[1:] == HERE for p in places):
                 continue
             loops = tuple(None if p[0] is None else member.loops[p[0]] for p in places)
-            if loops.count(None) == 1 and all(p[0] is not None for p in places) and _cost(node) >= 8:
+            if loops.count(None) == 1 and all(p[0] is not None for p in places) and cost(node) >= 8:
                 found.setdefault(node, {}).setdefault(loops, set()).add(member.level)
     shared = {
         n: (min(levels), loops) for n, ways in found.items() if len(ways) == 1
@@ -294,7 +294,7 @@ def _below(nodes: Iterable[Node]) -> set[Node]:
     return found
 
 
-def _cost(node: Node) -> int:
+def cost(node: Node) -> int:
     """What an element costs to compute, each node counted once."""
     nodes = [node, *(n for n in _below([node]) if isinstance(n, Map) and n.memory is None)]
     return sum(n.cost for n in nodes if isinstance(n, Map))
