@@ -1,6 +1,6 @@
 """The operators of arrays, tracers and Refs: NumPy's meaning, JAX's promotion.
 
-Importing this module gives `Value` its operators. `promote_args` is the one place where operands of
+`Operators` is the mixin class that has them. `promote_args` is the one place where operands of
 different dtypes and shapes are promoted and broadcast; the functions of `tilewright.numpy` use it too.
 """
 
@@ -14,7 +14,7 @@ import numpy as np
 
 from ..ir.array import Array
 from ..ir.dimension import dimension
-from ..ir.extension_types import is_opaque
+from ..ir.extension_types import OpaqueType
 from ..ir.promotion import promote_types, to_inexact
 from ..ir.types import ArrayType, canonical_dtype, is_bool, is_complex, is_inexact, is_integer, is_unsigned
 from ..primitives.contraction.dot_general import matmul as product
@@ -32,22 +32,16 @@ from ..primitives.elementwise.arithmetic import (
     sign_p,
     sub_p,
 )
-from ..primitives.elementwise.comparison import (
+from ..primitives.elementwise.bitwise import (
     and_p,
-    eq_p,
-    ge_p,
-    gt_p,
-    le_p,
-    lt_p,
-    ne_p,
     not_p,
     or_p,
-    select_n_p,
     shift_left_p,
     shift_right_arithmetic_p,
     shift_right_logical_p,
     xor_p,
 )
+from ..primitives.elementwise.comparison import eq_p, ge_p, gt_p, le_p, lt_p, ne_p, select_n_p
 from ..primitives.elementwise.conversion import cast, convert_element_type, imag_p, real_p, stop_gradient_p
 from ..primitives.elementwise.conversion import complex as make_complex
 from ..primitives.movement.shape import broadcast_shapes, broadcast_to, full_like, transpose_p
@@ -303,7 +297,7 @@ def _python_round(x: Any, ndigits: int | None = None) -> Any:
 
 # ---------------------------------------------------------------------------- operators
 
-_OPERANDS = (Value, bool, int, float, complex, np.ndarray, np.generic)
+OPERANDS = (Value, bool, int, float, complex, np.ndarray, np.generic)
 
 
 def declined(name: str, other: Any) -> Any:
@@ -318,11 +312,31 @@ def declined(name: str, other: Any) -> Any:
     return NotImplemented
 
 
-def _binary(function: Function, name: str, swapped: bool = False) -> Function:
-    def method(self: Any, other: Any) -> Any:
-        if not isinstance(other, _OPERANDS):
+def _of_client(name: str, method: Function) -> Function:
+    """An operator; of a traced value of a client's own type, what that type defines (`_add` for `+`)."""
+    own = "_" + name.strip("_")
+
+    def operator(self: Any, *args: Any) -> Any:
+        type_ = self.aval
+        if isinstance(type_, OpaqueType) and hasattr(type_, own):
+            return getattr(type_, own)(self, *args)
+        return method(self, *args)
+
+    operator.__name__ = operator.__qualname__ = name
+    return operator
+
+
+def _binary(name: str, function: Function, swapped: bool = False) -> Function:
+    """An operator of an array and any other operand; Python asks the other where this one declines."""
+    own = "_" + name.strip("_")
+
+    def operator(self: Any, other: Any) -> Any:
+        type_ = self.aval
+        if isinstance(type_, OpaqueType) and hasattr(type_, own):
+            return getattr(type_, own)(self, other)
+        if not isinstance(other, OPERANDS):
             if getattr(other, "__jax_array__", None) is not None:
-                return method(self, other.__jax_array__())
+                return operator(self, other.__jax_array__())
             if getattr(other, "symbolic", False):
                 other = dimension(other)
             # While tracing, an array of jax is a constant; beside an array of ours it is jax's to add up.
@@ -330,19 +344,13 @@ def _binary(function: Function, name: str, swapped: bool = False) -> Function:
                 return declined(name, other)
         return function(other, self) if swapped else function(self, other)
 
-    method.__name__ = method.__qualname__ = name
-    return method
+    operator.__name__ = operator.__qualname__ = name
+    return operator
 
 
-BINARY: dict[str, Function] = {
-    "add": add, "sub": subtract, "mul": multiply, "truediv": true_divide, "floordiv": floor_divide, "mod": remainder,
-    "divmod": divmod_, "pow": power, "matmul": matmul, "and": bitwise_and, "or": bitwise_or, "xor": bitwise_xor,
-    "lshift": left_shift, "rshift": right_shift,
-}  # fmt: skip
-COMPARISONS: dict[str, Function] = {
-    "eq": equal, "ne": not_equal, "lt": less, "le": less_equal, "gt": greater, "ge": greater_equal,
-}  # fmt: skip
-UNARY: dict[str, Function] = {"neg": negative, "pos": positive, "abs": absolute, "invert": invert}
+def _both(name: str, function: Function) -> tuple[Function, Function]:
+    """A binary operator, and the one that Python calls on its right operand."""
+    return _binary(f"__{name}__", function), _binary(f"__r{name}__", function, swapped=True)
 
 
 def _length(self: Any) -> int:
@@ -357,10 +365,6 @@ def _iterate(self: Any) -> Iterator[Any]:
     return (self[i] for i in range(self.aval.shape[0]))
 
 
-def _getitem(self: Any, index: Any) -> Any:
-    return getitem(self, index)
-
-
 def _setitem(self: Any, index: Any, value: Any) -> None:
     raise ImmutableArrayError(
         f"item assignment to an array of type {self.aval.show()}",
@@ -368,80 +372,63 @@ def _setitem(self: Any, index: Any, value: Any) -> None:
     )
 
 
-def _at(self: Any) -> Any:
-    return IndexUpdate(self)
+class Operators:
+    """The operators of arrays and tracers, indexing, and the attributes that take a computation."""
 
+    __slots__ = ()
 
-def _transposed(self: Any) -> Any:
-    return transpose_p.bind(self, permutation=tuple(reversed(range(len(self.aval.shape)))))
+    __add__, __radd__ = _both("add", add)
+    __sub__, __rsub__ = _both("sub", subtract)
+    __mul__, __rmul__ = _both("mul", multiply)
+    __truediv__, __rtruediv__ = _both("truediv", true_divide)
+    __floordiv__, __rfloordiv__ = _both("floordiv", floor_divide)
+    __mod__, __rmod__ = _both("mod", remainder)
+    __divmod__, __rdivmod__ = _both("divmod", divmod_)
+    __pow__, __rpow__ = _both("pow", power)
+    __matmul__, __rmatmul__ = _both("matmul", matmul)
+    __and__, __rand__ = _both("and", bitwise_and)
+    __or__, __ror__ = _both("or", bitwise_or)
+    __xor__, __rxor__ = _both("xor", bitwise_xor)
+    __lshift__, __rlshift__ = _both("lshift", left_shift)
+    __rshift__, __rrshift__ = _both("rshift", right_shift)
 
+    __eq__ = _binary("__eq__", equal)
+    __ne__ = _binary("__ne__", not_equal)
+    __lt__ = _binary("__lt__", less)
+    __le__ = _binary("__le__", less_equal)
+    __gt__ = _binary("__gt__", greater)
+    __ge__ = _binary("__ge__", greater_equal)
 
-def _matrix_transposed(self: Any) -> Any:
-    rank = len(self.aval.shape)
-    if rank < 2:
-        raise ShapeError(f".mT of an array of type {self.aval.show()}", "it needs rank 2 or more")
-    return transpose_p.bind(self, permutation=(*range(rank - 2), rank - 1, rank - 2))
+    __neg__ = _of_client("__neg__", negative)
+    __pos__ = _of_client("__pos__", positive)
+    __abs__ = _of_client("__abs__", absolute)
+    __invert__ = _of_client("__invert__", invert)
 
+    __round__ = _of_client("__round__", _python_round)
+    __len__ = _of_client("__len__", _length)
+    __iter__ = _of_client("__iter__", _iterate)
+    __getitem__ = _of_client("__getitem__", getitem)
+    __setitem__ = _of_client("__setitem__", _setitem)
 
-def _real(self: Any) -> Any:
-    return real_p.bind(self) if is_complex(self.aval.dtype) else self
+    @property
+    def T(self: Any) -> Any:
+        return transpose_p.bind(self, permutation=tuple(reversed(range(len(self.aval.shape)))))
 
+    @property
+    def mT(self: Any) -> Any:
+        rank = len(self.aval.shape)
+        if rank < 2:
+            raise ShapeError(f".mT of an array of type {self.aval.show()}", "it needs rank 2 or more")
+        return transpose_p.bind(self, permutation=(*range(rank - 2), rank - 1, rank - 2))
 
-def _imag(self: Any) -> Any:
-    return imag_p.bind(self) if is_complex(self.aval.dtype) else full_like(self, 0)
+    @property
+    def real(self: Any) -> Any:
+        return real_p.bind(self) if is_complex(self.aval.dtype) else self
 
+    @property
+    def imag(self: Any) -> Any:
+        return imag_p.bind(self) if is_complex(self.aval.dtype) else full_like(self, 0)
 
-PROPERTIES: dict[str, Function] = {
-    "shape": lambda self: self.aval.shape,
-    "dtype": lambda self: self.aval.dtype,
-    "ndim": lambda self: len(self.aval.shape),
-    "size": lambda self: self.aval.size,
-    "weak_type": lambda self: self.aval.weak_type,
-    "itemsize": lambda self: self.aval.dtype.itemsize,
-    "nbytes": lambda self: self.aval.size * self.aval.dtype.itemsize,
-    "T": _transposed,
-    "mT": _matrix_transposed,
-    "real": _real,
-    "imag": _imag,
-    "at": _at,
-}
-
-
-def install_methods(table: dict[str, Function]) -> None:
-    """Give arrays and tracers methods: `table[name](self, ...)`."""
-    for name, method in table.items():
-        setattr(Value, name, method)
-
-
-def _of_client(name: str, method: Function) -> Function:
-    """An operator of tracers: of a value of a client's own type, what that type says (`_add` for `+`)."""
-    own = "_" + name.strip("_")
-
-    def operator(self: Any, *args: Any) -> Any:
-        type_ = self.aval
-        return getattr(type_, own)(self, *args) if is_opaque(type_) and hasattr(type_, own) else method(self, *args)
-
-    operator.__name__ = operator.__qualname__ = name
-    return operator
-
-
-def _install() -> None:
-    table: dict[str, Any] = {
-        "__len__": _length, "__iter__": _iterate, "__getitem__": _getitem, "__setitem__": _setitem,
-        "__round__": _python_round,
-    }  # fmt: skip
-    for name, function in BINARY.items():
-        table[f"__{name}__"] = _binary(function, f"__{name}__")
-        table[f"__r{name}__"] = _binary(function, f"__r{name}__", swapped=True)
-    for name, function in COMPARISONS.items():
-        table[f"__{name}__"] = _binary(function, f"__{name}__")
-    for name, function in UNARY.items():
-        table[f"__{name}__"] = function
-    for name, method in table.items():
-        setattr(Tracer, name, _of_client(name, method))
-    for name, getter in PROPERTIES.items():
-        table[name] = property(getter)
-    install_methods(table)
-
-
-_install()
+    @property
+    def at(self) -> IndexUpdate:
+        return IndexUpdate(self)

@@ -1,7 +1,7 @@
 """`Array`, `ArrayLike` and `DTypeLike`: what annotations and type checkers know of arrays, on a device or traced.
 
 At run time `Array` is `Value`, the base of tracers and of the runtime's array. For checkers it declares the operators
-and methods that `core/arrays/operators.py` and `numpy/protocols/array_methods.py` of the package give to `Value`;
+and methods of the mixins in `core/arrays/operators.py` and `numpy/protocols/array_methods.py` of the package;
 `tests/typing/test_array_declarations.py` compares them.
 """
 

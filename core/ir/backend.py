@@ -25,6 +25,8 @@ Params = dict[str, Any]
 class Backend(Protocol):
     """What compiles and runs Programs on the devices of this process."""
 
+    array_methods: type  # the operators and methods of arrays, which tracers have too
+
     def evaluate(self, primitive: Primitive, args: Sequence[Any], params: Params) -> Any:
         """Apply one primitive to concrete values."""
         ...
@@ -87,8 +89,13 @@ class Backend(Protocol):
         """The error that a Program's result is not finite, with the equation that first gave such a value."""
         ...
 
-    def fast_path(self, arity: int, plain: bool) -> tuple[types.CodeType, dict[str, Any]] | None:
-        """Code for a function that `core/jit/dispatch_cache.py` dispatches, called on so many operands."""
+    def fast_path(
+        self, arity: int, plain: bool, operator: bool = False
+    ) -> tuple[types.CodeType, dict[str, Any]] | None:
+        """Code for a function that `core/jit/dispatch_cache.py` dispatches, called on so many operands.
+
+        `operator`: it is never called on another number of them, nor by keyword.
+        """
         ...
 
 

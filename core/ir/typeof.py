@@ -7,13 +7,29 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..support.errors import ArgumentError, NonArrayArgumentError
+from ..support.late_methods import late_methods
+from ..support.runtime import runtime
 from .extension_types import OpaqueType, opaque_types
 from .types import ArrayType, RefType, Type, as_dtype, canonical_dtype, is_known, scalar_type
 
 if TYPE_CHECKING:
     from .array import Array
 else:
-    Array = object
+    Array = late_methods(
+        "TracedMethods",
+        lambda: runtime.backend.array_methods,
+        """
+        __add__ __sub__ __mul__ __truediv__ __floordiv__ __mod__ __divmod__ __pow__ __matmul__ __and__ __or__ __xor__
+        __lshift__ __rshift__ __radd__ __rsub__ __rmul__ __rtruediv__ __rfloordiv__ __rmod__ __rdivmod__ __rpow__
+        __rmatmul__ __rand__ __ror__ __rxor__ __rlshift__ __rrshift__ __eq__ __ne__ __lt__ __le__ __gt__ __ge__
+        __neg__ __pos__ __abs__ __invert__ __round__ __len__ __iter__ __getitem__ __setitem__
+        T mT at flat imag real
+        all any argmax argmin argpartition argsort astype byteswap choose clip compress conj conjugate copy cumprod
+        cumsum diagonal dot flatten max mean min nonzero prod ptp ravel repeat reshape round searchsorted sort squeeze
+        std sum swapaxes take trace transpose var view
+        __array_namespace__ __array_ufunc__ __array_function__
+        """,
+    )
 
 Scalar: tuple[type[bool], type[int], type[float], type[complex]] = (bool, int, float, complex)
 
@@ -21,13 +37,41 @@ Scalar: tuple[type[bool], type[int], type[float], type[complex]] = (bool, int, f
 class Value(Array):
     """Base of everything that behaves as an array: tracers here, `Array` in the runtime.
 
-    `core/arrays/operators.py` gives it its operators, and `tilewright.numpy` its NumPy-named methods; for checkers
+    Operators and methods are the backend's `array_methods`: `Array` inherits them, tracers look them up. For checkers
     `core/ir/array.py` declares them.
     """
 
     __slots__ = ()
     aval: Any
     __array_priority__ = 100
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self.aval.shape
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        return self.aval.dtype
+
+    @property
+    def ndim(self) -> int:
+        return len(self.aval.shape)
+
+    @property
+    def size(self) -> int:
+        return self.aval.size
+
+    @property
+    def weak_type(self) -> bool:
+        return self.aval.weak_type
+
+    @property
+    def itemsize(self) -> int:
+        return self.aval.dtype.itemsize
+
+    @property
+    def nbytes(self) -> int:
+        return self.aval.size * self.aval.dtype.itemsize
 
 
 def typeof(x: Any) -> Type:

@@ -81,16 +81,16 @@ def dispatched(owner: Any, slow: Callable[[tuple[Any, ...], dict[str, Any]], Any
     return types.FunctionType(_generic.__code__, names)
 
 
-def specialize(function: Any, arity: int, plain: bool = False) -> None:
+def specialize(function: Any, arity: int, plain: bool = False, operator: bool = False) -> None:
     """Give a dispatched function the code for a number of operands.
 
-    `plain`: Python values after the first, too.
+    `plain`: Python values after the first, too. `operator`: it is never called on another number of operands.
     """
-    found = runtime.backend.fast_path(arity, plain)
+    found = runtime.backend.fast_path(arity, plain, operator)
     if found is not None and function.__code__ is not found[0]:
         function.__globals__.update(found[1])
-        # More defaults than parameters are harmless, fewer are not: other threads may be calling.
-        function.__defaults__ = (ABSENT,) * max(arity, len(function.__defaults__ or ()))
+        if not operator:  # more defaults than parameters are harmless, fewer are not: other threads may be calling
+            function.__defaults__ = (ABSENT,) * max(arity, len(function.__defaults__ or ()))
         function.__code__ = found[0]
 
 

@@ -98,11 +98,11 @@ def kernel_call(
     cell for maps that disagree in rank or go out of bounds, outputs that are not wholly written, and writes that race.
 
     >>> import numpy as np
-    >>> from tilewright.core.ir.types import ArrayType
+    >>> import tilewright as tw
     >>> def double(x, o):
     ...     o[...] = x[...] * 2
     >>> spec = BlockSpec((2,), lambda i: (i,))
-    >>> call = kernel_call(double, ArrayType((4,), "float32"), grid=2, in_specs=[spec], out_specs=spec)
+    >>> call = kernel_call(double, tw.ShapeDtypeStruct((4,), "float32"), grid=2, in_specs=[spec], out_specs=spec)
     >>> print(np.asarray(call(np.arange(4, dtype="float32"))))
     [0. 2. 4. 6.]
     """
@@ -382,11 +382,7 @@ class _Request:
                 "say how many cells there are, `grid=...`, along each axis of the map") from None  # fmt: skip
         except ValueError:
             pass
-        found = _several(index_map(*ids, *prefetched))
-        if len(found) != len(shape):
-            raise BlockRankError(
-                f"{where}: its block shape {shape} has rank {len(shape)}, its index map gives {len(found)} indices",
-                "give one block index per axis of the block")  # fmt: skip
+        found = blocks.one_per_axis(index_map(*ids, *prefetched), len(shape), f"{where}: its block shape {shape}")
         for x in [blocks.start_of(x, s, where) for x, s in zip(found, shape, strict=True)]:
             if x is None or isinstance(x, (str, slice, dict)):
                 raise BlockRankError(f"{where}: its index map gives {x!r}",

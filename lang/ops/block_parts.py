@@ -9,7 +9,8 @@ import numpy as np
 
 from ...core.ir.types import INT32
 from ...core.primitives.elementwise.arithmetic import add_p, mul_p, sub_p
-from ...core.primitives.elementwise.comparison import and_p, ge_p, lt_p
+from ...core.primitives.elementwise.bitwise import and_p
+from ...core.primitives.elementwise.comparison import ge_p, lt_p
 from ...core.primitives.movement.shape import iota_p
 from ...core.primitives.refs import ref_views as refs
 from ...core.primitives.refs.ref_indexing import dslice

@@ -17,7 +17,8 @@ import numpy as np
 from ...core.ir.types import FAR, MemorySpace, RefType
 from ...core.primitives.control_flow.while_loop import fori_loop
 from ...core.primitives.elementwise.arithmetic import add_p, div_p, max_p, mul_p, rem_p, sub_p
-from ...core.primitives.elementwise.comparison import eq_p, lt_p, ne_p, or_p
+from ...core.primitives.elementwise.bitwise import or_p
+from ...core.primitives.elementwise.comparison import eq_p, lt_p, ne_p
 from ...core.primitives.refs import ref_views as refs
 from ...core.primitives.refs.ref_indexing import Slice, dslice
 from ...core.support import pytree

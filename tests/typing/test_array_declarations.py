@@ -10,6 +10,7 @@ from tests.support.paths import ROOT
 from tilewright.core.ir.array import ArrayLike
 from tilewright.core.ir.typeof import Value
 from tilewright.core.tracing.trace import Tracer
+from tilewright.numpy.protocols.array_methods import ArrayMethods
 
 TREE = ast.parse((ROOT / "core" / "ir" / "array.py").read_text())
 DECLARED = {
@@ -27,8 +28,18 @@ def defaults(function):
     return [p.name for p in inspect.signature(function).parameters.values() if p.default is not p.empty]
 
 
+def names(cls):
+    return {name for base in cls.__mro__[:-1] for name in vars(base)} - OWN
+
+
 def test_every_operator_and_method_is_declared():
-    assert {*vars(Value)} - {*DECLARED} - PROTOCOLS - OWN == set()
+    assert names(Value) - {*DECLARED} - PROTOCOLS == set()
+
+
+def test_tracers_look_up_what_arrays_inherit():
+    late = {name for name, method in vars(Value.__base__).items() if hasattr(method, "home")}
+    assert late == names(ArrayMethods) and len(late) > 80
+    tw.jit(lambda x: [getattr(x, name) for name in late if name not in ("mT", "__iter__")] and x)(1.0)
 
 
 @pytest.mark.parametrize("name", sorted(DECLARED))
@@ -47,7 +58,7 @@ def test_a_declaration_is_what_arrays_have(name):
 
 
 def test_tracers_have_what_is_declared_of_values():
-    device_only = {*vars(tw.Array)} - {*vars(Value)}
+    device_only = {*vars(tw.Array)} - names(Value)
     assert {name for name in DECLARED if not hasattr(Tracer, name)} <= device_only
 
 

@@ -33,6 +33,7 @@ from ..devices.client import Device, SingleDeviceSharding, as_device, device_of
 from ..devices.coordination import group
 from ..host import callback_errors
 from ..jaxlib import shim
+from .array_operators import CompiledOperators
 from .transfer import LARGE, as_numpy, host_buffer, physical, put
 
 NAMING = 1.0  # seconds until a process whose exchange failed learns which process died, and ends
@@ -84,7 +85,7 @@ class _IsArray(type):
         return isinstance(instance, Value) and not isinstance(instance.aval, RefType)
 
 
-class Array(Value, metaclass=_IsArray):
+class Array(CompiledOperators, Value, metaclass=_IsArray):
     """An array on a device: immutable, its values possibly still being computed.
 
     `aval` is its type, with the weak type that a Python scalar gives. The buffer of an array of random

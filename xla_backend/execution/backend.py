@@ -10,6 +10,8 @@ from typing import Any
 
 import numpy as np
 
+from tilewright.numpy.protocols.array_methods import ArrayMethods
+
 from ..arrays import fast_path_codegen
 from ..arrays.array import Array
 from ..arrays.transfer import copy, host_buffer, host_types, known_kinds
@@ -31,6 +33,7 @@ def with_flags(module: Module, flags: Sequence[tuple[str, Any]]) -> Module:
 class XlaBackend:
     """Programs by XLA on this process's devices."""
 
+    array_methods = ArrayMethods
     evaluate = staticmethod(dispatch.evaluate)
     devices = staticmethod(all_devices)
 
@@ -66,7 +69,9 @@ class XlaBackend:
         """Kinds of values that are Arrays or NumPy arrays of a dtype and shape met before; None where one is not."""
         return known_kinds(values, Array)
 
-    def fast_path(self, arity: int, plain: bool) -> tuple[CodeType, dict[str, Any]] | None:
+    def fast_path(
+        self, arity: int, plain: bool, operator: bool = False
+    ) -> tuple[CodeType, dict[str, Any]] | None:
         """Code for calls on `arity` Arrays, and its globals; None where there is nothing to gain."""
         names = {"Array": Array, "ndarray": np.ndarray, "types": host_types.get, "copy": copy}
-        return (fast_path_codegen.fast_path(arity, plain, False, not plain), names) if arity else None
+        return (fast_path_codegen.fast_path(arity, plain, operator, not plain), names) if arity else None

@@ -43,14 +43,22 @@ class Dim:
 
     __slots__ = ("scope", "terms", "_hash")
     symbolic = True  # what tells a Dim from a number without importing this module
-    largest: Any
-    smallest: Any
     terms: tuple[tuple[Monomial, int], ...]
     scope: Any
 
     def __init__(self, terms: tuple[tuple[Monomial, int], ...], scope: Any):
         self.terms, self.scope = terms, scope
         self._hash = hash((terms, id(scope)))
+
+    @staticmethod
+    def largest(*sizes: Size) -> Size:
+        """`max_dim`, for code that does not import this module."""
+        return max_dim(*sizes)
+
+    @staticmethod
+    def smallest(*sizes: Size) -> Size:
+        """`min_dim`, for code that does not import this module."""
+        return min_dim(*sizes)
 
     # ------------------------------------------------------------ arithmetic
 
@@ -354,9 +362,6 @@ def min_dim(*sizes: Size) -> Size:
     """
     return _extreme("min", sizes, min)
 
-
-# For code that has a Dim in its hands and does not import this module.
-Dim.largest, Dim.smallest = staticmethod(max_dim), staticmethod(min_dim)
 
 APPLY: dict[str, Any] = {
     "floordiv": operator.floordiv, "mod": operator.mod, "max": max_dim, "min": min_dim,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -26,7 +26,49 @@ _CHANGES = {  # what arrays have, and what is written for it with Refs
 }  # fmt: skip
 
 
-class Part(ABC):
+def _unread(name: str) -> Any:
+    def refused(self: Any, *_: Any) -> Any:
+        raise KernelBodyError(f"`{name}` was applied to {self.describe()} itself", "read it first: `ref[...]`")
+
+    return refused
+
+
+class _Unread:
+    """The operators of values, which a Ref lacks until it is read."""
+
+    __slots__ = ()
+    __add__ = __radd__ = __iadd__ = _unread("add")
+    __sub__ = __rsub__ = __isub__ = _unread("sub")
+    __mul__ = __rmul__ = __imul__ = _unread("mul")
+    __truediv__ = __rtruediv__ = _unread("truediv")
+    __floordiv__ = __rfloordiv__ = _unread("floordiv")
+    __mod__ = __rmod__ = _unread("mod")
+    __pow__ = __rpow__ = _unread("pow")
+    __matmul__ = __rmatmul__ = _unread("matmul")
+    __and__ = _unread("and")
+    __or__ = _unread("or")
+    __xor__ = _unread("xor")
+    __invert__ = _unread("invert")
+    __lshift__ = _unread("lshift")
+    __rshift__ = _unread("rshift")
+    __eq__ = _unread("eq")
+    __ne__ = _unread("ne")
+    __lt__ = _unread("lt")
+    __le__ = _unread("le")
+    __gt__ = _unread("gt")
+    __ge__ = _unread("ge")
+    __neg__ = _unread("neg")
+    __pos__ = _unread("pos")
+    __abs__ = _unread("abs")
+    __bool__ = _unread("bool")
+    __float__ = _unread("float")
+    __int__ = _unread("int")
+    __index__ = _unread("index")
+    __array__ = _unread("array")
+    __hash__ = object.__hash__
+
+
+class Part(_Unread, ABC):
     """Part of a Ref, or a way to see one: indexing reads it, assignment to an index writes it."""
 
     __slots__ = ()
@@ -455,10 +497,11 @@ def _fit(value: Any, shape: Shape, name: str) -> Any:
     return broadcast_in_dim_p.bind(value, shape=shape, broadcast_dimensions=dims)
 
 
-class RefTracer(ProgramTracer):
+class RefTracer(_Unread, ProgramTracer):
     """A Ref in code being traced: indexing reads it, assignment to an index writes it."""
 
     __slots__ = ()
+    __hash__ = None
     is_mutable_ref = True
 
     @property
@@ -515,22 +558,5 @@ class RefTracer(ProgramTracer):
     def __iter__(self) -> Any:
         return (self[i] for i in range(len(self)))
 
-
-def _unread(name: str) -> Callable[..., Any]:
-    def refused(self: RefTracer | Part, *_: Any) -> Any:
-        raise KernelBodyError(
-            f"`{name.strip('_')}` was applied to {self.describe()} itself", "read it first: `ref[...]`"
-        )
-
-    return refused
-
-
-_OPERATORS = (
-    "add radd iadd sub rsub isub mul rmul imul truediv rtruediv floordiv rfloordiv mod rmod pow rpow matmul rmatmul "
-    "neg pos abs eq ne lt le gt ge and or xor invert lshift rshift bool float int index array"
-).split()
-for _name in _OPERATORS:
-    for _kind in (RefTracer, Part):
-        setattr(_kind, f"__{_name}__", _unread(_name))
 
 TRACERS[RefType] = RefTracer

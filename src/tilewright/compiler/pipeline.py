@@ -30,7 +30,6 @@ from ..core.support.config import config, current
 from ..core.support.errors import ArgumentError, NonFiniteError
 from ..core.support.lazy_imports import is_loaded
 from ..core.support.runtime import runtime
-from ..xla_backend.arrays import array_operators
 from ..xla_backend.arrays.array import Array, from_host
 from ..xla_backend.cpu_passes.options import switched_off
 from ..xla_backend.devices.client import Device, as_device, default_device, of_platform
@@ -358,4 +357,3 @@ def install() -> None:
         sharded_types=lazy_layers.sharding_in_types,
     )  # fmt: skip
     runtime.install(Backend(), interceptors)
-    array_operators.install()

@@ -1,10 +1,8 @@
 """`jax.numpy`'s names over the primitives of the core: those that each module here lists in its `__all__`."""
 
-import sys as _sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from ..core.arrays.operators import install_methods as _install_methods
 from ..core.primitives.movement.shape import broadcast_shapes
 from ..core.support.lazy_imports import later as _later
 from ..core.support.lazy_imports import members as _members
@@ -21,10 +19,9 @@ from .index import *
 from .join import *
 from .manipulation.pad import *
 from .manipulation.repeat import *
+from .manipulation.roll import *
 from .matrices import *
 from .numerics.calculus import *
-from .protocols import array_function as _protocol
-from .protocols import array_methods as _methods  # gives arrays their methods
 from .protocols.binary_ufuncs import *
 from .protocols.ufunc import *
 from .reductions import *
@@ -54,6 +51,7 @@ if TYPE_CHECKING:
     from .spaces import *
     from .statistics.histograms import *
     from .statistics.nanreductions import *
+    from .windows import *
 
 # What few programs use: each module with its names.
 _LATER = {
@@ -65,13 +63,12 @@ _LATER = {
     "statistics.nanreductions": "nanargmax nanargmin nanmax nanmean nanmin nanprod nanstd nansum nanvar",
     "numerics.polynomials": "poly polyadd polyder polydiv polyfit polyint polymul polysub polyval roots",
     "sets": "intersect1d isin setdiff1d setxor1d union1d unique unique_all unique_counts unique_inverse unique_values",
-    "spaces": "bartlett blackman geomspace hamming hanning kaiser linspace logspace",
+    "spaces": "geomspace linspace logspace",
     "statistics.histograms": "corrcoef cov histogram histogram2d histogram_bin_edges histogramdd",
+    "windows": "bartlett blackman hamming hanning kaiser",
 }
 if not TYPE_CHECKING:  # checkers know the names from the imports above
     __getattr__ = _later(__name__, {"fft": ".fft", "linalg": ".linalg"} | _members(_LATER))
-
-_install_methods(_protocol.methods(_sys.modules[__name__]))
 
 __all__ = [
     "ComplexWarning", "__array_api_version__", "__array_namespace_info__", "abs", "absolute", "acos", "acosh", "add",

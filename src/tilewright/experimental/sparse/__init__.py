@@ -4,7 +4,6 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from ...core.support.lazy_imports import later as _later
-from . import transform as _transform  # gives BCOO and BCSR their operators
 from .ad import grad, jacfwd, jacobian, jacrev, value_and_grad
 from .api import empty, eye, load, save, todense
 from .arithmetic import (

@@ -6,6 +6,7 @@ import abc
 import itertools
 import math
 from collections.abc import Callable, Sequence
+from importlib import import_module
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -16,6 +17,7 @@ from ...core.ir.array import Array
 from ...core.ir.types import canonical_dtype
 from ...core.support import pytree
 from ...core.support.errors import ArgumentError, ArgumentTypeError, ShapeError, UnsupportedError
+from ...core.support.late_methods import late_methods
 from ...core.tracing.trace import Tracer, Value, dtype_of, shape_of
 
 Shape = tuple[int, ...]
@@ -46,6 +48,21 @@ class SparseInfo(NamedTuple):
 def dense_needed(what: str) -> UnsupportedError:
     """The error of an operation whose result would not be sparse."""
     return UnsupportedError(f"{what}: the result would be dense", "convert the operand with `todense()` first")
+
+
+def late_operators(name: str, methods: str) -> type:
+    """A mixin class with methods of a class of `transform.py`, which needs all formats."""
+    return late_methods(name, lambda: getattr(import_module(".transform", __package__), name), methods)
+
+
+def _absent(name: str) -> Any:
+    """A method that a format lacks."""
+
+    def method(self: Any, *args: Any) -> Any:
+        raise UnsupportedError(f"{type(self).__name__} has no {name}", "convert it to BCOO, or use `todense()`")
+
+    method.__name__ = name
+    return method
 
 
 class JAXSparse(abc.ABC):
@@ -117,19 +134,13 @@ class JAXSparse(abc.ABC):
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
         raise dense_needed(f"NumPy was given a {type(self).__name__}")
 
-
-def _absent(name: str) -> Any:
-    def method(self: Any, *args: Any) -> Any:
-        raise UnsupportedError(f"{type(self).__name__} has no {name}", "convert it to BCOO, or use `todense()`")
-
-    method.__name__ = name
-    return method
-
-
-ABSENT = ("sum", "__neg__", "__pos__", "__matmul__", "__rmatmul__", "__mul__", "__rmul__", "__add__", "__radd__",
-          "__sub__", "__rsub__", "__getitem__")  # fmt: skip
-for _name in ABSENT:
-    setattr(JAXSparse, _name, _absent(_name))
+    sum = _absent("sum")
+    __neg__, __pos__ = _absent("__neg__"), _absent("__pos__")
+    __matmul__, __rmatmul__ = _absent("__matmul__"), _absent("__rmatmul__")
+    __mul__, __rmul__ = _absent("__mul__"), _absent("__rmul__")
+    __add__, __radd__ = _absent("__add__"), _absent("__radd__")
+    __sub__, __rsub__ = _absent("__sub__"), _absent("__rsub__")
+    __getitem__ = _absent("__getitem__")
 
 
 # ------------------------------------------------------------------------------------------------- batch axes

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -28,10 +28,21 @@ from .base import (
     batch_shape,
     batched,
     check_fits,
+    late_operators,
     permutation,
     register,
     wide_indices,
 )
+
+if TYPE_CHECKING:
+    from .transform import BCOOOperators
+else:
+    BCOOOperators = late_operators(
+        "BCOOOperators",
+        "__add__ __radd__ __sub__ __rsub__ __mul__ __rmul__ __truediv__ __rtruediv__ __matmul__ __rmatmul__ __pow__ "
+        "__rpow__ __gt__ __ge__ __lt__ __le__ __eq__ __ne__ __abs__ __neg__ __pos__ __getitem__ __iter__ sum reshape "
+        "astype update_layout",
+    )
 
 
 class BCOOProperties(NamedTuple):
@@ -61,7 +72,7 @@ def layout_of(data: Array, indices: Array, shape: Sequence[int]) -> BCOOProperti
 
 @register
 @public
-class BCOO(JAXSparse):
+class BCOO(BCOOOperators, JAXSparse):
     """A sparse array by coordinates, with batch axes before the sparse axes and dense axes after them.
 
     `data` has shape batch + (nse,) + dense, `indices` batch + (nse, n_sparse), of integers; narrow and unsigned ones

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -13,9 +13,14 @@ from ...core.support.call_errors import public
 from ...core.support.errors import ArgumentError, ShapeError, UnsupportedError
 from ...core.tracing.trace import Value, dtype_of, shape_of
 from .arithmetic import bcoo_dot_general
-from .base import Array, JAXSparse, SparseInfo, batch_shape, batched, register, wide_indices
+from .base import Array, JAXSparse, SparseInfo, batch_shape, batched, late_operators, register, wide_indices
 from .bcoo import BCOO, bcoo_eliminate_zeros, bcoo_extract, bcoo_fromdense, bcoo_sum_duplicates, bcoo_todense, wrapped
 from .layout import bcoo_broadcast_in_dim, bcoo_concatenate
+
+if TYPE_CHECKING:
+    from .transform import BCSROperators
+else:
+    BCSROperators = late_operators("BCSROperators", "__matmul__ __rmatmul__ __getitem__ __iter__")
 
 
 class BCSRProperties(NamedTuple):
@@ -28,7 +33,7 @@ class BCSRProperties(NamedTuple):
 
 @register
 @public
-class BCSR(JAXSparse):
+class BCSR(BCSROperators, JAXSparse):
     """A sparse array by rows: two sparse axes, with batch axes before and dense axes after them.
 
     `data` has shape batch + (nse,) + dense, `indices` (the columns) batch + (nse,), `indptr` (where each row begins)

@@ -28,6 +28,7 @@ from ...core.primitives.control_flow.while_loop import while_p
 from ...core.primitives.custom.checkpoint import checkpoint_p, name_p
 from ...core.primitives.custom.custom_derivative_primitives import custom_jvp_call_p, custom_vjp_call_p
 from ...core.primitives.elementwise import arithmetic as ew
+from ...core.primitives.elementwise import bitwise
 from ...core.primitives.elementwise import comparison as cmp
 from ...core.primitives.elementwise import conversion as conv
 from ...core.primitives.movement import shape as shp
@@ -36,7 +37,7 @@ from ...core.primitives.movement.gather_scatter import gather_p
 from ...core.primitives.reduction.reduce import reduce_sum_p
 from ...core.primitives.special import functions as spc
 from ...core.support import pytree
-from ...core.support.call_errors import told
+from ...core.support.call_errors import public, told
 from ...core.support.errors import UnsupportedError
 from ...core.tracing.trace import Value, bind_eqn, trace_program, typeof
 from .arithmetic import (
@@ -319,14 +320,15 @@ _ZERO_AT_ZERO = (
 DENSE = frozenset((
     ew.acos_p, ew.acosh_p, ew.cos_p, ew.cosh_p, ew.exp_p, ew.exp2_p, ew.log_p, ew.logistic_p, ew.one_minus_square_p,
     ew.rsqrt_p,
-    spc.bessel_i0e_p, spc.erfc_p, cmp.eq_p, cmp.ne_p, cmp.lt_p, cmp.le_p, cmp.gt_p, cmp.ge_p, cmp.xor_p, cmp.not_p,
+    spc.bessel_i0e_p, spc.erfc_p, cmp.eq_p, cmp.ne_p, cmp.lt_p, cmp.le_p, cmp.gt_p, cmp.ge_p, bitwise.xor_p,
+    bitwise.not_p,
 ))  # fmt: skip
 
 RULES: Mapping[Primitive, Rule] = {
     **{p: _linear(p) for p in _LINEAR},
     **{p: _zero_at_zero(p) for p in _ZERO_AT_ZERO},
     ew.integer_pow_p: _integer_pow, ew.pow_p: _pow, ew.add_p: _add, ew.sub_p: _sub, ew.mul_p: _mul, ew.div_p: _div,
-    cmp.or_p: _or,
+    bitwise.or_p: _or,
     reduce_sum_p: _reduce_sum, shp.transpose_p: _transpose, shp.reshape_p: _reshape,
     shp.broadcast_in_dim_p: _broadcast, shp.concatenate_p: _concatenate, shp.slice_p: _slice,
     shp.rev_p: lambda x, dimensions: bcoo_rev(x, dimensions),
@@ -373,62 +375,74 @@ BCSR_RULES: Mapping[Primitive, Rule] = {
 # ------------------------------------------------------------------------------------------- methods
 
 
-def _operator(function: Callable[..., Any], swapped: bool = False) -> Callable[..., Any]:
-    def ordered(x: Any, y: Any) -> Any:
-        return function(y, x) if swapped else function(x, y)
-
-    compiled = jit(sparsify(ordered))
-    return lambda self, other: compiled(self, other if is_sparse(other) else jnp.asarray(other))
+def _binary(name: str, function: Callable[..., Any], swapped: bool = False) -> Callable[..., Any]:
+    compiled = jit(sparsify(lambda x, y: function(y, x) if swapped else function(x, y)))
+    return told(lambda self, other: compiled(self, other if is_sparse(other) else jnp.asarray(other)), name)
 
 
-def _unary(function: Callable[..., Any]) -> Callable[..., Any]:
+def _both(name: str, function: Callable[..., Any]) -> tuple[Callable[..., Any], Callable[..., Any]]:
+    """A binary operator, and the one that Python calls on its right operand."""
+    return _binary(f"__{name}__", function), _binary(f"__r{name}__", function, swapped=True)
+
+
+def _unary(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
     compiled = jit(sparsify(function))
-    return lambda self: compiled(self)
+    return told(lambda self: compiled(self), name)
 
 
-def _power(self: BCOO, exponent: Any) -> Any:
-    return sparsify(lambda x: jnp.power(x, exponent))(self)
+class BCSROperators:
+    """The products and the indexing of BCSR."""
+
+    __matmul__, __rmatmul__ = _both("matmul", jnp.matmul)
+
+    @public
+    def __getitem__(self: Any, index: Any) -> Any:
+        found = sparsify(lambda x: x.at[index].get(mode="clip"))(self)
+        return found if is_sparse(found) or found.size else BCOO.fromdense(found, nse=0)
+
+    @public
+    def __iter__(self: Any) -> Any:
+        return (self[i] for i in range(len(self)))
 
 
-def _getitem(self: BCOO, index: Any) -> Any:
-    found = sparsify(lambda x: x.at[index].get(mode="clip"))(self)
-    return found if is_sparse(found) or found.size else BCOO.fromdense(found, nse=0)
+class BCOOOperators(BCSROperators):
+    """The operators of BCOO, and its methods that are those of dense arrays."""
 
+    __add__, __radd__ = _both("add", jnp.add)
+    __sub__, __rsub__ = _both("sub", jnp.subtract)
+    __mul__, __rmul__ = _both("mul", jnp.multiply)
+    __truediv__, __rtruediv__ = _both("truediv", jnp.divide)
+    __rpow__ = _binary("__rpow__", jnp.power, swapped=True)
+    __gt__ = _binary("__gt__", jnp.greater)
+    __ge__ = _binary("__ge__", jnp.greater_equal)
+    __lt__ = _binary("__lt__", jnp.less)
+    __le__ = _binary("__le__", jnp.less_equal)
+    __eq__ = _binary("__eq__", jnp.equal)
+    __ne__ = _binary("__ne__", jnp.not_equal)
+    __abs__ = _unary("__abs__", jnp.abs)
+    __neg__ = _unary("__neg__", jnp.negative)
+    __pos__ = _unary("__pos__", jnp.positive)
 
-def _iterate(self: Any) -> Any:
-    return (self[i] for i in range(len(self)))
+    @public
+    def __pow__(self: Any, exponent: Any) -> Any:
+        return sparsify(lambda x: jnp.power(x, exponent))(self)
 
+    @public
+    def sum(self: Any, *args: Any, **kwargs: Any) -> Any:
+        """The sum of elements over axes, sparse but where it is over all."""
+        return sparsify(lambda x: jnp.sum(x, *args, **kwargs))(self)
 
-def _sum(self: BCOO, *args: Any, **kwargs: Any) -> Any:
-    """The sum of elements over axes, sparse but where it is over all."""
-    return sparsify(lambda x: jnp.sum(x, *args, **kwargs))(self)
+    @public
+    def reshape(self: Any, *args: Any, **kwargs: Any) -> BCOO:
+        """The array in another shape."""
+        return sparsify(lambda x: x.reshape(*args, **kwargs))(self)
 
+    @public
+    def astype(self: Any, *args: Any, **kwargs: Any) -> BCOO:
+        """The array with another dtype."""
+        return sparsify(lambda x: x.astype(*args, **kwargs))(self)
 
-def _reshaped(self: BCOO, *args: Any, **kwargs: Any) -> BCOO:
-    """The array in another shape."""
-    return sparsify(lambda x: x.reshape(*args, **kwargs))(self)
-
-
-def _astype(self: BCOO, *args: Any, **kwargs: Any) -> BCOO:
-    """The array with another dtype."""
-    return sparsify(lambda x: x.astype(*args, **kwargs))(self)
-
-
-_TWO = {"matmul": jnp.matmul, "mul": jnp.multiply, "truediv": jnp.divide, "add": jnp.add, "sub": jnp.subtract}
-_COMPARED = {"gt": jnp.greater, "ge": jnp.greater_equal, "lt": jnp.less, "le": jnp.less_equal, "eq": jnp.equal,
-             "ne": jnp.not_equal}  # fmt: skip
-_ONE = {"abs": jnp.abs, "neg": jnp.negative, "pos": jnp.positive}
-METHODS = {
-    **{f"__{name}__": _operator(f) for name, f in (_TWO | _COMPARED).items()},
-    **{f"__r{name}__": _operator(f, swapped=True) for name, f in _TWO.items()},
-    **{f"__{name}__": _unary(f) for name, f in _ONE.items()},
-    "__pow__": _power, "__rpow__": _operator(jnp.power, swapped=True), "__getitem__": _getitem,
-    "__iter__": _iterate, "sum": _sum, "reshape": _reshaped, "astype": _astype, "update_layout": bcoo_update_layout,
-}  # fmt: skip
-for _name, _method in METHODS.items():
-    setattr(BCOO, _name, told(_method, _name))
-for _name in ("__matmul__", "__rmatmul__", "__getitem__", "__iter__"):
-    setattr(BCSR, _name, told(METHODS[_name], _name))
+    update_layout = told(bcoo_update_layout, "update_layout")
 
 
 __all__ = ["sparsify"]

@@ -10,6 +10,7 @@ their argument are errors if that is one of ours; into NumPy's own arrays NumPy 
 from __future__ import annotations
 
 import inspect
+import sys
 from collections.abc import Callable, Sequence
 from types import ModuleType
 from typing import Any
@@ -22,6 +23,7 @@ from ...core.support.native_protocols import native
 from ...core.tracing.trace import Value
 from .ufunc import ufunc as Ufunc
 
+NAMESPACE = sys.modules[__name__.rpartition(".protocols.")[0]]  # `tilewright.numpy`
 # The versions of the Python array API standard; each has all that the ones before it have.
 API_VERSIONS = ("2021.12", "2022.12", "2023.12", "2024.12", "2025.12")
 # Functions that write into their first argument.
@@ -31,29 +33,25 @@ _RENAMED = {"clip": {"a": "arr", "a_min": "min", "a_max": "max"}}
 _DEFAULTS: dict[str, Any] = {"where": True, "initial": np._NoValue, "casting": "same_kind", "order": "K", "subok": True}
 
 
-def methods(ours: ModuleType) -> dict[str, Callable[..., Any]]:
-    """The methods of arrays that NumPy and users of the array API standard look for, with the namespace of ours."""
+class NumpyProtocols:
+    """The methods of arrays that NumPy and users of the array API standard look for."""
 
-    def array_namespace(self: Value, *, api_version: str | None = None) -> ModuleType:
+    __slots__ = ()
+
+    def __array_namespace__(self, *, api_version: str | None = None) -> ModuleType:
         if api_version not in (None, *API_VERSIONS):
             raise ArgumentError(
                 f"version {api_version!r} of the array API standard is not one that is here", f"one of {API_VERSIONS}"
             )
-        return ours
+        return NAMESPACE
 
     @native
-    def array_ufunc(self: Value, ufunc: np.ufunc, method: str, *inputs: Any, **kwargs: Any) -> Any:
-        return _call_ufunc(ours, ufunc, method, inputs, kwargs)
+    def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **kwargs: Any) -> Any:
+        return _call_ufunc(NAMESPACE, ufunc, method, inputs, kwargs)
 
     @native
-    def array_function(self: Value, function: Callable[..., Any], types: Any, args: Any, kwargs: Any) -> Any:
-        return _call_function(ours, function, types, args, kwargs)
-
-    return {
-        "__array_namespace__": array_namespace,
-        "__array_ufunc__": array_ufunc,
-        "__array_function__": array_function,
-    }
+    def __array_function__(self, function: Callable[..., Any], types: Any, args: Any, kwargs: Any) -> Any:
+        return _call_function(NAMESPACE, function, types, args, kwargs)
 
 
 def _call_ufunc(ours: ModuleType, ufunc: np.ufunc, method: str, inputs: Any, kwargs: Any) -> Any:

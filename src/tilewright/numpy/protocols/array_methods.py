@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from ... import lax
-from ...core.arrays.operators import install_methods
+from ...core.arrays.operators import Operators
 from ...core.ir.binding import with_out_sharding
 from ...core.ir.types import itemsize_bits
 from ...core.support.errors import ImmutableArrayError, ShapeError
@@ -21,19 +21,22 @@ from .. import (
     index,
     matrices,
     reductions,
-    select,
-    shape,
     sorting,
 )
 from ..manipulation import repeat
+from ..select import choose
+from ..shape import ravel, squeeze, swapaxes
+from ..shape import reshape as reshape_to
+from ..shape import transpose as transpose_to
 from ..util import Array, DTypeLike, dtype_argument, dtype_of, is_complex, shape_of
+from .array_function import NumpyProtocols
 
 
 def reshape(self: Array, *args: Any, order: str = "C", copy: bool | None = None, out_sharding: Any = None) -> Array:
     """`numpy.reshape` with the shape as one argument or several."""
     if out_sharding is not None:
         return with_out_sharding(out_sharding, reshape, self, *args, order=order, copy=copy)
-    return shape.reshape(self, args[0] if len(args) == 1 else args, order, copy=copy)
+    return reshape_to(self, args[0] if len(args) == 1 else args, order, copy=copy)
 
 
 def byteswap(self: Array, inplace: bool = False) -> Array:
@@ -52,7 +55,7 @@ def byteswap(self: Array, inplace: bool = False) -> Array:
 def transpose(self: Array, *args: Any) -> Array:
     """`numpy.transpose` with the axes as one argument or several."""
     one = len(args) == 1 and (args[0] is None or np.ndim(args[0]) == 1)
-    return shape.transpose(self, args[0] if one else args or None)
+    return transpose_to(self, args[0] if one else args or None)
 
 
 def view(self: Array, dtype: DTypeLike = None, type: None = None) -> Array:  # noqa: A002
@@ -105,7 +108,7 @@ def flatten(self: Array, order: str = "C", *, out_sharding: Any = None) -> Array
     """The array laid flat."""
     if out_sharding is not None:
         return with_out_sharding(out_sharding, flatten, self, order)
-    return shape.ravel(self, order)
+    return ravel(self, order)
 
 
 def nonzero(self: Array, *, size: int | None = None, fill_value: Any = None) -> tuple[Array, ...]:
@@ -118,20 +121,49 @@ def compress(self: Array, condition: Any, axis: int | None = None, **how: Any) -
     return index.compress(condition, self, axis, **how)
 
 
-METHODS: dict[str, Any] = {
-    "byteswap": byteswap, "flat": property(shape.ravel),
-    "all": reductions.all, "any": reductions.any, "argmax": reductions.argmax, "argmin": reductions.argmin,
-    "argpartition": sorting.argpartition, "argsort": sorting.argsort, "astype": astype, "choose": select.choose,
-    "clip": arithmetic.clip, "compress": compress,
-    "conj": elementwise.conjugate, "conjugate": elementwise.conjugate, "copy": create.copy,
-    "cumprod": cumulative.cumprod, "cumsum": cumulative.cumsum,
-    "diagonal": matrices.diagonal, "dot": contract.dot, "flatten": flatten,
-    "max": reductions.max, "mean": reductions.mean, "min": reductions.min, "nonzero": nonzero, "prod": reductions.prod,
-    "ptp": reductions.ptp, "ravel": shape.ravel, "repeat": repeat.repeat, "reshape": reshape,
-    "round": elementwise.round, "searchsorted": sorting.searchsorted, "sort": sorting.sort, "squeeze": shape.squeeze,
-    "std": reductions.std,
-    "sum": reductions.sum, "swapaxes": shape.swapaxes, "take": index.take, "trace": contract.trace,
-    "transpose": transpose, "var": reductions.var, "view": view,
-}  # fmt: skip
+class ArrayMethods(Operators, NumpyProtocols):
+    """What arrays and tracers inherit: operators, methods, and the protocols that NumPy looks for."""
 
-install_methods(METHODS)
+    __slots__ = ()
+
+    all = reductions.all
+    any = reductions.any
+    argmax = reductions.argmax
+    argmin = reductions.argmin
+    argpartition = sorting.argpartition
+    argsort = sorting.argsort
+    astype = astype
+    byteswap = byteswap
+    choose = choose
+    clip = arithmetic.clip
+    compress = compress
+    conj = elementwise.conjugate
+    conjugate = elementwise.conjugate
+    copy = create.copy
+    cumprod = cumulative.cumprod
+    cumsum = cumulative.cumsum
+    diagonal = matrices.diagonal
+    dot = contract.dot
+    flat = property(ravel)
+    flatten = flatten
+    max = reductions.max
+    mean = reductions.mean
+    min = reductions.min
+    nonzero = nonzero
+    prod = reductions.prod
+    ptp = reductions.ptp
+    ravel = ravel
+    repeat = repeat.repeat
+    reshape = reshape
+    round = elementwise.round
+    searchsorted = sorting.searchsorted
+    sort = sorting.sort
+    squeeze = squeeze
+    std = reductions.std
+    sum = reductions.sum
+    swapaxes = swapaxes
+    take = index.take
+    trace = contract.trace
+    transpose = transpose
+    var = reductions.var
+    view = view
