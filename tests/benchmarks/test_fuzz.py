@@ -18,6 +18,12 @@ def test_programs_agree_eagerly_and_compiled(seed):
     assert programs.Programs(None).run(seed) is None
 
 
+def test_a_dictionary_of_outputs_taken_for_a_ref_is_the_author_s_error():
+    changes = {"out_shape": "{'a': tw.ShapeDtypeStruct((8, 24), 'float32')}",
+               "body": "lambda x, o, *s: o.__setitem__(..., o[...])"}  # fmt: skip
+    assert specs.wrong(changes, differentiate=True) is None
+
+
 def test_wrong_arguments_of_kernels_are_refused_by_named_errors():
     suite = specs.Specs()
     assert [f for seed in range(200) if (f := suite.run(seed))] == []
