@@ -98,11 +98,11 @@ def kernel_call(
     cell for maps that disagree in rank or go out of bounds, outputs that are not wholly written, and writes that race.
 
     >>> import numpy as np
-    >>> from tilewright.core.ir.types import ArrayType
+    >>> import tilewright as tw
     >>> def double(x, o):
     ...     o[...] = x[...] * 2
     >>> spec = BlockSpec((2,), lambda i: (i,))
-    >>> call = kernel_call(double, ArrayType((4,), "float32"), grid=2, in_specs=[spec], out_specs=spec)
+    >>> call = kernel_call(double, tw.ShapeDtypeStruct((4,), "float32"), grid=2, in_specs=[spec], out_specs=spec)
     >>> print(np.asarray(call(np.arange(4, dtype="float32"))))
     [0. 2. 4. 6.]
     """

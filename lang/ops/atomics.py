@@ -225,7 +225,7 @@ def across_cells(primitive: Primitive, params: Mapping[str, Any]) -> bool:
 # ---------------------------------------------------------------------------- functions
 
 
-_LEFT = {"add": 9, "max": 6, "min": 3, "and": 2, "or": 7, "xor": 5, "xchg": 3}  # what 6 and 3 give
+LEFT = {"add": 9, "max": 6, "min": 3, "and": 2, "or": 7, "xor": 5, "xchg": 3}  # what 6 and 3 give
 
 
 def _atomic(kind: str, doc: str) -> Callable[..., Any]:
@@ -247,7 +247,7 @@ def _atomic(kind: str, doc: str) -> Callable[..., Any]:
         ">>> def body(x, o):\n...     o[0] = 6\n"
         f"...     _ = tl.atomic_{kind}(o, 0, x[0])\n"
         ">>> tl.kernel_call(body, tw.ShapeDtypeStruct((1,), 'int32'))(np.int32([3])).tolist()\n"
-        f"[{_LEFT[kind]}]"
+        f"[{LEFT[kind]}]"
     )
     return public(atomic)
 
