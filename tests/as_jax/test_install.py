@@ -158,3 +158,17 @@ assert type(x._value) is np.ndarray and x._value.tolist() == [0, 1, 2]
 s = jax.NamedSharding(jax.make_mesh((1,), ("x",)), jax.P("x"))
 assert s._device_assignment == (jax.devices()[0],)
 """)
+
+
+def test_options_hold_within_a_block_and_are_checked():
+    check("""
+import jax
+with jax.legacy_prng_key("allow"), jax.threefry_partitionable(True), jax.auto_pcast(False):
+    assert jax.config.jax_auto_pcast is False
+assert jax.config.jax_auto_pcast is True
+try:
+    with jax.softmax_custom_jvp(False):
+        raise AssertionError
+except jax.errors.ConfigError as error:
+    assert "softmax_custom_jvp" in str(error)
+""")
