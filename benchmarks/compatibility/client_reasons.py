@@ -33,7 +33,9 @@ REASONS = {
         "BFGS comes to the same minimum by other steps, so that its estimate of the Hessian is another, by two percent"
     ),
     r"FunctionLinearOperator": "compares a type's weakness: what is derived by a Python number's kind stays weak here",
-    r"takes longer than": "was not done when the time for the file was over, on a machine that others were using",
+    r"takes longer than|Failed: Timeout|time of its file is over": (
+        "was not done when the time for the file was over, on a machine that others were using"
+    ),
     r"no_copy": "a `custom_jvp` function under `vmap` is one compiled call, so that its result is a new array",
     r"custom_jvp_(no_)?kwargs|nondiff_back": "derivatives at Python numbers are arrays; jax may give Python numbers",
     r"test_callback.*Callback did not": "what a callback raises arrives as it is; jax makes a RuntimeError of it",

@@ -58,13 +58,11 @@ SUITES = {
     "dm-pix": Suite("dm_pix-*", ("dm_pix/**/*_test.py",)),
     "e3nn-jax": Suite("e3nn_jax-*", ("tests/**/*_test.py",)),
     "flowjax": Suite("flowjax-*", ("tests/**/test_*.py",)),
-    "jaxlie": Suite("jaxlie-*", ("tests/test_*.py",)),
     "jmp": Suite("jmp-*", ("jmp/**/*_test.py",)),
     "jraph": Suite("jraph-*", ("jraph/_src/*_test.py", "jraph/experimental/*_test.py")),
     "mctx": Suite("mctx-*", ("mctx/**/*_test.py",)),
     "ott-jax": Suite("ott-repo", ("tests/**/*_test.py",)),
     "penzai": Suite("penzai-*", ("tests/**/*_test.py",)),
-    "quax": Suite("quax-*", ("tests/unit/test_*.py", "tests/usage/test_*.py")),
     "rlax": Suite("rlax-*", ("rlax/**/*_test.py",)),
     "tinygp": Suite("tinygp-*", ("tests/**/test_*.py",)),
 }

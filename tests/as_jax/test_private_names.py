@@ -12,6 +12,8 @@ from tilewright.as_jax.batching import is_vmappable, register_vmappable
 from tilewright.as_jax.finder import unknown_module
 from tilewright.as_jax.jax import core
 from tilewright.as_jax.jax._src import core as private_core
+from tilewright.as_jax.jax._src import dtypes
+from tilewright.as_jax.jax._src import tree_util as private_trees
 from tilewright.as_jax.jax._src.api_util import infer_argnums_and_argnames
 from tilewright.as_jax.jax._src.numpy import util
 from tilewright.as_jax.jax._src.pjit import jit_p
@@ -19,6 +21,20 @@ from tilewright.as_jax.jax._src.public_test_util import check_close, tolerance
 from tilewright.as_jax.jax.extend import core as jex
 from tilewright.core.support.errors import ArgumentTypeError, NotAdaptedNameError
 from tilewright.lang import tpu
+
+
+def test_complex_dtypes_of_a_precision():
+    found = {kind: dtypes.to_complex_dtype(kind) for kind in ("float16", "int32", "float64", "complex64")}
+    assert found == {"float16": "complex64", "int32": "complex64", "float64": "complex128", "complex64": "complex64"}
+
+
+def test_nodes_of_pytrees_are_taken_apart_and_put_together():
+    node = private_trees._registry[dict]
+    children, rest = node.to_iter({"b": [1, 2], "a": 3})
+    assert children == [3, [1, 2]] and rest == node.to_iter({"a": 0, "b": 0})[1]
+    assert node.from_iter(rest, [4, 5]) == {"a": 4, "b": 5}
+    with pytest.raises(KeyError):
+        private_trees._registry[int]
 
 
 def test_primitives_of_two_homes_are_one_class():

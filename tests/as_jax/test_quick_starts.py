@@ -165,6 +165,102 @@ eps, along = 1e-2, jnp.ones_like(x) / 7
 slope = (cost(x + eps * along) - cost(x - eps * along)) / (2 * eps)
 assert jnp.allclose((jax.grad(cost)(x) * along).sum(), slope, rtol=0.05)
 """,
+    "jraph": """
+import jax, jax.numpy as jnp, jraph
+graph = jraph.GraphsTuple(
+    nodes=jnp.arange(3.0)[:, None], senders=jnp.array([0, 1, 2]), receivers=jnp.array([1, 2, 0]),
+    edges=jnp.ones((3, 1)), n_node=jnp.array([3]), n_edge=jnp.array([3]), globals=jnp.zeros((1, 1)))
+net = jraph.GraphNetwork(
+    update_edge_fn=lambda edges, senders, receivers, globals_: edges * senders,
+    update_node_fn=lambda nodes, sent, received, globals_: nodes + received)
+assert jax.jit(net)(graph).nodes.ravel().tolist() == [2.0, 1.0, 3.0]
+padded = jraph.pad_with_graphs(jraph.batch([graph, graph]), n_node=8, n_edge=8, n_graph=3)
+assert jraph.get_node_padding_mask(padded).sum() == 6
+""",
+    "dm_pix": """
+import jax, jax.numpy as jnp, dm_pix as pix
+image = jax.random.uniform(jax.random.key(0), (8, 8, 3))
+assert jnp.allclose(pix.flip_left_right(image), image[:, ::-1])
+blurred = jax.jit(lambda x: pix.gaussian_blur(pix.adjust_brightness(x, 0.1), sigma=1.0, kernel_size=3))(image)
+assert blurred.shape == (8, 8, 3)
+assert pix.random_crop(jax.random.key(1), image, (4, 4, 3)).shape == (4, 4, 3)
+assert pix.psnr(image, image * 0.9).shape == ()
+""",
+    "rlax": """
+import jax, jax.numpy as jnp, rlax
+q, action = jnp.array([[1.0, 2.0], [0.5, 0.0]]), jnp.array([0, 1])
+td = jax.vmap(rlax.q_learning)(q, action, jnp.ones(2), jnp.full(2, 0.9), q)
+assert jnp.allclose(td, jnp.array([1 + 0.9 * 2 - 1, 1 + 0.9 * 0.5 - 0]))
+returns = rlax.lambda_returns(jnp.ones(4), jnp.full(4, 0.9), jnp.zeros(4), 1.0)
+assert jnp.allclose(returns[-2], 1.9)
+assert rlax.epsilon_greedy(0.1).sample(jax.random.key(0), q[0]).shape == ()
+""",
+    "tinygp": """
+import jax, jax.numpy as jnp, tinygp
+x = jnp.linspace(0, 3, 20)
+y = jnp.sin(x)
+def loss(params):
+    kernel = jnp.exp(params["amplitude"]) * tinygp.kernels.ExpSquared(jnp.exp(params["scale"]))
+    return -tinygp.GaussianProcess(kernel, x, diag=0.01).log_probability(y)
+params = {"amplitude": jnp.float32(0.0), "scale": jnp.float32(0.0)}
+value, grads = jax.jit(jax.value_and_grad(loss))(params)
+along = (loss({**params, "scale": 0.01}) - loss({**params, "scale": -0.01})) / 0.02
+assert jnp.allclose(grads["scale"], along, rtol=0.05, atol=0.05)
+gp = tinygp.GaussianProcess(tinygp.kernels.Matern32(1.0), x, diag=0.01)
+assert jnp.allclose(gp.condition(y, x).gp.mean, y, atol=0.1)
+""",
+    "flowjax": """
+import jax, jax.numpy as jnp, jax.random as jr
+from flowjax.bijections import Affine, RationalQuadraticSpline
+from flowjax.distributions import Normal, StandardNormal, Transformed
+from flowjax.flows import masked_autoregressive_flow
+moved = Transformed(StandardNormal(), Affine(1.0, 2.0))
+assert jnp.allclose(moved.log_prob(0.3), Normal(1.0, 2.0).log_prob(0.3), rtol=1e-5)
+flow = masked_autoregressive_flow(
+    jr.key(0), base_dist=Normal(jnp.zeros(2)), transformer=RationalQuadraticSpline(knots=4, interval=4), flow_layers=2)
+samples = flow.sample(jr.key(1), (5,))
+assert samples.shape == (5, 2) and flow.log_prob(samples).shape == (5,)
+""",
+    "jaxlie": """
+import jax, jax.numpy as jnp, jaxlie
+turn = jaxlie.SO3.exp(jnp.array([0.0, 0.0, jnp.pi / 2]))
+assert jnp.allclose(turn @ jnp.array([1.0, 0.0, 0.0]), jnp.array([0.0, 1.0, 0.0]), atol=1e-6)
+assert jnp.allclose((turn.inverse() @ turn).log(), 0, atol=1e-6)
+pose = jaxlie.SE3.from_rotation_and_translation(turn, jnp.ones(3))
+slope = jaxlie.manifold.grad(lambda pose: jnp.sum(pose.log() ** 2))(pose)
+assert slope.shape == (6,) and jax.vmap(jaxlie.SE3.exp)(jnp.zeros((4, 6))).wxyz_xyz.shape == (4, 7)
+""",
+    "e3nn_jax": """
+import jax, jax.numpy as jnp, e3nn_jax as e3nn
+x = e3nn.normal("2x0e + 1o", jax.random.key(0), (4,))
+assert e3nn.tensor_product(x, x).irreps.dim == 25 and x.irreps.dim == 5
+angles = (0.1, 0.2, 0.3)
+harmonics = jax.jit(lambda v: e3nn.spherical_harmonics("1o + 2e", v, normalize=True))
+v = e3nn.IrrepsArray("1o", jnp.array([1.0, 2.0, 3.0]))
+turned = harmonics(v).transform_by_angles(*angles)
+assert jnp.allclose(harmonics(v.transform_by_angles(*angles)).array, turned.array, atol=1e-4)
+""",
+    "penzai": """
+import jax, jax.numpy as jnp
+from penzai import pz
+from penzai.models import simple_mlp
+mlp = simple_mlp.MLP.from_config(name="mlp", init_base_rng=jax.random.key(0), feature_sizes=[3, 8, 2])
+x = pz.nx.wrap(jnp.ones((4, 3))).tag("batch", "features")
+y = jax.jit(lambda x: mlp(x))(x)
+assert dict(y.named_shape) == {"batch": 4, "features": 2}
+assert jnp.allclose(pz.nx.nmap(jnp.sin)(x).unwrap("batch", "features"), jnp.sin(1.0))
+""",
+    "jmp": """
+import jax, jax.numpy as jnp, jmp
+policy = jmp.get_policy("params=float32,compute=float16,output=float32")
+scale = jmp.DynamicLossScale(jnp.float32(2.0**8))
+def loss(w, x):
+    w, x = policy.cast_to_compute((w, x))
+    return scale.scale(policy.cast_to_output((w * x).sum()))
+grads = scale.unscale(jax.grad(loss)(jnp.ones(3), jnp.arange(3.0)))
+assert jnp.allclose(grads, jnp.arange(3.0)) and jmp.all_finite(grads)
+assert scale.adjust(jnp.bool_(False)).loss_scale == 2.0**7
+""",
 }
 
 

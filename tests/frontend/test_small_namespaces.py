@@ -359,3 +359,4 @@ def test_factorials_of_taylor_terms():
     from tilewright.experimental.jet import fact
 
     np.testing.assert_allclose(fact(np.arange(5)), [1, 1, 2, 6, 24], rtol=1e-5)
+    assert tw.typeof(fact(3)).weak_type  # so that a term that is divided by it keeps its dtype

@@ -64,7 +64,7 @@ def _default(kind: type) -> Any:
 
 
 def _inexact(dtype: Any) -> Any:
-    return jax.numpy.promote_types(dtype, jax.numpy.result_type(float)) if np.dtype(dtype).kind in "biu" else dtype
+    return jax.numpy.result_type(float) if np.dtype(dtype).kind in "biu" else dtype
 
 
 def _split_list(xs: list[Any], sizes: list[int]) -> list[list[Any]]:

@@ -33,19 +33,28 @@ CLIENTS: dict[str, Client] = {
     "diffrax": Client("0.7.2", ("equinox", "lineax", "optimistix"), _EQUINOX),
     "distrax": Client("0.1.9", ("chex", "tfp-nightly"), (*_CHEX, "cloudpickle", "decorator", "dm-tree", "gast", "six")),
     "dm-haiku": Client("0.0.17", ("jmp",), ("absl-py", "tabulate")),
+    "dm-pix": Client("0.4.5", ("chex",), _CHEX),
+    "e3nn-jax": Client("0.21.0", ("dm-haiku", "equinox", "flax", "jraph"), ("attrs", "sympy")),
     "equinox": Client("0.13.8", needs=_EQUINOX),
     "flax": Client(
         "0.12.12", ("optax", "orbax-checkpoint"),
         ("absl-py", "aiofiles", "etils[epath,epy]", "humanize", "msgpack", "prometheus-client", "protobuf", "psutil",
          "PyYAML", "rich", "simplejson", "tensorstore", "treescope", "typing_extensions", "uvloop"),
     ),
+    "flowjax": Client("19.1.2", ("equinox", "lineax", "optax", "paramax"), ("absl-py", *_EQUINOX, "tqdm")),
+    "jaxlie": Client("1.5.0", ("jax_dataclasses",), ("typing_extensions", "tyro")),
     "jaxopt": Client("0.8.5"),
+    "jmp": Client("0.0.4"),
+    "jraph": Client("0.0.6.dev0"),
     "lineax": Client("0.1.1", ("equinox",), _EQUINOX),
     "mctx": Client("0.0.71", ("chex",), _CHEX),
     "numpyro": Client("0.22.0", needs=("multipledispatch", "tqdm")),
     "optax": Client("0.2.8", needs=("absl-py",)),
     "optimistix": Client("0.1.0", ("equinox", "lineax"), _EQUINOX),
     "ott-jax": Client("0.6.0", ("equinox", "jaxopt", "lineax", "optax"), ("absl-py", *_EQUINOX)),
+    "penzai": Client("0.2.5", ("treescope",), ("absl-py", "ordered_set", "typing_extensions")),
+    "rlax": Client("0.1.9", ("chex", "distrax"), (*_CHEX, "dm-env")),
+    "tinygp": Client("0.3.1", ("equinox",), _EQUINOX),
 }  # fmt: skip
 
 

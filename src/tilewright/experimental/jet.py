@@ -5,7 +5,7 @@ from typing import Any
 
 from ..core.jet.taylor_mode import jet
 from ..core.primitives.special.functions import lgamma
-from ..numpy import asarray, exp
+from ..numpy import exp
 
 
 def fact(n: Any) -> Any:
@@ -14,7 +14,7 @@ def fact(n: Any) -> Any:
     >>> print(f"{fact(4.0):.2f}")
     24.00
     """
-    return exp(lgamma(asarray(n, float) + 1.0))
+    return exp(lgamma(n + 1.0))
 
 
 __all__ = ["fact", "jet"]

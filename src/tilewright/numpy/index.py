@@ -163,7 +163,8 @@ def take_along_axis(
 def nonzero(a: ArrayLike, *, size: int | None = None, fill_value: Any = None) -> tuple[Array, ...]:
     """The indices of elements that are not zero, one array for each axis.
 
-    Their number depends on the values: within `jit` give `size`; missing ones are `fill_value` (default 0).
+    Their number depends on the values: within `jit` give `size`; missing ones are `fill_value` (default 0), which
+    without `size` none are.
 
     Raises:
       ArgumentError: the array is a scalar, which has no axes.
@@ -177,8 +178,6 @@ def nonzero(a: ArrayLike, *, size: int | None = None, fill_value: Any = None) ->
         raise ArgumentError("nonzero of an array of shape ()", "use `numpy.atleast_1d(x)`")
     if size is None:
         found = np.nonzero(concrete(a, "nonzero", "give `size`, or use `where(condition, x, y)`"))
-        if fill_value is not None:
-            raise ArgumentError("fill_value without size", "give `size` as well")
         return tuple(make_array(f.astype(default_int())) for f in found)
     size = operator.index(size)
     fills = _fills(fill_value, len(shape_of(a)))

@@ -97,6 +97,7 @@ def test_what_fills_sets_up():
     assert jnp.setxor1d(b, b, size=2).tolist() == jnp.setxor1d(none, none, size=2).tolist() == [0, 0]
     assert jnp.setdiff1d(a, b, size=2).tolist() == [1, 0]
     assert jnp.setdiff1d(none, b, size=2, fill_value=5).tolist() == [5, 5]
+    assert jnp.nonzero(jnp.array([0, 3, 4]), fill_value=-1)[0].tolist() == [1, 2]
 
 
 def test_a_difference_keeps_the_dtype_of_what_it_is_of():

@@ -1,8 +1,9 @@
-"""`jax._src.tree_util`, for flax: which types are nodes of pytrees, and where one tree is no prefix of another."""
+"""`jax._src.tree_util`, for flax: which types are nodes of pytrees, and where one tree is no prefix of another; for
+jaxlie: how nodes are taken apart and put together."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from typing import Any
 
@@ -12,10 +13,29 @@ from ....core.support.pytree import flatten_one_level as flatten_one_level
 from ...missing import not_adapted
 
 
+class _Node:
+    """How values of a type that is a node are taken apart and put together; what is not children is their structure."""
+
+    @staticmethod
+    def to_iter(tree: Any) -> tuple[list[Any], Any]:
+        """The children of a node, and its structure."""
+        return pytree.flatten(tree, lambda x: x is not tree)
+
+    @staticmethod
+    def from_iter(structure: Any, children: Iterable[Any]) -> Any:
+        """A node of these children."""
+        return structure.unflatten(list(children))
+
+
 class _Nodes:
-    """The types that are nodes, as a container to ask."""
+    """The types that are nodes, as a mapping."""
 
     __contains__ = staticmethod(pytree.is_tree_node)
+
+    def __getitem__(self, kind: type) -> type[_Node]:
+        if kind not in self:
+            raise KeyError(kind)
+        return _Node
 
 
 _registry = _Nodes()
