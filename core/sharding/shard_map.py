@@ -215,7 +215,8 @@ def _batch(axis: AxisInfo, args: Sequence[Any], dims: Sequence[int | None], *, p
     names = lies if axis.spmd is None else axis.spmd if isinstance(axis.spmd, tuple) else (axis.spmd,)
     names = tuple(n for n in names if n in manual)
     free = tuple(n for n in lies if n not in manual)
-    here = AxisInfo(axis.size // mesh.parts(names), axis.name, lies=axis.lies.with_spec([free]) if free else None)
+    lies_free = axis.lies.with_spec([free]) if axis.lies is not None and free else None
+    here = AxisInfo(axis.size // mesh.parts(names), axis.name, lies=lies_free)
     with _on_device(mesh, manual):
         if names:
             program = _varying(program, [d is not None for d in dims], frozenset(names))

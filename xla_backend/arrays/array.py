@@ -6,7 +6,7 @@ import sys
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -274,7 +274,7 @@ class Array(CompiledOperators, Value, metaclass=_IsArray):
         if not self.aval.shape:
             raise ArgumentTypeError("an array of shape () cannot be iterated over", "use `x.item()` for its value")
         if self._kind is not self.aval:
-            return (self[i] for i in range(len(self)))
+            return (cast("Array", self[i]) for i in range(len(self)))
         values, device = self._bits(), self.device
         inner = ArrayType(self.aval.shape[1:], self.aval.dtype, self.aval.weak_type)
         return (Array(inner, put(np.asarray(row), inner, owned=True, device=device)) for row in values)

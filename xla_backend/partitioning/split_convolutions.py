@@ -78,7 +78,7 @@ def convolution_splits(eqn: Eqn) -> Splits:
         return _part(eqn, axes, x, w)
 
     found = ruled(Partition.of(ins, outs, part), *types)
-    known = {slide.name: slide.size for slide in slides} | {GROUPS: features * batches}
+    known: dict[Any, int] = {slide.name: slide.size for slide in slides} | {GROUPS: features * batches}
     return replace(found, sizes={n: known.get(n, size) for n, size in found.sizes.items()}, fills=(0, 0), exact=exact)
 
 
