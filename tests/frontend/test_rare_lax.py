@@ -194,6 +194,20 @@ def test_composites():
             call()
 
 
+@pytest.mark.parametrize("count", range(5))
+def test_polynomials_and_their_derivatives_are_those_of_numpy(count):
+    x, coefficients = draw(7), draw(count, 1)
+    plain = np.polynomial.Polynomial(coefficients[:, 0] if count else [0])
+    slopes = tw.vmap(tw.grad(lambda x, c: lax.polynomial(x, c).sum()), (0, None))
+    for f, wanted in ((lax.polynomial, plain), (slopes, plain.deriv())):
+        found = f(x, list(coefficients))
+        assert found.dtype == np.float32
+        np.testing.assert_allclose(found, wanted(x), rtol=1e-4, atol=1e-4)
+    near = np.float32([1 - 1e-6, -1 + 1e-6, 0.3, 1e-30])
+    np.testing.assert_allclose(lax.one_minus_square(near), 1 - near.astype(np.float64) ** 2, rtol=1e-6)
+    np.testing.assert_array_equal(tw.vmap(tw.grad(lax.one_minus_square))(near), -2 * near)
+
+
 def test_small_names():
     assert lax.stage(2).weak_type and lax.empty(2, "float32").shape == (2,)
     assert lax.broadcast_like(1, np.zeros((2, 3))).shape == (2, 3)

@@ -97,7 +97,8 @@ class Meshes:
         """A `NamedSharding` as the body of an attribute, for a value with `ndim` dimensions."""
         mesh, spec = sharding.mesh, sharding.spec
         unreduced = [name for name in mesh.axis_names if name in spec.unreduced]
-        return sharding_text(self.name(mesh), spec.padded(ndim), unreduced)
+        order = self.inner.order if self.inner and {*self.inner.order} == {*mesh.axis_names} else None
+        return sharding_text(self.name(mesh, order), spec.padded(ndim), unreduced)
 
     def texts(self) -> tuple[str, str]:
         """The module's attributes and the declarations of its meshes."""
@@ -368,15 +369,6 @@ def _not_cropped(i: int, x: Operand, params: dict[str, Any]) -> Any:
     return [d for d, c in enumerate(params["padding_config"]) if min(c[:2]) >= 0 and c[2] == 0]
 
 
-def _not_spatial(i: int, x: Operand, params: dict[str, Any]) -> Any:
-    """Of a convolution examples and features are split, of a grouped one examples: halos come out wrong."""
-    numbers = params["dimension_numbers"]
-    if params["batch_group_count"] > 1 or 0 in x.shape:
-        return ()
-    spec = (numbers.lhs_spec, numbers.rhs_spec, numbers.out_spec)[i]
-    return spec[:2] if params["feature_group_count"] == 1 else spec[: int(i != 1)]
-
-
 def _whole(i: int, x: Operand, params: dict[str, Any]) -> Any:
     return ()
 
@@ -448,6 +440,6 @@ RULES: dict[Any, Any] = {
        for p in (scatter_p, scatter_mul_p, scatter_min_p, scatter_max_p, scatter_apply_p)},
     reduce_xor_p: _limited(reduce.RULES[reduce_xor_p], _not_parity),
     pad_p: _limited(shape.RULES[pad_p], _not_cropped),
-    conv_general_dilated_p: _limited(conv.RULES[conv_general_dilated_p], _not_spatial),
+    conv_general_dilated_p: _limited(conv.RULES[conv_general_dilated_p], _whole),
     **{p: _limited(window.RULES[p], _whole) for p in (reduce_window_p, select_and_scatter_add_p)},
 }  # fmt: skip

@@ -19,6 +19,7 @@ from ..core.sharding.mesh import NamedSharding
 from ..core.support.errors import Source
 from ..core.support.runtime import runtime
 from ..xla_backend.arrays.array import Array
+from .avals import ManualAxes
 from .jaxprs import view
 
 
@@ -32,6 +33,10 @@ class TypeNames(ArrayType):
     @property
     def vma(self) -> frozenset[Any]:
         return self.vary
+
+    @property
+    def mat(self) -> ManualAxes:
+        return ManualAxes(self.vary)
 
     def strip_weak_type(self) -> ArrayType:
         return self.strong()
