@@ -5,23 +5,8 @@ import sys
 
 import pytest
 
+from tests.as_jax.own_process import check, run
 from tests.support.paths import ROOT
-
-
-def run(*arguments, folder=None):
-    done = subprocess.run(
-        [sys.executable, "-m", "tilewright.as_jax", *arguments], capture_output=True, text=True, timeout=120,
-        cwd=folder or ROOT, env={"PYTHONPATH": str(ROOT / "src"), "PATH": "/usr/bin:/bin"},
-    )  # fmt: skip
-    return done
-
-
-def check(code):
-    done = run("-c", code)
-    assert done.returncode == 0, done.stderr
-    assert done.stderr.splitlines()[0].endswith("is `jax` 0.11.2 in this process")
-    assert len(done.stderr.splitlines()) == 1
-    return done.stdout
 
 
 def test_modules_are_this_packages():
@@ -157,18 +142,4 @@ assert x._committed is x.committed
 assert type(x._value) is np.ndarray and x._value.tolist() == [0, 1, 2]
 s = jax.NamedSharding(jax.make_mesh((1,), ("x",)), jax.P("x"))
 assert s._device_assignment == (jax.devices()[0],)
-""")
-
-
-def test_options_hold_within_a_block_and_are_checked():
-    check("""
-import jax
-with jax.legacy_prng_key("allow"), jax.threefry_partitionable(True), jax.auto_pcast(False):
-    assert jax.config.jax_auto_pcast is False
-assert jax.config.jax_auto_pcast is True
-try:
-    with jax.softmax_custom_jvp(False):
-        raise AssertionError
-except jax.errors.ConfigError as error:
-    assert "softmax_custom_jvp" in str(error)
 """)
