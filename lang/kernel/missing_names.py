@@ -13,6 +13,7 @@ _TYPE = "it names a type; give the values themselves"
 _MXU = "the matrix unit is used by products only: `lax.dot_general`"
 _PIPELINE = "`emit_pipeline` makes its buffers itself: give `BlockSpec(buffering=)`, or copy with `async_copy`"
 _SPARSE_CORE = "kernels run on TensorCores only"
+_BITS = "shift and mask integers of 8 bits: `(x >> 4) & 3`; or `unpack_elementwise`"
 _KEYS = "keys of `tilewright.random` go into kernels as they are; or seed with `prng_seed`"
 _COMPILER = "it is of a compiler that is not used here: write what it does in operations of this module"
 _LAYOUT = "it is a part of a layout, which follows here from how a value is used: leave it out"
@@ -111,6 +112,8 @@ TPU = {
                      "emit_pipeline_with_async_prefetch"), _PIPELINE),
     **dict.fromkeys(("CoreType", "Tiling", "VMEM_SHARED"), _SPARSE_CORE),
     **dict.fromkeys(("sample_block", "to_pallas_key"), _KEYS),
+    **dict.fromkeys(("join_bits", "pack_fp6", "split_bits", "unpack_fp6"), _BITS),
+    "has_memory_space": "the memory of a Ref is known while tracing: state it by the `BlockSpec`",
     "HOST": PALLAS["HOST"],
     "TPUMemorySpace": PALLAS["TPUMemorySpace"],
     "TPUCompilerParams": "use `CompilerParams`",
@@ -147,6 +150,7 @@ MOSAIC_GPU = {
     "as_torch_kernel": "it makes a kernel one of torch's functions: use `interop.torch.call`",
     "barrier_test": "it tells whether a phase is over without a wait, which differs from run to run: wait for it: "
                     "`barrier_wait`",
+    "im2col_ref": "it is a view whose rows are the windows of a convolution: copy the rows that a step needs",
     "mma": "it is the product of GPUs before Hopper: use `wgmma` or `tcgen05_mma`, or `jax.numpy.dot` in a "
            "`pallas_call`",
     "wait_gmem_to_smem": "it is for GPUs before Hopper, whose copies have no barriers: wait at the copy's Barrier",
