@@ -30,7 +30,7 @@ from . import ptx
 from .mma_types import FLOAT32
 
 MOST_STAGES, MOST_CONSUMERS, MOST_BOX = 8, 2, 256
-MOST_SITES = 8  # products of a body, whose sums are in tensor memory
+MOST_SITES = 12  # products of a body, whose sums are in tensor memory
 HOPPER, BLACKWELL = "cuda:sm_90", "cuda:sm_100"
 GROUP = 128  # threads of a warpgroup
 TOGETHER = 16  # multiprocessors of the smallest part of a GPU whose blocks may be a cluster (GPC): an assumption

@@ -60,7 +60,8 @@ def machine_code(
     known = answer["metadata"]
     return Compiled.of(
         module, machine.name, answer, known.get("shared", 0), known["num_warps"], known.get("global_scratch_size", 0),
-        known.get("global_scratch_align", 1), known["warp_size"])  # fmt: skip
+        known.get("global_scratch_align", 1), known["warp_size"],
+        known.get("allocations", ()))  # fmt: skip
 
 
 _TOO_LARGE = re.compile(r"Maximum allowed number of elements is (\d+), but .*tensor<([\dx]+)x[^<>]*>+ has more than")

@@ -1,13 +1,13 @@
 """A kernel compiled with settings that fit its target.
 
 Where shared memory is too small, fewer blocks are in flight; where registers spill more than `SPILLS` bytes, more warps
-share the work. What the author of the kernel stated stays; a derived kernel that has the parameters of the kernel that
-it was made from takes them as a start, and where these are of no help it has smaller blocks
-(`lang/transforms/split_blocks.py`).
+share the work, or a program has smaller blocks (`lang/transforms/split_blocks.py`). What the author of the kernel
+stated stays; a derived kernel that has the parameters of the kernel that it was made from takes them as a start.
 """
 
 from __future__ import annotations
 
+import math
 import warnings
 from dataclasses import dataclass, replace
 from typing import Any
@@ -15,7 +15,7 @@ from typing import Any
 from ..core.ir.types import ArrayType
 from ..core.support.errors import CompileError
 from ..core.support.memo import cached
-from ..lang.gpu.code import Compiled, check, resources
+from ..lang.gpu.code import SPILLS, Compiled, check, resources
 from ..lang.kernel.kernel import Kernel
 from ..lang.legalize import Legal, entry
 from ..lang.targets.compiler_params import params_of
@@ -27,8 +27,8 @@ from . import compiler
 from .lower import triton_module
 from .module import TritonModule
 from .rules import BACKEND
+from .text import element, power
 
-SPILLS = 1024  # bytes a thread
 WARPS = 8  # as many use up a multiprocessor's registers, with 255 for each thread
 ROUNDS, WAYS = 3, 2  # how often blocks are made smaller, and how many ways to do so are tried each time
 
@@ -67,10 +67,26 @@ def fitted(legal: Legal, machine: Target) -> Fitted:
     """
     kernel = legal.given
     found = _settled(kernel, machine)
-    if dict(kernel.settings).get(INHERITED):
+    shared, spills = _lacks(found, machine)
+    if dict(kernel.settings).get(INHERITED) or spills and not shared and _free(kernel, "num_warps"):
         found = _on_smaller_blocks(found, kernel, machine)
-    check(found.compiled, machine, kernel.source)
+    if found.compiled.shared > machine.fast_bytes:
+        other = _on_smaller_blocks(found, kernel, machine)
+        fits = other.note if other.compiled.shared <= machine.fast_bytes else ""
+        check(found.compiled, machine, kernel.source, _holders(found.compiled, kernel), fits)
     return found
+
+
+def _holders(compiled: Compiled, kernel: Kernel) -> list[str]:
+    """What has shared memory, largest first: operands or other values, as many as there are stages, and their bytes."""
+    found: list[tuple[int, str]] = []
+    for *sizes, type_ in compiled.held:
+        same = [b for b in kernel.blocks if element(b.array.dtype) == type_]
+        names = [b.name for b in same if list(map(power, b.shape)) == sizes[-len(b.shape) :]]
+        size = math.prod(sizes) * max(int("".join(filter(str.isdigit, type_.partition("E")[0]))) // 8, 1)
+        what = " or ".join(dict.fromkeys(names)) or "a value"
+        found.append((size, f"{what}, {'x'.join(map(str, sizes))} {type_}, takes {size:,}"))
+    return [text for _, text in sorted(found, reverse=True)]
 
 
 def _on_smaller_blocks(found: Fitted, kernel: Kernel, machine: Target) -> Fitted:
@@ -127,7 +143,13 @@ def _settled(kernel: Kernel, machine: Target, given: int | None = None) -> Fitte
             raise
         plain["warp_specialize"] = False
         notes.append(f"its warps are not specialised: {_pass(error.what)}")
-    found = first = made()
+    found = made()
+    if found.module.divided and (spilled := found.resources(machine).spills):  # two loops may take more registers
+        other = made(divided=False)
+        if (other.resources(machine).spills or 0) < spilled:
+            found, plain["divided"] = other, False
+            notes.append(f"one loop of full and of masked blocks, for {spilled:,} bytes spilled")
+    first = found
     stages, warps = first.module.num_stages, first.module.num_warps
     while found.compiled.shared > machine.fast_bytes and stages > 1 and _free(kernel, "num_stages"):
         stages -= 1

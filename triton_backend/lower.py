@@ -158,7 +158,9 @@ class Nest(Lowering):
     turns: Any
     program: Int
 
-    def __init__(self, kernel: Kernel, target: Target, launch: Launch, moved: Described, specialised: bool):
+    def __init__(
+        self, kernel: Kernel, target: Target, launch: Launch, moved: Described, specialised: bool, divided: bool = True
+    ):
         super().__init__(kernel, target)
         self.launch, self.moved, self.specialised = launch, moved, specialised
         k = self.kernel
@@ -178,7 +180,7 @@ class Nest(Lowering):
         if self.plan.carry:
             main, self.turns = narrow(k, self.plan.carry[-1], self.parts.main)
             self.parts: Peeled = replace(self.parts, main=main)
-            self.full: Any = None if specialised else full_blocks(k, self.plan.carry[-1], main)
+            self.full: Any = None if specialised or not divided else full_blocks(k, self.plan.carry[-1], main)
         self.main = self.parts.main  # the body of the loop at hand
 
     def _homes(self) -> dict[Var, int]:
@@ -353,8 +355,10 @@ def _recurs(found: Sequence[Access]) -> bool:
 
 @entry(BACKEND)
 @cached(1024)
-def triton_module(legal: Legal, target: Target, **overrides: Any) -> TritonModule:
+def triton_module(legal: Legal, target: Target, divided: bool = True, **overrides: Any) -> TritonModule:
     """The Triton program of a kernel on a target; `overrides` are fields of `lang.triton.CompilerParams`.
+
+    `divided`: full blocks have a loop of their own, without masks.
 
     Raises:
       UnsupportedError: an operation or dtype that Triton or the target does not have, at the user's line.
@@ -367,8 +371,9 @@ def triton_module(legal: Legal, target: Target, **overrides: Any) -> TritonModul
     launch, settings = launch_of(planned), settings_of(planned, target, **overrides)
     name = identifier(kernel.name)
     moved = described(planned, target, settings.tensor_descriptors)
-    text = Nest(kernel, target, launch, moved, settings.warp_specialize).text(name)
+    nest = Nest(kernel, target, launch, moved, settings.warp_specialize, divided)
     return TritonModule(
-        name, text, launch.grid, launch.in_types, launch.out_types, launch.aliases, launch.prepare, launch.finish,
-        num_warps=settings.num_warps, num_stages=settings.num_stages, specialised=settings.warp_specialize,
+        name, nest.text(name), launch.grid, launch.in_types, launch.out_types, launch.aliases, launch.prepare,
+        launch.finish, num_warps=settings.num_warps, num_stages=settings.num_stages,
+        specialised=settings.warp_specialize, divided=nest.full is not None,
     )  # fmt: skip

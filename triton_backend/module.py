@@ -14,3 +14,4 @@ class TritonModule(Module):
     num_warps: int
     num_stages: int
     specialised: bool = False  # it asks for warps that copy and warps that compute
+    divided: bool = False  # full blocks have a loop of their own

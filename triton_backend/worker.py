@@ -9,11 +9,14 @@ import contextlib
 import importlib
 import io
 import os
+import re
 import tempfile
 from typing import Any
 
 BINARY = {"cuda": ("ptx", "cubin"), "hip": ("amdgcn", "hsaco")}
-KEPT = ("shared", "num_warps", "warp_size", "global_scratch_size", "global_scratch_align", "tmem_size")
+ALLOCATION = re.compile(r"ttg\.local_alloc\b.*-> !ttg\.memdesc<([\dx]+)x([a-z]\w*)")  # in shared memory
+KEPT = ("shared", "num_warps", "warp_size", "global_scratch_size", "global_scratch_align", "tmem_size",
+        "allocations")  # fmt: skip
 
 
 def compiled(request: dict[str, Any]) -> dict[str, Any]:
@@ -44,6 +47,9 @@ def compiled(request: dict[str, Any]) -> dict[str, Any]:
     results = {}
     for name, stage in stages.items():
         module = stage(module, metadata)
+        if name == "ttgir":
+            found = ALLOCATION.findall(str(module))
+            metadata["allocations"] = [(*map(int, sizes.split("x")), type_) for sizes, type_ in found]
         if name in (assembly, binary):
             results[name] = module
     kept = {k: metadata[k] for k in KEPT if metadata.get(k) is not None}

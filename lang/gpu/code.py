@@ -6,7 +6,7 @@ from __future__ import annotations
 import base64
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -42,7 +42,7 @@ class Compiled:
 
     `binary` is a cubin or an hsaco, `assembly` its PTX or AMD GPU assembly. A program takes `shared` bytes of shared
     memory, `num_warps` warps and `scratch` bytes of global memory aligned to `scratch_align`. `log` is the assembler's
-    account.
+    account. `held` has the sizes and element type, as MLIR names it, of values that were given shared memory.
     """
 
     name: str
@@ -56,15 +56,17 @@ class Compiled:
     scratch: int
     scratch_align: int
     log: str
+    held: tuple[tuple[Any, ...], ...] = ()
 
     @classmethod
     def of(
         cls, module: Module, target: str, answer: Mapping[str, Any], shared: int, num_warps: int, scratch: int,
-        scratch_align: int = 128, warp_size: int = 32,
+        scratch_align: int = 128, warp_size: int = 32, held: Sequence[Sequence[Any]] = (),
     ) -> Compiled:  # fmt: skip
         """The machine code of a module, in the answer of its compiler's worker."""
         return cls(module.name, target, module.grid, base64.b64decode(answer["binary"]), answer["assembly"], shared,
-                   num_warps, warp_size, scratch, scratch_align, answer["log"])  # fmt: skip
+                   num_warps, warp_size, scratch, scratch_align, answer["log"],
+                   tuple(map(tuple, held)))  # fmt: skip
 
     @property
     def threads(self) -> int:
@@ -78,6 +80,7 @@ class Compiled:
 
 
 REGISTER_BYTES = 4
+SPILLS = 1024  # bytes that a thread may keep in memory for want of registers before settings are changed and users told
 # XLA's call loads PTX through the driver, which assembles it anew and knows the versions of its own release: those of
 # CUDA 13.0, the oldest that XLA's plugin takes, end here (major * 10 + minor).
 PTX_VERSION = 90
@@ -98,12 +101,19 @@ def resources(compiled: Compiled, machine: Target) -> Resources:
     return Resources(compiled.name, compiled.shared, machine.fast_bytes, registers, spills)
 
 
-def check(compiled: Compiled, machine: Target, source: Source | None = None) -> None:
-    """Raise a `ResourceError` for a kernel that needs more shared memory than a program may have."""
+def check(
+    compiled: Compiled, machine: Target, source: Source | None = None, parts: Sequence[str] = (), fits: str = ""
+) -> None:
+    """Raise a `ResourceError` for a kernel that needs more shared memory than a program may have.
+
+    `parts`: what takes it, in words; `fits`: the blocks that would fit.
+    """
     if compiled.shared > machine.fast_bytes:
+        held = f": {'; '.join(parts)}" if parts else ""
+        first = f"{fits} would fit; " if fits else ""
         raise ResourceError(
             f"kernel {compiled.name} needs {compiled.shared} bytes of shared memory; a program on {machine.name} has "
-            f"{machine.fast_bytes}",
-            "smaller blocks, or fewer stages: `compiler_params=lang.triton.CompilerParams(num_stages=...)`",
+            f"{machine.fast_bytes}{held}",
+            f"{first}smaller blocks, or fewer stages: `compiler_params=lang.triton.CompilerParams(num_stages=...)`",
             source,
         )

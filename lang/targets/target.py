@@ -261,7 +261,8 @@ class Resources:
     `fast_bytes` of `fast_limit`: shared memory of a program, VMEM of a kernel. `registers` are per thread, `spills`
     bytes; `cycles` is the compiler's estimate of a call, `bundles` how many instruction words the kernel has;
     `resident` are the bytes of operands and results that the compiler keeps in fast memory around the call. `note` says
-    what was changed of the kernel's settings so that it fits or compiles.
+    what was changed of the kernel's settings so that it fits or compiles. `left_to_xla` is the reason for which XLA
+    computes the kernel, about which nothing else is known then.
     """
 
     kernel: str
@@ -273,3 +274,4 @@ class Resources:
     bundles: int | None = None
     resident: int | None = None
     note: str = ""
+    left_to_xla: str = ""

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from ...core.support.runtime import Table
 
 
-CACHE_VERSION = "1"  # incremented when the meaning of cached answers changes
+CACHE_VERSION = "2"  # incremented when the meaning of cached answers changes
 SECONDS = 600.0  # the longest that one request may take
 KEPT = 4096  # answers kept in memory
 SERVE = Path(__file__).with_name("worker_main.py")

@@ -1,4 +1,4 @@
-"""What the blocks and scratch of a kernel take of a TPU's VMEM; derived kernels on blocks that leave it room."""
+"""What the blocks and scratch of a kernel take of a TPU's VMEM; kernels on smaller blocks that it holds."""
 
 from __future__ import annotations
 
@@ -69,11 +69,11 @@ class _Tiles:
 
 @cached(256)
 def in_vmem(kernel: Kernel, target: Target) -> Smaller:
-    """A derived kernel on smaller blocks, if those that it has leave VMEM no room for values; any other as it is."""
-    found = Smaller(kernel)
-    for _ in range(ROUNDS if dict(kernel.settings).get(INHERITED) else 0):
+    """A kernel on smaller blocks, if VMEM does not hold those that it has; a derived one also has room for values."""
+    found, copies = Smaller(kernel), 2 if dict(kernel.settings).get(INHERITED) else 1
+    for _ in range(ROUNDS):
         held = _vmem_bytes(found.kernel, target)
-        if 2 * held <= most_vmem(target):
+        if copies * held <= most_vmem(target):
             break
         ways = smaller(found.kernel, _Tiles(target))
         less = [way for way in ways if not isinstance(way, str) and _vmem_bytes(way.kernel, target) < held]

@@ -112,13 +112,17 @@ def _while(b: Body, xs: list[Any], outs: Sequence[ArrayType], cond_program: Prog
         (more,) = b.inline(cond_program, [*fresh(cond_consts), *state])
         return [b.scalar(more), *args]
 
+    passed: set[int] = set()
+
     def step(args: list[SSA]) -> list[SSA]:
         state = [unpack(b, a, t) for a, t in zip(args, outs, strict=True)]
         after = b.inline(body_program, [*fresh(body_consts), *state])
-        return [pack(b, v, t) for v, t in zip(after, outs, strict=True)]
+        after = [pack(b, v, t) for v, t in zip(after, outs, strict=True)]
+        passed.update(_passed_on(args, after))
+        return after
 
     regions = f"{b.w.region(forms, going, 'scf.condition')}, {b.w.region(forms, step)}"
-    made = b.w.ops("scf.while", start, forms, regions=regions)
+    made = b.w.ops("scf.while", _laid_out(b, start, passed), forms, regions=regions)
     return [unpack(b, x, t) for x, t in zip(made, outs, strict=True)]
 
 
@@ -126,8 +130,40 @@ def loop(b: Body, count: int, start: Sequence[SSA], step: Any) -> list[SSA]:
     """`for i in range(count): state = step(i, state)`, with vectors and scalars for state."""
     forms = [(x.shape, x.element) for x in start]
     bounds = [b.int_constant(n) for n in (0, count, 1)]
-    region = b.w.region([(None, "i32"), *forms], lambda args: step(args[0], args[1:]))
-    return b.w.ops("scf.for", [*bounds, *start], forms, regions=region)
+    passed: set[int] = set()
+
+    def body(args: list[SSA]) -> list[SSA]:
+        after = step(args[0], args[1:])
+        passed.update(_passed_on(args[1:], after))
+        return after
+
+    region = b.w.region([(None, "i32"), *forms], body)
+    return b.w.ops("scf.for", [*bounds, *_laid_out(b, start, passed)], forms, regions=region)
+
+
+def _passed_on(args: Sequence[SSA], after: Sequence[SSA]) -> set[int]:
+    """The places of a loop's state that an iteration hands on to another place, and those places."""
+    return {n for i, x in enumerate(after) for j, a in enumerate(args) if x == a and i != j for n in (i, j)}
+
+
+def _laid_out(b: Body, start: Sequence[SSA], which: set[int]) -> list[SSA]:
+    """What a loop starts with, some of it as vectors of which libtpu does not know that all rows or lanes are alike.
+
+    It takes such a layout for that of the state, which values of later iterations do not have ("Invalid relayout").
+    """
+    return [_xor_zeros(b, x) if i in which and x.shape and len(x.shape) > 1 else x for i, x in enumerate(start)]
+
+
+def _xor_zeros(b: Body, x: SSA) -> SSA:
+    """The same vector of words: its bits, and zeros that are made of the numbers of its rows and lanes."""
+    assert x.shape is not None
+    rank = len(x.shape)
+    rows, lanes = (vector_layout.iota(b.w, x.shape, axis) for axis in (rank - 2, rank - 1))
+    numbers = b.w.op("arith.ori", [rows, lanes], x.shape, "i32")
+    zeros = b.w.op("arith.shrui", [numbers, b.w.constant(31, "i32", x.shape)], x.shape, "i32")
+    bits = x if x.element == "i32" else b.w.op("tpu.bitcast", [x], x.shape, "i32")
+    found = b.w.op("arith.xori", [bits, zeros], x.shape, "i32")
+    return found if x.element == "i32" else b.w.op("tpu.bitcast", [found], x.shape, x.element)
 
 
 UNROLLED = 4  # loops of at most so many iterations are unrolled

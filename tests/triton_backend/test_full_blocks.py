@@ -89,7 +89,9 @@ def test_values_of_masked_sums(name):
     x = np.random.default_rng(0).standard_normal((64, 64)).astype("float32")
     call = masked_sums(mask)
     (kernel,) = kernels_in(call, [as_type(x)])
-    assert triton_module(kernel, SM_90).text.count("scf.for") == loops
+    module, whole = triton_module(kernel, SM_90), triton_module(kernel, SM_90, divided=False)
+    assert module.text.count("scf.for") == loops and module.divided == (loops > 1)
+    assert whole.text.count("scf.for") == 1 and not whole.divided
     r, c = np.indices(x.shape)
     np.testing.assert_allclose(tw.emulate(call, x, target="cuda:sm_90"), np.where(mask(r, c), x, -1).sum(1), rtol=1e-4,
                                atol=1e-4)  # fmt: skip

@@ -47,7 +47,7 @@ class Binary:
         return self.module if self.executable is None else self.as_text()
 
     def __repr__(self) -> str:
-        return f"<{self.name} compiled for {self.target}: {len(self.resources)} kernels>"
+        return f"<{self.name} compiled for {self.target}: {sum(not r.left_to_xla for r in self.resources)} kernels>"
 
     def serialize(self) -> bytes:
         """The machine code and what is needed to load it, as the target's runtime takes it."""

@@ -10,7 +10,7 @@ from typing import Any
 
 from ..core.support.config import config
 from ..core.support.errors import CompileError, UnsupportedError
-from ..lang.targets.target import CPU, KIB, TARGETS, Target, target_of
+from ..lang.targets.target import CPU, KIB, TARGETS, Resources, Target, target_of
 from ..mosaic_tpu.resources import resources
 from ..xla_backend.analysis.tpu_cost_model import estimates
 from ..xla_backend.devices import cuda_plugin as cuda
@@ -20,7 +20,7 @@ from ..xla_backend.options.compile_options import Settings
 from ..xla_backend.pipeline.expand_primitives import require_rules
 from ..xla_backend.pipeline.stablehlo_module import Module, printed
 from .backend_selection import ROUTES
-from .kernel_passes import left_to_xla
+from .kernel_passes import left_to_xla, refusals
 
 # What compiles the programs of a family.
 COMPILERS = {"cuda": cuda, "rocm": cuda, "tpu": tpu}
@@ -132,7 +132,9 @@ def _compiled(module: Module, settings: Settings) -> Any:
             more = route.ready.compile(module.text, module.name, settings.name, mine, lambda *_, made=found: made)
             both = {name: (*getattr(found, name), *getattr(more, name)) for name in ("resources", "kernels")}
             found = replace(found, **both)
-    return found
+    limit = settings.target.fast_bytes
+    left = tuple(Resources(r.kernel.name, 0, limit, left_to_xla=r.why) for r in refusals(module.reports))
+    return found if found is None or not left else replace(found, resources=(*found.resources, *left))
 
 
 def estimated(binary: Any) -> Any:
@@ -148,5 +150,6 @@ def estimated(binary: Any) -> Any:
     if machine.kind != "tpu":
         return binary
     found = resources(binary.as_text(), machine, estimates(binary.module, binary.target))
-    noted = zip(found, binary.resources, strict=True)
-    return replace(binary, resources=tuple(replace(used, note=old.note) for used, old in noted))
+    left = [used for used in binary.resources if used.left_to_xla]
+    noted = zip(found, [used for used in binary.resources if not used.left_to_xla], strict=True)
+    return replace(binary, resources=(*(replace(used, note=old.note) for used, old in noted), *left))

@@ -8,12 +8,14 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 from typing import Any
 
 from ..core.ir.passes import primitives_of, rewritten
 from ..core.ir.program import Eqn, Program, subprograms
 from ..core.ir.verifier import check_program
 from ..core.sharding.shard_map import shard_map_p
+from ..core.support.config import current
 from ..core.support.errors import ArgumentError, CompileError, MeshError, TilewrightError, VersionError
 from ..kernels.fuse import Fusion, plan
 from ..lang.call.custom_partition import partitioned_p
@@ -64,22 +66,34 @@ def made_on_mesh(program: Program, count: int, settings: Settings) -> Any:
 
 @dataclass(frozen=True)
 class Fused:
-    """What `fuse` made, and which kernels were there before: those that somebody wrote."""
+    """What `fuse` made, and which kernels were there before: those that somebody wrote.
+
+    `plain` is what XLA computes in place of each kernel that was made because machine code of it is faster.
+    """
 
     fusion: Fusion | None
     written: frozenset[Kernel]
+    plain: Mapping[Kernel, Program] = MappingProxyType({})
 
 
 def fuse(unit: Unit, settings: Settings, reports: Reports) -> tuple[Unit, Fused]:
-    """Standard operations as kernels of the target's; for kernels that were tuned, what was decided on."""
+    """Standard operations as kernels of the target's, on the CPU those that are faster so.
+
+    For kernels that were tuned, what was decided on.
+    """
     written, fusion, program = frozenset(kernels_of(unit.program)), None, unit.program
+    plain: dict[Kernel, Program] = {}
     if settings.tiled:
         fusion = plan(program, settings.target, settings.tiles, explained=settings.explained, declined=routes.declined)
         program = fusion.program
+    elif settings.priced:
+        fusion = lazy_layers.cpu_fusion.faster(program, settings.off, settings.checked)
+        if fusion is not None:
+            program, plain = fusion.program, {one.kernel: one.plain for one in fusion.kernels}
     if settings.tiles is None and (settings.tiled or settings.target != "cpu"):
         fusion, program, changed = lazy_layers.tuned_kernels.tuned(unit.program, fusion, program, settings)
         written = frozenset(changed.get(kernel, kernel) for kernel in written)
-    return replace(unit, program=program), Fused(fusion, written)
+    return replace(unit, program=program), Fused(fusion, written, plain)
 
 
 def check_bodies(program: Program) -> None:
@@ -291,7 +305,8 @@ def _left(
     kernel: Kernel, error: TilewrightError, asked: bool, settings: Settings, written: frozenset[Kernel]
 ) -> Refused:  # fmt: skip
     """A kernel that no route takes, as XLA's; raises the error where that is not what its author wants."""
-    if isinstance(error, VersionError) or asked or kernel in written and not isinstance(error, CompileError):
+    strict = current().strict_kernels or not isinstance(error, CompileError)
+    if isinstance(error, VersionError) or asked or kernel in written and strict:
         raise error
     one = Refused(kernel, f"the compiler for {settings.name}", error.with_traceback(None))
     if kernel in written:
@@ -336,7 +351,7 @@ def emit(unit: Unit, settings: Settings, reports: Reports) -> tuple[Unit, Emitte
     """The unit without kernels: custom calls of the device's, or the array operations that XLA computes.
 
     A route that does not take a kernel, or whose compiler fails, leaves it to the next one, at last to XLA. What
-    somebody wrote is left to XLA only where a compiler fails, with a warning.
+    somebody wrote is left to XLA only where a compiler fails, with a warning, and with `strict_kernels` never.
 
     Raises:
       DtypeError, ResourceError, UnsupportedError: as `verify`, where only lowering the kernel can tell.
@@ -346,7 +361,8 @@ def emit(unit: Unit, settings: Settings, reports: Reports) -> tuple[Unit, Emitte
         calls = None
         if not settings.by_xla and candidates(unit.program, settings.off):
             calls = lazy_layers.machine_code.Calls(unit.program, settings.off, settings.checked)
-        program, ways = emitted(unit.program, calls, settings.off)
+        plain = reports["fuse"].plain if "fuse" in reports else {}
+        program, ways = emitted(unit.program, calls, settings.off, plain)
         if calls is not None:
             ways = tuple((kernel, calls.told(kernel, way)) for kernel, way in ways)
         codes = () if calls is None else tuple(calls.codes.items())
@@ -412,6 +428,9 @@ def left_to_xla(settings: Settings, reports: Reports, error: CompileError) -> Un
     """The unit again, with XLA in place of the kernels of a program that the device's compiler failed on.
 
     None where there were no kernels. The report of `emit` is the new one; what somebody wrote is warned of.
+
+    Raises:
+      CompileError: the given one, for what somebody wrote with `strict_kernels`.
     """
     found = reports.get("emit")
     if found is None or found.before is None or not found.kernels:
@@ -421,6 +440,8 @@ def left_to_xla(settings: Settings, reports: Reports, error: CompileError) -> Un
     failed = [Refused(kernel.given, by, error.with_traceback(None)) for kernel in found.kernels]
     for one in failed:
         if one.kernel in written:
+            if current().strict_kernels:
+                raise error
             warnings.warn(one.line(), RuntimeWarning, stacklevel=2)
     reports["emit"] = replace(done, refused=(*found.refused, *failed))
     return unit

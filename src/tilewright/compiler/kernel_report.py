@@ -14,12 +14,14 @@ from ..lang.autodiff.jvp_vjp import OperandPlan, derivative_plan
 from ..lang.cost.estimate import kernel_cost
 from ..lang.cost.roofline import roofline
 from ..lang.frontend.visualize import svg_of
+from ..lang.gpu.code import SPILLS
 from ..lang.kernel.kernel import UNBOUNDED, Kernel, show_size
 from ..lang.kernel.traverse import block_bytes
 from ..lang.targets.target import Resources, target_of
 from ..lang.transforms.desugar import desugared
 from ..lang.verify.verify import Finding, verify
 from ..lang.warpgroups.specs import mesh_of
+from ..xla_backend.analysis.hlo_report import show_seconds
 
 # What is said before the plan of an operand's derivative, by its residual class: see the glossary.
 BEFORE = {"A": "independent cells, ", "B": "", "C": "", "none": "none: "}
@@ -75,7 +77,7 @@ class KernelReport:
         work = f"  {self.flops:,} flops, {self.transcendentals:,} transcendentals, {self.bytes_moved:,} bytes moved"
         out.append(f"{work}, {self.block_bytes:,} bytes per cell")
         if self.seconds is not None:
-            out.append(f"  at least {self.seconds * 1e6:.3g} us, bound by {self.bound}")
+            out.append(f"  at least {show_seconds(self.seconds)}, bound by {self.bound}")
         if self.resources is not None:
             out += resource_lines(self.resources, self.target, self.seconds)
         proved = sum(f.verdict == "proved" for f in self.findings)
@@ -114,6 +116,8 @@ def resource_lines(used: Resources, target: str | None, least: float | None) -> 
     if used.cycles is not None and least and clock:
         parts[-1] += f" ({used.cycles / clock * 1e6:.3g} us, {used.cycles / clock / least:.2f} of the least)"
     found += [f"  {', '.join(parts)}"] if parts else []
+    if (used.spills or 0) > SPILLS and memory != "VMEM":
+        found.append(f"  SPILLS: each thread keeps {used.spills:,} bytes in memory: take smaller blocks, or more warps")
     return found
 
 

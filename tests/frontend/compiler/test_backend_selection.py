@@ -150,6 +150,8 @@ def test_at_last_xla_computes_what_no_compiler_takes(monkeypatch):
     with pytest.warns(RuntimeWarning, match="kernel product is computed by XLA"):
         written = emitted(monkeypatch, product(), fails, fails, "triton")
     assert len(written.refused) == 1
+    with tw.config(strict_kernels=True), pytest.raises(errors.CompileError, match="the compiler fails"):
+        emitted(monkeypatch, product(), fails, fails, "triton")
 
 
 def test_the_one_route_that_a_kernel_asks_for_fails_by_name(monkeypatch):
@@ -209,6 +211,9 @@ def test_a_program_that_a_devices_compiler_fails_on_is_compiled_without_kernels(
     assert "stablehlo.dot_general" in tried[1]
     with pytest.warns(RuntimeWarning, match="kernel product is computed by XLA: the compiler for tpu:v5e refused it"):
         half = tw.ShapeDtypeStruct((128, 128), HALF)
+        (left,) = tw.compile(product(), half, half, target="tpu:v5e").resources
+    assert left.kernel == "product" and left.left_to_xla == "the compiler ended" and left.spills is None
+    with tw.config(strict_kernels=True), pytest.raises(errors.CompileError, match="the compiler ended"):
         tw.compile(product(), half, half, target="tpu:v5e")
 
 

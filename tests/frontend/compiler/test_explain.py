@@ -9,7 +9,9 @@ from tilewright import errors
 from tilewright import lang as tl
 from tilewright import numpy as tnp
 from tilewright.bench.machine import ceilings
+from tilewright.compiler.kernel_report import resource_lines
 from tilewright.lang.cost.roofline import roofline
+from tilewright.lang.targets.target import Resources
 
 
 def test_matmul_is_counted_exactly():
@@ -25,6 +27,12 @@ def test_the_gradient_has_kernels_of_its_own():
     text = str(tw.explain(tw.grad(lambda x, y: tnp.sum(matmul(x, y)), (0, 1)), MATRIX, WEIGHTS))
     for name in ("matmul_kernel", "matmul_kernel_bwd_x_ref", "matmul_kernel_bwd_y_ref"):
         assert f"kernel {name}:" in text
+
+
+@pytest.mark.parametrize("spills, lines", [(1024, 0), (1028, 1)])
+def test_many_spills_have_a_line(spills, lines):
+    text = resource_lines(Resources("k", 0, 227 * 1024, registers=255, spills=spills), "cuda:sm_90", None)
+    assert sum(f"SPILLS: each thread keeps {spills:,} bytes" in line for line in text) == lines
 
 
 def test_a_roofline_for_a_machine_that_is_not_here():

@@ -10,12 +10,13 @@ from hypothesis import strategies as st
 import tilewright as tw
 from tilewright import errors
 from tilewright import lang as tl
+from tilewright import numpy as tnp
 from tilewright.core.ir.types import ArrayType
 from tilewright.lang import tpu
 from tilewright.lang.kernel.block_spec import BlockAxis
 from tilewright.lang.kernel.traverse import kernels_of
 from tilewright.lang.targets.target import MIB, TARGETS, target_of
-from tilewright.lang.transforms.fit_vmem import bits_of, padded_bytes, vmem_bytes
+from tilewright.lang.transforms.fit_vmem import bits_of, in_vmem, padded_bytes, vmem_bytes
 from tilewright.lang.verify.target_limits import check_target, tiling_faults
 
 TPUS = [name for name, t in TARGETS.items() if t.kind == "tpu"]
@@ -26,12 +27,21 @@ def copy_kernel(x, o, *scratch):
     o[...] = x[...]
 
 
+def sorting(x, o):
+    o[...] = tnp.sort(tnp.sort(x[...], axis=0), axis=1)
+
+
 def copying(shape, block, dtype="float32", **options):
     """A kernel that copies an array block by block."""
+    return traced(copy_kernel, shape, block, dtype, **options)
+
+
+def traced(body, shape, block, dtype="float32", **options):
+    """A kernel from an array to one like it, block by block."""
     grid = tuple(-(-n // b) for n, b in zip(shape, block))
     spec = tl.BlockSpec(block, lambda *ids: ids)
     struct = tw.ShapeDtypeStruct(shape, dtype)
-    call = tl.kernel_call(copy_kernel, struct, grid=grid, in_specs=[spec], out_specs=spec, **options)
+    call = tl.kernel_call(body, struct, grid=grid, in_specs=[spec], out_specs=spec, **options)
     (kernel,) = kernels_of(tw.jit(call).trace(struct).jaxpr)
     return kernel
 
@@ -99,11 +109,19 @@ def test_memory_is_counted_in_tiles_and_buffers():
     assert vmem_bytes(kernel, machine) == [("2 of x", 8192), ("2 of o", 8192), ("scratch 0", 4096)]
 
 
+def test_blocks_that_vmem_does_not_hold_are_split():
+    kernel, machine = copying((16384, 8192), (8192, 2048)), target_of("tpu:v5e")
+    fitted = in_vmem(kernel, machine)
+    assert fitted.note(kernel) == "blocks of x 2048x2048 in place of 8192x2048, o 2048x2048 in place of 8192x2048"
+    (finding,) = [f for f in check_target(kernel, "tpu:v5e") if f.operand == "VMEM"]
+    assert "64.0 MiB" in finding.why
+    fits = copying((8192, 2048), (1024, 2048))
+    assert in_vmem(fits, machine).kernel is fits
+
+
 def test_more_vmem_than_there_is_is_refused_and_more_than_is_given_unasked_is_told():
-    with pytest.raises(
-        errors.ResourceError, match=r"kernel copy_kernel: .*256.0 MiB of VMEM .*tpu:v5e has 128 MiB"
-    ) as e:
-        check_target(copying((16384, 8192), (8192, 2048)), "tpu:v5e")
+    with pytest.raises(errors.ResourceError, match=r"kernel sorting: .*256.0 MiB of VMEM .*tpu:v5e has 128 MiB") as e:
+        check_target(traced(sorting, (16384, 8192), (8192, 2048), name="sorting"), "tpu:v5e")
     assert "smaller blocks" in str(e.value) and __file__ in str(e.value)
     (finding,) = [f for f in check_target(copying((8192, 2048), (1024, 2048)), "tpu:v5e") if f.operand == "VMEM"]
     assert finding.verdict == "unknown" and "32.0 MiB" in finding.why and "16 MiB" in finding.why
