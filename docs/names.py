@@ -1,6 +1,7 @@
-"""The page of names: every documented name of JAX 0.11.2, whether it is here, and if not, why.
+"""The page of names: every documented name of JAX, whether it is here, and if not, why.
 
-`python -m docs.names` rewrites docs/names.md. The names are a list (names.json); what is here is asked of the package;
+`python -m docs.names` rewrites docs/names.md. The names are a list (names.json): those that JAX 0.11.2
+documents, and those that are public and new in 0.12; what is here is asked of the package;
 what is missing has its reason in `MISSING`, and what differs is told in `DIFFERS`. Answers to single kinds of operands
 that differ are in differences.json, against which `python -m benchmarks.compatibility.agreement` holds every function.
 """
@@ -39,6 +40,7 @@ ABSENT = {f"{_PALLAS}.mosaic_gpu": MOSAIC_GPU, f"{_PALLAS}.tpu": TPU, f"{_PALLAS
 MISSING: list[tuple[str, str]] = [
     ("jax.lax.psend", "half of an exchange, which XLA has for GPUs alone: `lax.ppermute` is the whole one"),
     ("jax.lax.precv", "half of an exchange, which XLA has for GPUs alone: `lax.ppermute` is the whole one"),
+    ("jax.lax.psum_scatter_start", "half of an asynchronous exchange: `lax.psum_scatter` is the whole one"),
     ("jax.custom_remat", "part of JAX's third implementation of `checkpoint`; policies by name do this here"),
     ("jax.Inline", "`jit(inline=)` is True or False: XLA decides what it inlines"),
     ("jax.no_execution", "use `eval_shape` or `jit(f).lower`, which run nothing"),
@@ -48,6 +50,10 @@ MISSING: list[tuple[str, str]] = [
     *((f"{space}.{name}", reason) for space, absent in ABSENT.items() for name, reason in absent.items()),
     ("jax.extend.*", _EXTEND),
     ("jax.ffi.abstract_token", "ordered calls pass on a token by themselves"),
+    ("jax.custom_vjp.defremat*", "part of JAX's third implementation of `checkpoint`; policies by name do this here"),
+    ("jax.custom_vjp.defvjp_with_accums", "accumulators are of JAX's own insides: return cotangents, by `defvjp`"),
+    ("jax.profiler.*rofile[LS_]*", "use `profiler.trace`, and `profile`, whose table is a value of Python"),
+    ("jax.sharding.no_collectives", "use `explain`, which lists every collective with its bytes"),
     ("jax.profiler.register_subprocess", "a trace is of one process; each process writes its own"),
 ]
 # Names that are here and do another thing, or less.
@@ -146,8 +152,9 @@ def page() -> str:
     count = len(found_rows)
     here = sum(state != "not here" for _, _, state, _ in found_rows)
     parts = [
-        "# Names\n\nMade by `python -m docs.names`: every name that JAX 0.11.2 documents. "
-        f"Of {count} names {here} are here, under the same name below `tilewright` (Pallas below\n`tilewright.lang`). "
+        "# Names\n\nMade by `python -m docs.names`: every name that JAX 0.11.2 documents, and each "
+        "that 0.12 adds.\n"
+        f"Of {count} names {here} are here, under the same name below `tilewright` (Pallas below `tilewright.lang`).\n"
         "A name that is here takes and gives what the reference's does, unless it is among those that differ."
         "\n\n"
     ]

@@ -15,7 +15,7 @@ from .frontend.warpgroup_kernel import kernel
 from .kernel.missing_names import MOSAIC_GPU, absent_from
 from .ops.interpret_params import InterpretParams, force_tpu_interpret_mode, set_tpu_interpret_mode
 from .targets.compiler_params import Params
-from .warpgroups.barriers import barrier_arrive, barrier_wait, set_max_registers
+from .warpgroups.barriers import barrier_arrive, barrier_arrive_and_wait, barrier_wait, set_max_registers
 from .warpgroups.hints import (
     BlockSpec,
     Layout,
@@ -29,6 +29,7 @@ from .warpgroups.hints import (
     griddepcontrol_wait,
     layout_cast,
     load,
+    store,
 )
 from .warpgroups.loops import NDLoopInfo, dynamic_scheduling_loop, nd_loop, planar_snake
 from .warpgroups.pipeline import emit_pipeline, emit_pipeline_warp_specialized
@@ -44,6 +45,7 @@ from .warpgroups.products import (
     wgmma_accumulator_load,
     wgmma_wait,
 )
+from .warpgroups.reductions import max, min, prod, sum
 from .warpgroups.specs import (
     ACC,
     GMEM,
@@ -120,16 +122,16 @@ class CompilerParams(Params):
 
 
 __all__ = [
-    "ACC", "Barrier", "BlockSpec", "ClusterBarrier", "CompilerParams", "CopyPartition", "GMEM",
-    "InterpretGPUParams", "Layout", "LoweringSemantics", "MemorySpace", "Mesh", "NDLoopInfo", "OOBFillMode", "REGS",
-    "SMEM", "SwizzleTransform", "TMEM", "TMEMLayout", "TilingTransform", "WGMMAAccumulatorRef", "WarpgroupMesh",
+    "ACC", "Barrier", "BlockSpec", "ClusterBarrier", "CompilerParams", "CopyPartition", "GMEM", "InterpretGPUParams",
+    "Layout", "LoweringSemantics", "MemorySpace", "Mesh", "NDLoopInfo", "OOBFillMode", "REGS", "SMEM",
+    "SwizzleTransform", "TMEM", "TMEMLayout", "TilingTransform", "WGMMAAccumulatorRef", "WarpgroupMesh",
     "async_load_tmem", "async_prefetch", "async_store_tmem", "atomic_add", "atomic_and", "atomic_max", "atomic_min",
-    "atomic_or", "atomic_xor", "barrier_arrive", "barrier_wait", "broadcasted_iota", "commit_smem",
-    "commit_smem_to_gmem_group", "commit_tmem", "copy_gmem_to_smem", "copy_smem_to_gmem", "dynamic_scheduling_loop",
-    "emit_pipeline", "emit_pipeline_warp_specialized", "find_swizzle", "force_gpu_interpret_mode",
-    "griddepcontrol_launch_dependents", "griddepcontrol_wait", "kernel", "layout_cast", "load", "nd_loop",
-    "planar_snake", "set_gpu_interpret_mode", "set_max_registers", "tcgen05_commit_arrive", "tcgen05_mma",
-    "transpose_ref", "wait_load_tmem", "wait_smem_to_gmem", "warp_map", "wgmma", "wgmma_accumulator_load",
-    "wgmma_wait",
+    "atomic_or", "atomic_xor", "barrier_arrive", "barrier_arrive_and_wait", "barrier_wait", "broadcasted_iota",
+    "commit_smem", "commit_smem_to_gmem_group", "commit_tmem", "copy_gmem_to_smem", "copy_smem_to_gmem",
+    "dynamic_scheduling_loop", "emit_pipeline", "emit_pipeline_warp_specialized", "find_swizzle",
+    "force_gpu_interpret_mode", "griddepcontrol_launch_dependents", "griddepcontrol_wait", "kernel", "layout_cast",
+    "load", "max", "min", "nd_loop", "planar_snake", "prod", "set_gpu_interpret_mode", "set_max_registers", "store",
+    "sum", "tcgen05_commit_arrive", "tcgen05_mma", "transpose_ref", "wait_load_tmem", "wait_smem_to_gmem", "warp_map",
+    "wgmma", "wgmma_accumulator_load", "wgmma_wait",
 ]  # fmt: skip
 __dir__: Callable[[], list[str]] = __all__.copy

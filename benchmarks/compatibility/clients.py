@@ -55,9 +55,22 @@ SUITES = {
     "lineax": Suite("lineax-repo", ("tests/test_*.py",)),
     "optimistix": Suite("optimistix-repo", ("tests/test_*.py",)),
     "jaxopt": Suite("jaxopt-repo", ("tests/*_test.py",)),
+    "dm-pix": Suite("dm_pix-*", ("dm_pix/**/*_test.py",)),
+    "e3nn-jax": Suite("e3nn_jax-*", ("tests/**/*_test.py",)),
+    "flowjax": Suite("flowjax-*", ("tests/**/test_*.py",)),
+    "jaxlie": Suite("jaxlie-*", ("tests/test_*.py",)),
+    "jmp": Suite("jmp-*", ("jmp/**/*_test.py",)),
+    "jraph": Suite("jraph-*", ("jraph/_src/*_test.py", "jraph/experimental/*_test.py")),
+    "mctx": Suite("mctx-*", ("mctx/**/*_test.py",)),
+    "ott-jax": Suite("ott-repo", ("tests/**/*_test.py",)),
+    "penzai": Suite("penzai-*", ("tests/**/*_test.py",)),
+    "quax": Suite("quax-*", ("tests/unit/test_*.py", "tests/usage/test_*.py")),
+    "rlax": Suite("rlax-*", ("rlax/**/*_test.py",)),
+    "tinygp": Suite("tinygp-*", ("tests/**/test_*.py",)),
 }
 
-Tests = Mapping[str, Mapping[str, Any]]  # of each file, what is asked of it: {"from": number} or {"only": names}
+# Of each file, what is asked of it: {"from": number} or {"only": names}, and of these a {"share": number}.
+Tests = Mapping[str, Mapping[str, Any]]
 Results = Mapping[str, Any]  # of a file: counted, failed (why, by the tests' names), seconds, and cut (tests that ran)
 
 
@@ -73,11 +86,12 @@ class Ran(NamedTuple):
 
 
 class Runner(NamedTuple):
-    """How tests are run: the two Pythons, and the seconds for a file."""
+    """How tests are run: the two Pythons, the seconds for a file, and a plugin of this folder's, for ours alone."""
 
     ours: str
     jax: str
     limit: float
+    plugin: str = ""
 
     def run(self, here: bool, folder: Path, environment: Mapping[str, str], asked: Tests) -> dict[str, Ran]:
         """Run tests of some files in one process. After a file's time none of its tests starts."""
@@ -90,6 +104,9 @@ class Runner(NamedTuple):
                         f"--rootdir={folder}", f"--timeout={max(self.limit, 120):.0f}", "--timeout-method=signal",
                         "--continue-on-collection-errors"]  # fmt: skip
             paths = [place, str(ROOT / "src")] if here else [place]
+            if here and self.plugin:
+                command += ["-p", self.plugin]
+                paths.append(str(ROOT / "benchmarks" / "compatibility"))
             env = {**os.environ, **environment, "PYTHONPATH": os.pathsep.join(paths), "CLIENT_TESTS": str(told)}
             ends, found = "the process ended", {}
             try:
@@ -110,7 +127,10 @@ class Runner(NamedTuple):
         here = self.run(True, folder, environment, asked)
         seconds = (time.monotonic() - began) / max(len(here), 1)
         failed = {file: found.of("failed") for file, found in here.items()}
-        again = {file: {"from": 0} if "" in tests else {"only": list(tests)} for file, tests in failed.items() if tests}
+        again = {
+            file: {**asked[file], "from": 0} if "" in tests else {"only": list(tests)}
+            for file, tests in failed.items() if tests
+        }  # fmt: skip
         there = self.run(False, folder, environment, again) if again else {}
         for file, found in here.items():
             if found.tests and not found.found:  # its turn did not come

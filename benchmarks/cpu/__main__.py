@@ -3,6 +3,7 @@
     python -m benchmarks cpu --only softmax --seconds 3 --route machine_code
     python -m benchmarks cpu --json OUT.json            the figures and the description of the machine
     python -m benchmarks cpu --compile                  the time to compile kernels, to benchmarks/results
+    python -m benchmarks cpu --expressions              plain array expressions, and the same by jax, to the same folder
 
 The least of the calls counts: other programs only make one slower. `ratio` is ours over XLA's.
 """
@@ -13,6 +14,7 @@ import argparse
 import json
 import math
 import os
+import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -27,7 +29,7 @@ from tilewright import nn
 from tilewright import numpy as tnp
 from tilewright.bench.machine import description
 
-from .compiling import write
+from . import compiling, expressions
 
 ROWS = COLUMNS = 4096
 BLOCK = 8
@@ -227,13 +229,17 @@ def main() -> None:
     options.add_argument("--seconds", type=float, default=3.0, help="time for each row")
     options.add_argument("--route", choices=("machine_code",), help="all kernels by this route that it takes")
     options.add_argument("--compile", action="store_true", help="the time to compile the kernels of the corpus")
+    options.add_argument("--expressions", action="store_true", help="array expressions under jit, against jax")
+    options.add_argument("--rounds", type=int, default=3, help="of the expressions")
+    options.add_argument("--baseline-python", default=sys.executable, help="the interpreter that has jax")
     options.add_argument("--json", type=Path, help="a file for the figures")
     given = options.parse_args()
     if hasattr(os, "sched_setaffinity"):
         os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
     if given.compile:
-        print(write(), end="")
-        return
+        return print(compiling.write(), end="")
+    if given.expressions:
+        return print(expressions.write(given.baseline_python, given.rounds, given.only, description()), end="")
     print(f"{'':36}{'XLA ms':>10}{'ours ms':>10}{'ratio':>8}   kernels as machine code")
     figures = {}
     for name, row in SUITE.items():

@@ -25,6 +25,7 @@ from typing import Any, NamedTuple
 
 from benchmarks.harness import RESULTS, ROOT
 from benchmarks.split_operations.operations import OPERATIONS, Operation
+from benchmarks.split_operations.reasons import MORE_BYTES, SLOWER, reason
 
 COUNT, SEED, WANTED, DEVICES = 306, 32, 2.0, 8
 MESHES = (((8,), ("a",)), ((4, 2), ("a", "b")))
@@ -196,20 +197,25 @@ def summaries(rows: Sequence[Row]) -> dict[str, str]:
     slow = sorted((row for row in good if row.ratio > WANTED), key=lambda row: -row.ratio)
     more = sorted((row for row in good if row.bytes[0] > row.bytes[1]), key=lambda row: row.bytes[1] - row.bytes[0])
     fewer = sum(row.bytes[0] < row.bytes[1] for row in good)
+    known = (MORE_BYTES, more), (SLOWER, slow)
+    unexplained = [sum(not reason(why, r.name) for r in rows) for why, rows in known]
     times = [
         f"{len(good)} cases; compile time against jax: median {statistics.median(ratios):.2f}, "
-        f"at most {max(ratios):.2f}, {len(slow)} above {WANTED:.0f}.",
+        f"at most {max(ratios):.2f}, {len(slow)} above {WANTED:.0f}, {unexplained[1]} without a reason.",
         "",
-        f"| compile time over {WANTED:.0f} times jax's | tilewright | jax | ratio |",
-        "| --- | --: | --: | --: |",
-        *(f"| {r.name} | {r.seconds[0]:.3f} s | {r.seconds[1]:.3f} s | {r.ratio:.2f} |" for r in slow),
+        f"| compile time over {WANTED:.0f} times jax's | tilewright | jax | ratio | reason |",
+        "| --- | --: | --: | --: | --- |",
+        *(f"| {r.name} | {r.seconds[0]:.3f} s | {r.seconds[1]:.3f} s | {r.ratio:.2f} | {reason(SLOWER, r.name)} |"
+          for r in slow),
     ]
     moved = [
-        f"{len(good)} cases; collective bytes: more than jax in {len(more)}, fewer in {fewer}.",
+        f"{len(good)} cases; collective bytes: fewer than jax in {fewer}, more in {len(more)}, {unexplained[0]} "
+        "without a reason.",
         "",
-        "| more bytes than jax | tilewright | jax | collectives | of jax |",
-        "| --- | --: | --: | --- | --- |",
-        *(f"| {r.name} | {r.bytes[0]:,} | {r.bytes[1]:,} | {' | '.join(r.collectives)} |" for r in more),
+        "| more bytes than jax | tilewright | jax | collectives | of jax | reason |",
+        "| --- | --: | --: | --- | --- | --- |",
+        *(f"| {r.name} | {r.bytes[0]:,} | {r.bytes[1]:,} | {r.collectives[0]} | {r.collectives[1]} "
+          f"| {reason(MORE_BYTES, r.name)} |" for r in more),
     ]
     if bad := [row for row in rows if row.error]:
         times += ["", "Refused by one of them (tilewright; jax):", "", *(f"- {r.name}: {r.error}" for r in bad)]

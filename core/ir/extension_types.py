@@ -16,6 +16,10 @@ from .types import is_inexact
 
 # By the class of a value, what gives its type.
 opaque_types: dict[type, Callable[[Any], Any]] = runtime.part("opaque.types", {})
+# By the class of a pytree of a client's, what gives a tree like one of its values, of the axis that `vmap` maps of each
+# leaf (None: none), from the value and the axis that is given for it: of arguments, and of results.
+mapped_types: dict[type, tuple[Callable[[Any, Any], Any], Callable[[Any, Any], Any]]] = (
+    runtime.part("mapped.types", {}))  # fmt: skip
 
 
 class MappingSpec:

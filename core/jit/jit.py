@@ -284,32 +284,35 @@ class Jit:
             if entry is None:
                 if watched.explain_cache_misses and not self._ours:
                     self._tell_why(key)
-                entry = self._trace(treedef, statics, in_types)
+                if current().no_tracing:
+                    shown = ", ".join(t.show() for t in in_types)
+                    raise TracingError(f"{self._name} would be traced for ({shown}), and no_tracing is set",
+                                       "trace it before")  # fmt: skip
+                flat, out_tree = self._flat(treedef, statics)
+                with contextlib.nullcontext() if self._ours else recorded(TRACE, self._name):
+                    program = trace_program(flat, in_types, self._name)  # here, so that nested calls take few frames
+                if current().debug_key_reuse:
+                    key_reuse_checker.consumed(program)
+                entry = Entry(program, out_tree[0], self._donated(treedef, statics))
                 # Constants that are traced values belong to the transformation under way, not to the function.
                 if not any(getattr(c, "_trace", EVAL) is not EVAL for c in entry.constants):
                     entry = entries.keep(key, entry)
         return entry
 
-    def _trace(self, treedef: Any, statics: Any, in_types: list[Any]) -> Entry:
-        if current().no_tracing:
-            shown = ", ".join(t.show() for t in in_types)
-            raise TracingError(f"{self._name} would be traced for ({shown}), and no_tracing is set", "trace it before")
-        out_tree: Any = None
+    def _flat(self, treedef: Any, statics: Any) -> tuple[Callable[..., list[Any]], list[Any]]:
+        """The function from leaves to leaves, and a list that a call of it adds the structure of the results to."""
+        out_trees: list[Any] = []
 
         def flat(*leaves: Any) -> list[Any]:
-            nonlocal out_tree
             args, kwargs = treedef.unflatten(leaves)
             args, kwargs = _merged(args, kwargs, statics)
             outs, out_tree = tree.flatten(self._fun(*args, **kwargs))
+            out_trees.append(out_tree)
             for x in outs:
                 self._check_output(x)
             return outs
 
-        with contextlib.nullcontext() if self._ours else recorded(TRACE, self._name):
-            program = trace_program(flat, in_types, self._name)
-        if current().debug_key_reuse:
-            key_reuse_checker.consumed(program)
-        return Entry(program, out_tree, self._donated(treedef, statics))
+        return flat, out_trees
 
     def _tell_why(self, key: Any) -> None:
         """Log why a call needs a trace."""

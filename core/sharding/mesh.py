@@ -663,6 +663,8 @@ class NamedSharding(DeviceGrid):
             return True
         shape = tuple(self.mesh.size for _ in range(ndim))
         same = isinstance(other, NamedSharding) and self.kind == other.kind
+        if not same and self.mesh.size == 1 and hasattr(other, "device_set"):
+            return other.is_equivalent_to(self, ndim)
         return same and self.devices_indices_map(shape) == other.devices_indices_map(shape)
 
     def __reduce__(self) -> Any:

@@ -211,9 +211,11 @@ def _given_in_parts(program: Program, specs: Sequence[Any]) -> Program:
 def _batch(axis: AxisInfo, args: Sequence[Any], dims: Sequence[int | None], *, program: Program, in_specs: Specs,
            out_specs: Specs, **how: Any) -> Any:  # fmt: skip
     mesh, manual = how["mesh"], how["manual"]
-    names = () if axis.spmd is None else axis.spmd if isinstance(axis.spmd, tuple) else (axis.spmd,)
+    lies = () if axis.lies is None else axis.lies.spec.axes
+    names = lies if axis.spmd is None else axis.spmd if isinstance(axis.spmd, tuple) else (axis.spmd,)
     names = tuple(n for n in names if n in manual)
-    here = AxisInfo(axis.size // mesh.parts(names), axis.name)
+    free = tuple(n for n in lies if n not in manual)
+    here = AxisInfo(axis.size // mesh.parts(names), axis.name, lies=axis.lies.with_spec([free]) if free else None)
     with _on_device(mesh, manual):
         if names:
             program = _varying(program, [d is not None for d in dims], frozenset(names))

@@ -27,6 +27,7 @@ from ..jit.inline_jit import composite
 from ..jit.jit import flat_shardings
 from ..primitives.control_flow.jit_primitive import jit_p
 from ..primitives.custom.checkpoint import optimization_barrier_p
+from ..primitives.spmd.varying_axes import ordered, psum_invariant_p
 from ..support import pytree
 from ..support.errors import ArgumentError, MeshError, ShardingTypeError
 from ..support.memo import cached
@@ -376,8 +377,15 @@ def _on_each_device(eqn: Eqn) -> Eqn:
     if any(n % mesh.parts(names) for t in (*types, out) for n, names in zip(t.shape, spec_of(t).padded(t.ndim))):
         return eqn.replace(params=params)  # XLA splits it, and leaves its sum open as the result's constraint says
     ins = [part_type(_plain(t), s, mesh) for t, s in zip(types, specs, strict=True)]
+    split = frozenset(n for s in specs for n in s.axes)
+    closed = ordered(split.difference(spec_of(out).axes, eqn.params[OPEN]))
+
+    def on_parts(*parts: Any) -> list[Any]:
+        found = eqn.primitive.bind(*parts, **params)
+        return [psum_invariant_p.bind(found, axes=closed) if closed else found]
+
     with on_each_device(list(mesh.shape_tuple)):
-        program = trace_program(lambda *parts: [eqn.primitive.bind(*parts, **params)], ins, eqn.primitive.name)
+        program = trace_program(on_parts, ins, eqn.primitive.name)
     how = {"program": program, "mesh": mesh, "in_specs": specs, "out_specs": (spec_of(out),), "manual": mesh.axis_names}
     return eqn.replace(primitive=shard_map_p, params=how)
 

@@ -75,7 +75,8 @@ class Config:
         env=True, jax="cpu_enable_async_dispatch", choices=(None, True, False))  # fmt: skip
     cpu_keep_memory: bool = row(True, "freed memory is kept for reuse: see below", env=True)
     cpu_keep_share: float = row(0.25, "the share of the process's memory that may be kept so, from 0 to 1", env=True)
-    cpu_tiles: bool = row(False, "on the CPU too, standard operations run as tiled kernels: see [fusion](fusion.md)")
+    cpu_tiles: bool | None = row(None, "on the CPU too, standard operations run as tiled kernels; None: those that are "
+        "estimated to be faster so, see [fusion](fusion.md)", choices=(None, True, False))  # fmt: skip
     cpu_route: str | None = row(None, "the route of kernels on the CPU that name none: `xla`, or `machine_code` "
         "where that takes them; None: the one that is estimated to be faster, see [CPUs](cpu.md)",
         env=True, choices=(None, "machine_code", "xla"))  # fmt: skip

@@ -69,6 +69,7 @@ class Region:
     roots: list[Root] = field(default_factory=list)
     values: list[Value] = field(default_factory=list)
     loop: bool = False
+    reductions: dict[Any, list[Value]] = field(default_factory=dict)  # the same one of the same values is done once
 
 
 class Graph:
@@ -150,7 +151,10 @@ class Graph:
         if primitive.kind in (POINTWISE, MOVER, IDENTITY) or primitive.work is FREE and relation is not None:
             return [self._value(v, operands, cost=cost_of(eqn)) for v in eqn.outputs]
         if relation is not None and relation.of_kind(Reduced) and operands:
-            return [self._reduction(v, operands, relation, region) for v in eqn.outputs]
+            key = (primitive, tuple(map(id, operands)), tuple(map(str, eqn.params.values())))
+            if key not in region.reductions:
+                region.reductions[key] = [self._reduction(v, operands, relation, region) for v in eqn.outputs]
+            return region.reductions[key]
         made = [self._value(v, operands, cost=cost_of(eqn)) for v in eqn.outputs]
         region.roots += [Root(m, m.bytes) for m in made]
         for m in made:

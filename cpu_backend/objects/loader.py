@@ -23,8 +23,12 @@ _COFF = (b"\x64\x86", b"\x64\xaa")
 
 @dataclass(frozen=True)
 class Loaded:
-    """Code in memory, which stays as long as this does; `symbols` are the addresses of what is seen from outside."""
+    """Code in memory, which stays as long as this does; `symbols` are the addresses of what is seen from outside.
 
+    `data` is the object that it was loaded from.
+    """
+
+    data: bytes
     memory: Any
     symbols: Mapping[str, int]
 
@@ -69,7 +73,7 @@ def load(data: bytes) -> Loaded:
         raise CompileError("the system does not let memory become executable", "the kernel is computed by XLA instead")
     if image.architecture == "aarch64":
         _clear_cache(library, base, len(image.data))
-    return Loaded(memory, {name: base + place for name, place in image.symbols.items()})
+    return Loaded(data, memory, {name: base + place for name, place in image.symbols.items()})
 
 
 def _clear_cache(library: Any, base: int, size: int) -> None:

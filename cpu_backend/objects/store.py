@@ -13,6 +13,7 @@ from typing import Protocol
 from ..machine.features import Features
 
 MAGIC = b"TILEWRIGHT-CPU1\n"
+NAME = "cpu-[0-9a-f]{64}"
 
 
 class Store(Protocol):

@@ -6,8 +6,9 @@ A target's name is the digest of its object's, so that a cached program of XLA t
 from __future__ import annotations
 
 import ctypes
+import re
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from ...core.support.errors import CompileError
@@ -15,11 +16,11 @@ from ...core.support.runtime import runtime
 from ..llvm.compile import generator_version, object_of
 from ..machine.features import Features, features
 from ..objects.loader import Loaded, load
-from ..objects.store import Store, name_of, pack, unpack
+from ..objects.store import NAME, Store, name_of, pack, unpack
 
 _loaded: dict[str, Loaded] = runtime.part("cpu.loaded", {})
 _lock = threading.Lock()
-_NAME = b"xla._CUSTOM_CALL_TARGET"
+_CAPSULE = b"xla._CUSTOM_CALL_TARGET"
 
 
 def loaded(text: str, store: Store | None, machine: Features | None = None) -> tuple[str, Loaded]:
@@ -34,6 +35,19 @@ def loaded(text: str, store: Store | None, machine: Features | None = None) -> t
         if name not in _loaded:
             _loaded[name] = _kept(name, store, machine, version) or load(_compiled(name, text, store, machine, version))
         return name, _loaded[name]
+
+
+def objects_in(module: str) -> dict[str, bytes]:
+    """The objects that a module of XLA calls, by their names, for another process on this machine."""
+    return {name: _loaded[name].data for name in sorted({*re.findall(NAME, module)} & _loaded.keys())}
+
+
+def take(objects: Mapping[str, bytes]) -> Mapping[str, Loaded]:
+    """The code of objects of another process."""
+    with _lock:
+        for name in objects.keys() - _loaded.keys():
+            _loaded[name] = load(objects[name])
+        return {name: _loaded[name] for name in objects}
 
 
 def _kept(name: str, store: Store | None, machine: Features, version: str) -> Loaded | None:
@@ -59,4 +73,4 @@ def capsule(address: int) -> Any:
     """An address as XLA takes a handler."""
     new: Callable[..., Any] = ctypes.pythonapi.PyCapsule_New
     new.restype, new.argtypes = ctypes.py_object, [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p]
-    return new(address, _NAME, None)
+    return new(address, _CAPSULE, None)

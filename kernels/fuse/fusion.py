@@ -10,7 +10,10 @@ from typing import Any
 
 from ...core.ir.axis_relation import runs
 from ...core.ir.passes import eliminate_dead, hoist
+from ...core.ir.primitive import Primitive
 from ...core.ir.program import Eqn, Program, Var, every_eqn
+from ...core.primitives.contraction.dot_general import dot_general_p
+from ...core.primitives.movement.gather_scatter import gather_p
 from ...core.support.errors import ArgumentError
 from ...core.support.runtime import runtime
 from ...lang.call.primitive import kernel_call_p
@@ -104,25 +107,25 @@ def fuse(program: Program, target: str | Target, tiles: Any = None) -> Program:
 
 def plan(
     program: Program, target: str | Target, tiles: Any = None, explained: bool = False,
-    declined: Declined | None = None, parts: int = 1,
+    declined: Declined | None = None, parts: int = 1, apart: frozenset[Primitive] = frozenset(),
 ) -> Fusion:  # fmt: skip
     """The fused Program with its kernels; `explained`: with the boundaries between them, and bytes before and after.
 
     `declined` says of a user's kernel with a neighbour in it why it cannot be compiled so, None where it can. `parts`
-    is how many devices of a mesh may share the cells of a kernel.
+    is how many devices of a mesh may share the cells of a kernel, `apart` are operations that stay outside of kernels.
 
     Plans of the last Programs are kept: one of the same structure, from the same lines, is looked up. Not where a
     function chooses the tiles, for it may answer otherwise the next time.
     """
     machine = machine_of(target)
     if callable(tiles):
-        return _Fuser(machine, tiles, explained, declined, parts).run(program)
+        return _Fuser(machine, tiles, explained, declined, parts, apart).run(program)
     body, values = hoist(eliminate_dead(flat(program))[0])
     asked = frozenset((name, tuple(t)) for name, t in tiles.items()) if tiles else None
-    key = (program.name, program_key(body), tuple(_lines(body)), machine, asked, explained, declined, parts)
+    key = (program.name, program_key(body), tuple(_lines(body)), machine, asked, explained, declined, parts, apart)
     known = _plans.touch(key)
     if known is None:
-        known = (_Fuser(machine, tiles, explained, declined, parts).run(body), body)
+        known = (_Fuser(machine, tiles, explained, declined, parts, apart).run(body), body)
         _check_names(known[0], tiles or {})
         _plans.keep(key, known)
     return _with_constants(known[0], values)
@@ -174,15 +177,19 @@ def _with_constants(fusion: Fusion, values: Sequence[Any]) -> Fusion:
 
 
 class _Fuser:
-    def __init__(self, target: Target, tiles: Any, explained: bool, declined: Declined | None = None, parts: int = 1):
-        self.target, self.explained, self.declined, self.parts = target, explained, declined, parts
+    def __init__(
+        self, target: Target, tiles: Any, explained: bool, declined: Declined | None = None, parts: int = 1,
+        apart: frozenset[Primitive] = frozenset(),
+    ):  # fmt: skip
+        self.target, self.explained, self.declined = target, explained, declined
+        self.parts, self.apart = parts, apart
         self.choose: Choose | None = tiles if callable(tiles) else None
         self.named: Mapping[Any, Tiles] = tiles if isinstance(tiles, Mapping) else {}
 
     def run(self, program: Program) -> Fusion:
         given = eliminate_dead(flat(program))[0]
-        program = pick_by_comparison(given)
-        if self.choose is None:  # requested tiles are those of entire contractions
+        program = given if gather_p in self.apart else pick_by_comparison(given)
+        if self.choose is None and dot_general_p not in self.apart:  # requested tiles are those of entire contractions
             program = split_long(program, self.target)
         inner: list[Fusion] = []
 
@@ -197,7 +204,7 @@ class _Fuser:
             eqns.append(map_bodies(eqn, fused))
             within.append(inner[known:])
         planner = Planner(program.replace(eqns=eqns), self.target, self.choose, self.explained, self.declined,
-                          parts=self.parts).run()  # fmt: skip
+                          parts=self.parts, apart=self.apart).run()  # fmt: skip
         return self._assemble(given, planner, inner, within)
 
     def _assemble(self, before: Program, planner: Planner, inner: list[Fusion], within: list[list[Fusion]]) -> Fusion:

@@ -13,6 +13,7 @@ _TYPE = "it names a type; give the values themselves"
 _MXU = "the matrix unit is used by products only: `lax.dot_general`"
 _PIPELINE = "`emit_pipeline` makes its buffers itself: give `BlockSpec(buffering=)`, or copy with `async_copy`"
 _SPARSE_CORE = "kernels run on TensorCores only"
+_BITS = "shift and mask integers of 8 bits: `(x >> 4) & 3`; or `unpack_elementwise`"
 _KEYS = "keys of `tilewright.random` go into kernels as they are; or seed with `prng_seed`"
 _COMPILER = "it is of a compiler that is not used here: write what it does in operations of this module"
 _LAYOUT = "it is a part of a layout, which follows here from how a value is used: leave it out"
@@ -31,7 +32,12 @@ NUMPY = (
     "ones", "ravel", "reshape", "sin", "sort", "split", "sqrt", "stack", "sum", "tanh", "transpose",
     "where", "zeros", "zeros_like",
 )  # fmt: skip
-LAX = ("associative_scan", "erf", "fori_loop", "rsqrt", "while_loop")
+LAX = ("associative_scan", "broadcasted_iota", "erf", "fori_loop", "reduce", "rsqrt", "while_loop")
+DTYPES = (
+    "bfloat16", "float16", "float32", "float64", "float8_e4m3fn", "float8_e5m2", "int8", "int16", "int32", "int64",
+    "uint8", "uint16", "uint32", "uint64",
+)  # fmt: skip
+_DESCRIPTOR = "state the block by a `BlockSpec`: copies by TMA are made of it"
 
 PALLAS = {
     "BlockDim": _TYPE,
@@ -52,6 +58,8 @@ PALLAS = {
     "pallas_export_experimental": "use `tilewright.export`",
     "reciprocal": "use `lang.tpu.reciprocal`",
     "semaphore": _TYPE,
+    "TPUCompilerParams": "use `lang.tpu.CompilerParams`",
+    "TPUMemorySpace": "use `MemorySpace`",
 }
 # Names of Triton's language, which authors of its kernels type.
 OF_TRITON = {
@@ -69,9 +77,32 @@ OF_TRITON = {
     "static_assert": "use Python's `assert`",
     "device_assert": "use `lang.debug_check`",
     "make_block_ptr": "state the block by a `BlockSpec`, or take a slice of a Ref: `ref[lang.ds(start, size)]`",
+    "permute": "use `numpy.transpose`",
+    "cat": "use `numpy.concatenate`",
+    "join": "use `numpy.stack([x, y], -1)`",
+    "interleave": "use `numpy.stack([x, y], -1)`, and `reshape`",
+    "gather": "use `numpy.take_along_axis`",
+    "iota": "use `lax.broadcasted_iota`, or `numpy.arange`",
+    "fma": "write `x * y + z`, which compilers contract",
+    "clamp": "use `numpy.clip`",
+    "umulhi": "use `lax.mulhi`",
+    "xor_sum": "use `lax.reduce_xor`",
+    "philox": "use `lang.counter_bits`",
+    **dict.fromkeys(("randint", "randint4x"), "use `lang.counter_bits`"),
+    "static_print": "use Python's `print`, which runs while tracing",
+    "debug_barrier": "use `lang.triton.debug_barrier`",
+    "max_contiguous": "use `lang.triton.max_contiguous`",
+    "max_constancy": "leave it out: accesses are analysed",
+    "inline_asm_elementwise": "use `lang.triton.elementwise_inline_asm`",
+    "swizzle2d": "compute the order of blocks in their index maps",
+    **dict.fromkeys(("load_tensor_descriptor", "make_tensor_descriptor", "store_tensor_descriptor"), _DESCRIPTOR),
+    "tensor": _TYPE,
+    "autotune": "use `tilewright.autotune`",
+    "Config": "give `tilewright.autotune` a dictionary of the values to try",
     "advance": "move the block by its index map, or the slice by its start: `ref[lang.ds(start, size)]`",
     **{name: f"use `numpy.{name}`, on values in a kernel too" for name in NUMPY},
     **{name: f"use `lax.{name}`, on values in a kernel too" for name in LAX},
+    **{name: f"use `numpy.{name}`, or its name as text" for name in DTYPES},
     **{name: f"use `nn.{name}`, on values in a kernel too" for name in ("sigmoid", "softmax")},
 }
 TPU = {
@@ -81,8 +112,11 @@ TPU = {
                      "emit_pipeline_with_async_prefetch"), _PIPELINE),
     **dict.fromkeys(("CoreType", "Tiling", "VMEM_SHARED"), _SPARSE_CORE),
     **dict.fromkeys(("sample_block", "to_pallas_key"), _KEYS),
+    **dict.fromkeys(("join_bits", "pack_fp6", "split_bits", "unpack_fp6"), _BITS),
+    "has_memory_space": "the memory of a Ref is known while tracing: state it by the `BlockSpec`",
     "HOST": PALLAS["HOST"],
-    "TPUMemorySpace": "use `MemorySpace`",
+    "TPUMemorySpace": PALLAS["TPUMemorySpace"],
+    "TPUCompilerParams": "use `CompilerParams`",
     "create_tensorcore_mesh": "use `TensorCoreMesh`",
     "semaphore": _TYPE,
     "CMEM": "no target has this memory",
@@ -116,6 +150,7 @@ MOSAIC_GPU = {
     "as_torch_kernel": "it makes a kernel one of torch's functions: use `interop.torch.call`",
     "barrier_test": "it tells whether a phase is over without a wait, which differs from run to run: wait for it: "
                     "`barrier_wait`",
+    "im2col_ref": "it is a view whose rows are the windows of a convolution: copy the rows that a step needs",
     "mma": "it is the product of GPUs before Hopper: use `wgmma` or `tcgen05_mma`, or `jax.numpy.dot` in a "
            "`pallas_call`",
     "wait_gmem_to_smem": "it is for GPUs before Hopper, whose copies have no barriers: wait at the copy's Barrier",

@@ -10,7 +10,7 @@ neighbours' (`per_device.py`). Any other operand is replicated.
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any
 
@@ -55,7 +55,8 @@ class Splits:
     """What may be split: grid axes, or the names of a user's rule; and what each dimension follows of these.
 
     Along those in `summed` the kernel adds up. What has a rule is split where sizes divide, or else, where `fills` says
-    which value pads each operand, anywhere. Those in `first` are split as operands are, before those of results.
+    which value pads each operand, anywhere but where `exact` has the multiple that each part's size must be. Those in
+    `first` are split as operands are, before those of results.
     """
 
     sizes: Mapping[Hashable, int]
@@ -65,6 +66,14 @@ class Splits:
     rule: Partition | None = None
     fills: tuple[Any, ...] | None = None
     first: frozenset[Hashable] = frozenset()
+    exact: Mapping[Hashable, int] = field(default_factory=dict)
+
+    def splits_into(self, key: Hashable, parts: int) -> bool:
+        """Whether what has this name can be split into so many parts."""
+        size, divided = self.sizes[key], self.rule is not None and self.fills is None
+        if divided or key in self.exact:
+            return size % (parts * self.exact.get(key, 1)) == 0
+        return size >= parts
 
 
 @cached(512)

@@ -116,6 +116,27 @@ def barrier_wait(barrier: Any) -> None:
     barrier_wait_p.bind(*operands, **indices)
 
 
+def barrier_arrive_and_wait(barrier: Any) -> None:
+    """`barrier_arrive`, then `barrier_wait`: as many warpgroups as a barrier has arrivals meet there.
+
+    >>> import numpy as np
+    >>> import tilewright as tw
+    >>> from tilewright import lang as tl, lax
+    >>> from tilewright.lang import mosaic_gpu as plgpu
+    >>> def exchange(o, tile, met):
+    ...     wg = lax.axis_index("wg")
+    ...     tile[wg] = wg + 1
+    ...     plgpu.barrier_arrive_and_wait(met)
+    ...     o[wg] = tile[1 - wg]
+    >>> call = plgpu.kernel(exchange, out_type=tw.ShapeDtypeStruct((2,), "int32"), interpret=True, num_threads=2,
+    ...                     thread_name="wg", scratch_types=[plgpu.SMEM((2,), "int32"), plgpu.Barrier(num_arrivals=2)])
+    >>> call().tolist()
+    [2, 1]
+    """
+    barrier_arrive(barrier)
+    barrier_wait(barrier)
+
+
 def set_max_registers(n: int, *, action: str) -> None:
     """Give up registers of this warpgroup's threads (`action="decrease"`) or take those given up ("increase").
 

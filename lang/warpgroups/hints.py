@@ -173,6 +173,23 @@ def load(src: Any, idx: Any = Ellipsis, *, layout: Any = None, optimized: bool =
     return refs.read(refs.view(src, idx))
 
 
+def store(dst: Any, value: Any, *, optimized: bool = True) -> None:
+    """Store an array in a Ref or a part of one (`ref.at[...]`); `optimized` is a hint.
+
+    >>> import numpy as np
+    >>> import tilewright as tw
+    >>> from tilewright.lang import mosaic_gpu as plgpu
+    >>> def body(x, o):
+    ...     plgpu.store(o.at[1], x[...], optimized=False)
+    ...     plgpu.store(o.at[0], x[...] * 2)
+    >>> call = plgpu.kernel(body, out_type=tw.ShapeDtypeStruct((2, 2), "float32"), interpret=True)
+    >>> call(np.ones(2, "float32")).tolist()
+    [[2.0, 2.0], [1.0, 1.0]]
+    """
+    thread_cell("store")
+    refs.view(dst)[...] = value
+
+
 def broadcasted_iota(dtype: Any, shape: Any, dimension: int, *, layout: Any = None) -> Any:
     """Each element's place along an axis; `layout` is a hint.
 

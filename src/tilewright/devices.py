@@ -107,7 +107,8 @@ def default_backend() -> str:
 
 
 def _put(x: Any, where: Any, donate: bool, may_alias: bool | None) -> Any:
-    sharding = where.placed("device_put to") if hasattr(where, "placed") else None
+    single = isinstance(where, client.SingleDeviceSharding) and not isinstance(x, Tracer)
+    sharding = where.placed("device_put to") if hasattr(where, "placed") and not single else None
     if isinstance(x, Tracer):
         return x if sharding is None else sharding.constrain(x)
     if current().guards and not isinstance(x, Array):
@@ -121,7 +122,7 @@ def _put(x: Any, where: Any, donate: bool, may_alias: bool | None) -> Any:
         moved = array if where is None else array.to_device(as_device(where))
     if moved is x and may_alias is False:
         return array.copy()
-    if donate and moved is not x and isinstance(x, Array):
+    if donate and isinstance(x, Array) and moved._buffer is not x._buffer:
         moved.block_until_ready()
         x.delete()
     return moved

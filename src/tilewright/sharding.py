@@ -188,7 +188,7 @@ def make_array_from_single_device_arrays(
     Raises:
       ShapeError: a part of another shape than the sharding's.
       MeshError: parts that do not lie one on each device.
-      DtypeError: parts of several dtypes.
+      DtypeError: parts of several dtypes, or of another than `dtype`.
 
     >>> import tilewright as tw
     >>> from tilewright.sharding import NamedSharding, P
@@ -206,6 +206,9 @@ def make_array_from_single_device_arrays(
     dtypes = sorted({str(p.dtype) for p in parts})
     if len(dtypes) > 1:
         raise DtypeError(f"parts of the dtypes {', '.join(dtypes)} for one array", "convert them to one")
+    if dtype is not None and canonical_dtype(dtype) != parts[0].dtype:
+        raise DtypeError(f"parts of the dtype {dtypes[0]} for an array of dtype {canonical_dtype(dtype)}",
+                         "convert the parts, or leave `dtype` out")  # fmt: skip
     for part, where in zip(parts, index.values(), strict=True):
         wanted = tuple(len(range(*i.indices(n))) for i, n in zip(where, shape, strict=True))
         if part.shape not in (wanted, sharding.shard_shape(shape)):

@@ -222,3 +222,10 @@ def test_the_errors_that_clients_catch_by_private_names():
     from tilewright.as_jax.jax._src import interpreters
 
     assert issubclass(interpreters.ad.CustomVJPException, tw.errors.DifferentiationError)
+
+
+def test_types_name_the_axes_along_which_values_vary():
+    mesh, seen = tw.make_mesh((1,), ("x",)), []
+    tw.shard_map(lambda x: seen.append(tw.typeof(x).mat) or x, mesh=mesh, in_specs=tw.P("x"), out_specs=tw.P("x"))(
+        jnp.arange(2.0))  # fmt: skip
+    assert seen[-1].varying == {"x"} and not seen[-1].unreduced and not tw.typeof(jnp.arange(2.0)).mat.varying

@@ -5,23 +5,8 @@ import sys
 
 import pytest
 
+from tests.as_jax.own_process import check, run
 from tests.support.paths import ROOT
-
-
-def run(*arguments, folder=None):
-    done = subprocess.run(
-        [sys.executable, "-m", "tilewright.as_jax", *arguments], capture_output=True, text=True, timeout=120,
-        cwd=folder or ROOT, env={"PYTHONPATH": str(ROOT / "src"), "PATH": "/usr/bin:/bin"},
-    )  # fmt: skip
-    return done
-
-
-def check(code):
-    done = run("-c", code)
-    assert done.returncode == 0, done.stderr
-    assert done.stderr.splitlines()[0].endswith("is `jax` 0.11.2 in this process")
-    assert len(done.stderr.splitlines()) == 1
-    return done.stdout
 
 
 def test_modules_are_this_packages():
@@ -147,3 +132,14 @@ def test_scripts_modules_and_arguments(tmp_path):
     assert run("script.py", "--fast", folder=tmp_path).stdout == "['--fast'] __main__ jax\n"
     assert run("-m", "script", "x", folder=tmp_path).stdout == "['x'] __main__ jax\n"
     assert run().returncode == 2 and "usage" in run("-m").stderr
+
+
+def test_private_attributes_of_arrays_and_shardings_that_libraries_read():
+    check("""
+import jax, numpy as np, jax.numpy as jnp
+x = jnp.arange(3)
+assert x._committed is x.committed
+assert type(x._value) is np.ndarray and x._value.tolist() == [0, 1, 2]
+s = jax.NamedSharding(jax.make_mesh((1,), ("x",)), jax.P("x"))
+assert s._device_assignment == (jax.devices()[0],)
+""")

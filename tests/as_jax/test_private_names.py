@@ -1,5 +1,6 @@
 """Names of jax's insides that libraries import when loaded, and classes that they derive from the package's."""
 
+import dataclasses
 import inspect
 
 import numpy as np
@@ -7,6 +8,7 @@ import pytest
 
 import tilewright as tw
 from tilewright import numpy as jnp
+from tilewright.as_jax.batching import is_vmappable, register_vmappable
 from tilewright.as_jax.finder import unknown_module
 from tilewright.as_jax.jax import core
 from tilewright.as_jax.jax._src import core as private_core
@@ -109,3 +111,31 @@ def test_names_without_meaning_say_what_takes_their_place():
     with pytest.raises(NotAdaptedNameError, match="MemorySpace"):
         tpu.TPUMemorySpace  # noqa: B018
     assert "not on SparseCores" in unknown_module("jax.experimental.pallas.tpu_sc")[1]
+
+
+@tw.tree_util.register_dataclass
+@dataclasses.dataclass
+class Scaled:
+    """Rows, and a scale that they share: `vmap` maps the rows only."""
+
+    rows: object
+    scale: object
+
+
+Y = jnp.arange(2.0)
+
+
+def test_a_class_says_which_of_its_leaves_are_mapped():
+    register_vmappable(
+        Scaled, int, int, lambda cont, _, x, axis: Scaled(cont(x.rows, axis), x.scale),
+        lambda cont, size, x, axis: Scaled(cont(size, x.rows, axis), x.scale), None)  # fmt: skip
+    x = Scaled(jnp.arange(6.0).reshape(3, 2), jnp.float32(5))
+    assert is_vmappable(x) and not is_vmappable(x.rows)
+    row = tw.vmap(lambda x: Scaled(x.rows * x.scale, x.scale + 1))(x)
+    np.testing.assert_array_equal(row.rows, 5 * x.rows)
+    assert float(row.scale) == 6.0
+    both = tw.vmap(lambda x, y: {"x": Scaled(x.rows * y, x.scale), "y": y}, (1, 0), {"x": 1, "y": 0})(x, Y)
+    np.testing.assert_array_equal(both["x"].rows, [[0, 1], [0, 3], [0, 5]])
+    assert float(tw.vmap(lambda x, y: x.rows.sum() * y, (None, 0))(x, Y)[1]) == 15.0
+    with pytest.raises(tw.errors.BatchAxisError, match="out_axes=None"):
+        tw.vmap(lambda x: Scaled(x.rows, x.rows.sum()))(x)

@@ -92,6 +92,8 @@ def test_calls_are_drawn_and_compared():
     assert calls.difference([leaf], [leaf]) is None
     assert "dtype int8, wanted int32" in calls.difference([leaf], [leaf | {"dtype": "int32"}])
     assert "values" in calls.difference([leaf], [leaf | {"values": leaf["values"] + 1}])
+    refused = calls.Call("scipy.stats.multinomial.pmf", (), {})
+    assert calls.listed(refused, "raises") and calls.listed(refused) and not calls.listed(call)
 
 
 def test_the_command_counts(tmp_path, capsys):

@@ -106,6 +106,7 @@ def test_sizes_are_stated_in_expressions_and_asked_for_by_name():
 
     def halves(x, y):
         assert export.is_symbolic_dim(x.shape[0]) and x.shape[0] // 2 == b and not export.is_symbolic_dim(3)
+        assert export.symbolic_dim_bounds(t - 2) == (2, np.inf) and export.symbolic_dim_bounds(3) == (3, 3)
         return x[: x.shape[0] // 2] + y[:, : t - 2].sum(1), y
 
     exported = export.export(tw.jit(halves))(struct((2 * b,)), struct((b, t)))

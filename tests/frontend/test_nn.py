@@ -181,6 +181,15 @@ def test_scales_of_initializers_may_be_traced(make):
     check(slope, 2 * one)
 
 
+def test_variance_scaling_of_vectors_needs_to_know_the_inputs():
+    with pytest.raises(tw.errors.ArgumentError, match="in_axis"):
+        nn.initializers.variance_scaling(1.0, "fan_avg", "normal")(random.key(0), (3,))
+    draw = lambda ins, outs: nn.initializers.variance_scaling(1.0, "fan_in", "normal", ins, outs)  # noqa: E731
+    unit = random.normal(random.key(0), (4,))
+    check(draw([0], [])(random.key(0), (4,)), unit / 2)  # four inputs
+    check(draw([], [0])(random.key(0), (4,)), unit)  # one
+
+
 def test_orthogonal_initializers():
     for shape in ((5, 3), (3, 5)):
         w = np.asarray(nn.initializers.orthogonal()(random.key(1), shape))

@@ -114,7 +114,6 @@ def test_derivatives_and_batches_of_products_by_groups():
         ("2 configs", lambda: nn.scaled_dot_general(draw(2, 2), draw(2, 2), FREE, configs=[None] * 2)),
         ("no function for cpu", lambda: lax.platform_dependent(1.0, tpu=lambda x: x)),
         ("the name is 3", lambda: lax.composite(np.sin, 3)),
-        ("give one of the two", lambda: lax.Tolerance(rtol=1e-3, ulps=2)),
     ],
 )  # fmt: skip
 def test_bad_input(error, call):
@@ -195,6 +194,20 @@ def test_composites():
             call()
 
 
+@pytest.mark.parametrize("count", range(5))
+def test_polynomials_and_their_derivatives_are_those_of_numpy(count):
+    x, coefficients = draw(7), draw(count, 1)
+    plain = np.polynomial.Polynomial(coefficients[:, 0] if count else [0])
+    slopes = tw.vmap(tw.grad(lambda x, c: lax.polynomial(x, c).sum()), (0, None))
+    for f, wanted in ((lax.polynomial, plain), (slopes, plain.deriv())):
+        found = f(x, list(coefficients))
+        assert found.dtype == np.float32
+        np.testing.assert_allclose(found, wanted(x), rtol=1e-4, atol=1e-4)
+    near = np.float32([1 - 1e-6, -1 + 1e-6, 0.3, 1e-30])
+    np.testing.assert_allclose(lax.one_minus_square(near), 1 - near.astype(np.float64) ** 2, rtol=1e-6)
+    np.testing.assert_array_equal(tw.vmap(tw.grad(lax.one_minus_square))(near), -2 * near)
+
+
 def test_small_names():
     assert lax.stage(2).weak_type and lax.empty(2, "float32").shape == (2,)
     assert lax.broadcast_like(1, np.zeros((2, 3))).shape == (2, 3)
@@ -206,7 +219,7 @@ def test_small_names():
 
     texts = [str(tw.compile(f, np.float32(1), target=t, stop="program")) for t in ("cpu", "cuda:sm_90", "tpu:v5e")]
     assert "add a 1.0" in texts[0] and "add a 2.0" in texts[1] and "add" not in texts[2]
-    for accuracy in (lax.AccuracyMode.HIGHEST, lax.Tolerance(rtol=1e-3)):
+    for accuracy in (lax.AccuracyMode.HIGHEST, lax.Tolerance(rtol=1e-3), lax.Tolerance(1e-3, 1e-3, 2)):
         assert lax.exp(0.0, accuracy=accuracy) == 1.0
     x = draw(3, 3)
     for precision in (*lax.DotAlgorithmPreset, lax.DotAlgorithm("bfloat16", "bfloat16", "float32", 1, 1, 3)):

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import tilewright as tw
-from docs.website import flowchart, gallery, links, notebooks, public_names, reference
+from docs.website import drawings, flowchart, gallery, links, notebooks, public_names, reference
 from tests.support.paths import DOCS, ROOT
 
 
@@ -78,6 +78,17 @@ def test_a_flowchart_that_is_not_understood_is_refused():
 def test_nodes_are_below_those_that_lead_to_them():
     chart = flowchart.parse("flowchart TB\n  a --> b --> c\n  a -- no --> c\n  c --> a\n")
     assert flowchart.levels(chart) == {"a": 0, "b": 1, "c": 2} and ("a", "c", "no") in chart.edges
+
+
+@pytest.mark.parametrize("name", drawings.DRAWINGS)
+def test_drawings_of_the_essays_are_up_to_date(name):
+    assert drawings.path_of(name).read_text() == drawings.DRAWINGS[name](), "python -m docs.website.drawings"
+    assert f"images/inside_{name}.svg" in (DOCS / "inside" / f"{name}.md").read_text()
+
+
+def test_a_drawing_of_a_reduction_has_its_loop():
+    picture = drawings.fusion()
+    assert picture.count(">reduced<") == 2 and picture.count(">parallel<") == 15
 
 
 def test_broken_links_are_found(tmp_path):

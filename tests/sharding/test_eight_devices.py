@@ -11,7 +11,8 @@ from tests.support.paths import ROOT
 # A process takes seconds to start, and several run side by side.
 TOGETHER = (
     ("remote", "checked", "saved", "drawn", "ruled", "types_of_clients", "exported"),
-    ("laws", "arrays", "explicit", "summed"), ("mapped", "kernels", "corpus", "operations", "named"),
+    ("laws", "arrays", "effects", "explicit", "summed"),
+    ("mapped", "kernels", "corpus", "operations", "named", "convolutions"),
 )  # fmt: skip
 OF_LAWS = ("gradients",)  # a share of these is drawn
 

@@ -2,15 +2,20 @@
 
 import ast
 import inspect
+import pkgutil
+from importlib import import_module
 
 import pytest
 
 import tilewright as tw
 from tests.support.paths import ROOT
+from tilewright import lax
 from tilewright.core.ir.array import ArrayLike
 from tilewright.core.ir.typeof import Value
 from tilewright.core.tracing.trace import Tracer
 from tilewright.numpy.protocols.array_methods import ArrayMethods
+from tilewright.scipy import stats
+from tilewright.scipy.stats import signatures
 
 TREE = ast.parse((ROOT / "core" / "ir" / "array.py").read_text())
 DECLARED = {
@@ -20,6 +25,7 @@ DECLARED = {
     for node in cls.body
     if isinstance(node, ast.FunctionDef)
 }
+LINALG = (ROOT / "src" / "tilewright" / "lax" / "linalg.py").read_text()
 PROTOCOLS = {"__array_ufunc__", "__array_function__"}  # which NumPy calls
 OWN = {"__array_priority__", "__annotations__", "__doc__", "__module__", "__slots__", "__hash__"}
 
@@ -55,6 +61,30 @@ def test_a_declaration_is_what_arrays_have(name):
         assert len(node.args.defaults) + sum(d is not None for d in node.args.kw_defaults) == len(defaults(real)) - (
             list(parameters)[0].default is not inspect.Parameter.empty
         )
+
+
+def test_functions_of_distributions_have_the_signatures_declared():
+    """Those that a checker reads from the annotation are those of the function that runs."""
+    checked = 0
+    for found in pkgutil.iter_modules(stats.__path__):
+        module = import_module(f"{stats.__name__}.{found.name}")
+        for name, declared in getattr(module, "__annotations__", {}).items():
+            if hasattr(signatures, declared):
+                _, *parameters = inspect.signature(getattr(signatures, declared).__call__).parameters.values()
+                running = inspect.signature(getattr(module, name)).parameters.values()
+                assert [(p.name, p.default) for p in parameters] == [(p.name, p.default) for p in running], name
+                checked += 1
+    assert checked > 100
+
+
+def test_functions_of_matrices_are_those_that_a_checker_reads():
+    declared = [line for line in LINALG.splitlines() if line.startswith("    from ..core")]
+    names = [name for line in declared for name in line.partition(" import ")[2].split(", ")]
+    assert len(names) == 17 and {*names} <= {*lax.linalg.__all__}
+    for line in declared:
+        module = import_module("tilewright" + line.split()[1].removeprefix("."))
+        for name in line.partition(" import ")[2].split(", "):
+            assert inspect.signature(getattr(lax.linalg, name)) == inspect.signature(getattr(module, name))
 
 
 def test_tracers_have_what_is_declared_of_values():

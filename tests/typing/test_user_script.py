@@ -3,12 +3,12 @@
 import json
 import subprocess
 import sys
-import sysconfig
 
 import pytest
 
 from tests.support.paths import ROOT
 from tests.typing import user_script
+from tests.typing.installed import installed_in
 
 WRONG = """
 import tilewright as tw
@@ -29,12 +29,7 @@ reveal_type(tnp.ones(3).T @ tnp.ones(3))
 @pytest.fixture
 def environment(tmp_path):
     """A folder with a virtual environment in which the package is installed, and a strict configuration."""
-    packages = tmp_path / "venv" / "lib" / f"python{sys.version_info.major}.{sys.version_info.minor}" / "site-packages"
-    packages.mkdir(parents=True)
-    (packages / "tilewright").symlink_to(ROOT / "src" / "tilewright")
-    (packages / "others.pth").write_text(sysconfig.get_path("purelib"))
-    config = {"typeCheckingMode": "strict", "venvPath": str(tmp_path), "venv": "venv", "include": ["*.py"]}
-    (tmp_path / "pyrightconfig.json").write_text(json.dumps(config))
+    installed_in(tmp_path, typeCheckingMode="strict")
     return tmp_path
 
 

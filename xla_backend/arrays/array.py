@@ -273,9 +273,11 @@ class Array(CompiledOperators, Value, metaclass=_IsArray):
     def __iter__(self) -> Iterator[Array]:
         if not self.aval.shape:
             raise ArgumentTypeError("an array of shape () cannot be iterated over", "use `x.item()` for its value")
-        values = self._bits()
+        if self._kind is not self.aval:
+            return (self[i] for i in range(len(self)))
+        values, device = self._bits(), self.device
         inner = ArrayType(self.aval.shape[1:], self.aval.dtype, self.aval.weak_type)
-        return (Array(inner, put(np.asarray(row), inner, owned=True)) for row in values)
+        return (Array(inner, put(np.asarray(row), inner, owned=True, device=device)) for row in values)
 
     def __reversed__(self) -> Iterator[Array]:
         return reversed(list(self))

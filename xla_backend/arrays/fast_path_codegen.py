@@ -98,7 +98,7 @@ def owned(buffers: list[str], donated: tuple[int, ...]) -> str:
 @cached(4096)
 def runner(
     arity: int, constants: int, kept: tuple[int, ...], forwarded: tuple[tuple[int, int], ...], outs: int, result: str,
-    large: bool, donated: tuple[int, ...],
+    large: bool, donated: tuple[int, ...], effects: bool,
 ) -> CodeType:  # fmt: skip
     """The compiled source of a runner, shared by all executables of one form; `large`: it says what memory it needs."""
     parameters = [f"b{i}" for i in range(arity)]
@@ -120,6 +120,6 @@ def runner(
         wrap=wrap,
         result={"one": "r0", "tuple": f"({results})", "list": f"[{results}]"}.get(result, f"unflatten(({results}))"),
     )
-    if not computed and not kept:
+    if not (computed or kept or effects):
         source = f"def run({', '.join(parameters)}):\n{wrap}    return {source.rsplit('return ', 1)[1]}"
     return compile(source, "<tilewright runner>", "exec")

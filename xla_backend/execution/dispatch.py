@@ -93,7 +93,7 @@ def _runner(executable: Executable, result: str, unflatten: Any) -> Runner:
     forwarded, donated = tuple(module.forwarded.items()), tuple(sorted(module.donated))
     exec(
         code.runner(arity, len(constants), module.kept, forwarded, len(module.out_types), result, need >= memory.LARGE,
-                    donated),
+                    donated, module.has_effects),
         names,
     )  # fmt: skip
     return forks.guard(names["run"])

@@ -315,7 +315,7 @@ def run({parameters}):
 
 @cached(4096)
 def _code(arity: int, constants: int, kept: tuple[int, ...], forwarded: tuple[tuple[int, int], ...], outs: int,
-          result: str, donated: tuple[int, ...]) -> CodeType:  # fmt: skip
+          result: str, donated: tuple[int, ...], effects: bool) -> CodeType:  # fmt: skip
     """The source of a runner: each argument's sharding is compared by identity with the one compiled for."""
     given, passed = [f"b{i}" for i in range(arity)], dict(forwarded)
     every = [f"c{i}" for i in range(constants)] + given
@@ -340,7 +340,7 @@ def _code(arity: int, constants: int, kept: tuple[int, ...], forwarded: tuple[tu
         operands="".join(every[i] + ", " for i in kept), wrap=wrap,
         result={"one": "r0", "tuple": f"({results})", "list": f"[{results}]"}.get(result, f"unflatten(({results}))"),
     )  # fmt: skip
-    if not computed and not kept:
+    if not (computed or kept or effects):
         head = f"def run({', '.join(given)}):\n{checks}{wrap}"
         source = f"{head}    return {source.rsplit('return ', 1)[1]}"
     return compile(source, "<tilewright runner>", "exec")
@@ -384,7 +384,9 @@ def make_runner(executable: Any, result: str, unflatten: Any, execute: Any, fail
     for i, (t, s) in enumerate(zip(module.out_types, place.outs, strict=True)):
         names |= {f"u{i}": t, f"k{i}": OnMesh(t, s)}
     forwarded = tuple(module.forwarded.items())
-    exec(_code(arity, len(constants), module.kept, forwarded, len(module.out_types), result, (*module.donated,)), names)
+    source = _code(arity, len(constants), module.kept, forwarded, len(module.out_types), result, (*module.donated,),
+                   module.has_effects)  # fmt: skip
+    exec(source, names)
     forks.guard(names["run"])
     if not executable.members:
         return names["run"]

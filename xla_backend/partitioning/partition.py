@@ -125,14 +125,21 @@ def _decided(found: Sequence[Any], outs: Sequence[Any], program: Program, mesh: 
 def _spelt(sharding: NamedSharding, ndim: int, types: Sequence[Any], ins: Sequence[NamedSharding]) -> NamedSharding:
     """A result's sharding in the spelling of an equal one of an input: `P('x', None)` for `P('x',)`.
 
-    On a mesh whose axes are all Explicit the spec has an entry for each dimension.
+    Shardy drops axes of one device, which an input's spec may name. On a mesh whose axes are all Explicit the spec has
+    an entry for each dimension.
     """
     if sharding.mesh.are_all_axes_explicit:
         return sharding.with_spec([names or None for names in sharding.spec.padded(ndim)])
+    found = _split(sharding, ndim)
     for t, s in zip(types, ins, strict=True):
-        if len(t.shape) == ndim and s.kind is None and s.mesh is sharding.mesh and s.spec.trimmed() is sharding.spec:
+        if len(t.shape) == ndim and s.kind is None and s.mesh is sharding.mesh and _split(s, ndim) == found:
             return s
     return sharding
+
+
+def _split(sharding: NamedSharding, ndim: int) -> list[list[Any]]:
+    """The axes of more than one device that split each dimension."""
+    return [[n for n in names if sharding.mesh.shape[n] > 1] for names in sharding.spec.padded(ndim)]
 
 
 # ---------------------------------------------------------------------------- the mesh of a program

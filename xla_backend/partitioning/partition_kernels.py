@@ -219,7 +219,6 @@ def _inlined(eqn: Eqn, program: Program) -> Eqn:
 def _chosen(found: Splits, mesh: Any, ins: Sequence[Any], outs: Sequence[Any]) -> Chosen:
     """The axes of the mesh that split what may be split: those of the results, then those of the operands."""
     names, chosen = {str(n): n for n in mesh.axis_names}, dict[Any, tuple[Any, ...]]()
-    divided = found.rule is not None and found.fills is None
     taken: set[Any] = set()
     pairs: list[tuple[Any, Any]] = [*zip(found.outs, outs), *zip(found.ins, ins)]
     before = [([key if key in found.first else None for key in keys], lying) for keys, lying in zip(found.ins, ins)]
@@ -230,8 +229,7 @@ def _chosen(found: Splits, mesh: Any, ins: Sequence[Any], outs: Sequence[Any]) -
                 continue
             kept: list[Any] = []
             for name in (names[x] for x in axes):
-                count = mesh.parts((*kept, name))
-                if name in taken or (found.sizes[key] % count if divided else found.sizes[key] < count):
+                if name in taken or not found.splits_into(key, mesh.parts((*kept, name))):
                     break
                 kept.append(name)
             if kept:

@@ -2,7 +2,8 @@
 
 The indices are whole on each device. A scatter drops the updates of other devices' parts, without communication; a
 gather reads zeros for these, and the results are summed over the devices: an all-reduce of the result in place of an
-all-gather of the operand.
+all-gather of the operand. Updates by maxima and minima may be split too: each device applies its own, and the results
+are joined.
 """
 
 from __future__ import annotations
@@ -18,14 +19,15 @@ from ...core.primitives.elementwise.bitwise import and_p
 from ...core.primitives.elementwise.comparison import clamp, le_p, select_n_p
 from ...core.primitives.elementwise.conversion import convert_element_type
 from ...core.primitives.movement.gather_dimension_numbers import CLIP, FILL, default_fill, window_sizes
-from ...core.primitives.movement.gather_scatter import PRIMITIVES, gather_p
+from ...core.primitives.movement.gather_scatter import PRIMITIVES, gather_p, scatter_max_p, scatter_min_p
 from ...core.primitives.movement.shape import broadcast_in_dim_p, concatenate, slice_in_dim
 from ...core.primitives.reduction.reduce import reduce_and_p
-from ...core.primitives.spmd.collective import psum
-from ...core.primitives.spmd.varying_axes import mesh_axes
+from ...core.primitives.spmd.varying_axes import mesh_axes, pmax_invariant_p, pmin_invariant_p, pvary
 from ...core.tracing.trace import typeof
+from ..stablehlo.spmd import kernel_sum_p
 from .halo_exchange import place
 
+JOINED = {scatter_max_p: pmax_invariant_p, scatter_min_p: pmin_invariant_p}
 Part = Callable[[Eqn, Sequence[Any]], Any]
 
 
@@ -52,6 +54,20 @@ def indexed(eqn: Eqn) -> tuple[int, ...]:
     return tuple(a for a in gone if a in index_map and 1 < x.shape[a] <= min(limit, 2**31 - 1))
 
 
+def listed(eqn: Eqn) -> dict[int, int]:
+    """The axes of the indices along which updates are listed that devices may apply apart, and those of the updates."""
+    if eqn.primitive not in JOINED or eqn.outputs[0].type.dtype == bool:
+        return {}
+    d, updates = eqn.params["dimension_numbers"], eqn.inputs[2].type
+    places = [u for u in range(updates.ndim) if u not in d.update_window_dims]
+    return {k: u for k, u in enumerate(places) if k not in d.scatter_indices_batching_dims and updates.shape[u] > 1}
+
+
+def joined(eqn: Eqn, out: Any, over: tuple[Any, ...]) -> Any:
+    """A result of a device's own updates, joined with those of the devices along some axes."""
+    return JOINED[eqn.primitive].bind(pvary(out, over), axes=over) if over else out
+
+
 def on_part(eqn: Eqn, split: Mapping[int, tuple[Any, ...]], parts: Sequence[Any], apply: Part) -> Any:
     """The operation on a device's part of its operand; `split` has the mesh axes of the indexed axes."""
     x, indices, *updates = parts
@@ -67,7 +83,8 @@ def on_part(eqn: Eqn, split: Mapping[int, tuple[Any, ...]], parts: Sequence[Any]
     if not gathers:
         return apply(eqn.replace(params=params), [x, shifted, *updates])
     out = apply(eqn.replace(params=params | {"fill_value": 0}), [x, shifted])
-    out = psum(out, tuple(name for over in split.values() for name in over))
+    over = tuple(name for names in split.values() for name in names)
+    out = kernel_sum_p.bind(pvary(out, over), axes=over)
     return _filled(eqn, out, indices, lasts) if eqn.params["mode"] is FILL else out
 
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -36,17 +37,20 @@ class Emitted(NamedTuple):
     routes: tuple[tuple[Kernel, str], ...]
 
 
-def emitted(program: Program, emit: Emit | None = None, off: frozenset[str] = frozenset()) -> Emitted:
+def emitted(
+    program: Program, emit: Emit | None = None, off: frozenset[str] = frozenset(),
+    plain: Mapping[Kernel, Program] = MappingProxyType({}),
+) -> Emitted:  # fmt: skip
     """A Program without kernels; `emit` makes custom calls for a device, XLA computes them where there is none.
 
-    `off` are the options of `cpu` that are not used.
+    `off` are the options of `cpu` that are not used; `plain` what kernels of standard operations compute without them.
     """
     known: dict[Kernel, tuple[Program | CustomCall, str]] = {}
 
     def change(eqn: Eqn) -> Eqn:
         kernel = eqn.params["kernel"]
         if kernel not in known:
-            known[kernel] = _of(kernel, emit, off)
+            known[kernel] = _of(kernel, emit, off, plain.get(kernel))
         found, _ = known[kernel]
         if isinstance(found, Program):
             return in_place(eqn, found)
@@ -56,7 +60,9 @@ def emitted(program: Program, emit: Emit | None = None, off: frozenset[str] = fr
     return Emitted(program, tuple((kernel, route) for kernel, (_, route) in known.items()))
 
 
-def _of(kernel: Kernel, emit: Emit | None, off: frozenset[str]) -> tuple[Program | CustomCall, str]:
+def _of(
+    kernel: Kernel, emit: Emit | None, off: frozenset[str], plain: Program | None
+) -> tuple[Program | CustomCall, str]:  # fmt: skip
     if kernel.interpret:
         traced = trace_program(_interpreted(kernel), kernel.in_types, kernel.name)
         return expanded(traced), "the interpreter, on the host"
@@ -64,6 +70,8 @@ def _of(kernel: Kernel, emit: Emit | None, off: frozenset[str]) -> tuple[Program
         program, route = lowered_tiles(kernel, off)
         return expanded(program), f"XLA, {route}"
     call = kernel if emit is None else emit(kernel)
+    if isinstance(call, Kernel) and plain is not None:
+        return expanded(plain), "XLA, as the operations that it was made of"
     if isinstance(call, Kernel):
         refuse(call, "XLA")
         program, route = lowered(call, off)

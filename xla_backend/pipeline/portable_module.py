@@ -19,6 +19,7 @@ from ...core.ir.symbolic.solve import one_unknown, undetermined
 from ...core.ir.types import INT32, ArrayType
 from ...core.support.errors import ExportError
 from ..arrays.transfer import buffers, physical
+from ..cpu_passes.sums import behind_barriers, reductions_of
 from ..jaxlib import shim
 from ..options.compile_options import Settings, Unit
 from ..stablehlo import rules
@@ -104,14 +105,17 @@ def _boundary(e: Emitter, unit: Unit, kept: Sequence[int]) -> tuple[list[str], l
 
 def _body(e: Emitter, branch: Branch, arguments: dict[int, Operand], _: Any) -> list[Operand]:
     unit, settings = branch
+    program = unit.program
+    if settings.platform == "cpu" and reductions_of(program).unsafe:  # options of the compiler are not exported
+        program = behind_barriers(program)
     table = rules_for(settings, unit.program) if type(e) is Emitter else {**rules(), **RULES}
     e.rules, e.platform = table, settings.platform
     n = len(unit.constants)
-    types: Any = unit.program.in_types
+    types: Any = program.in_types
     given = [e.constant(_held(v, t), t) for v, t in zip(_physical(unit), types, strict=False)]
     unused = Operand("%unused", None)
-    inputs = [arguments.get(i, unused) for i in range(len(unit.program.inputs) - n)]
-    return e.inline(unit.program, [*given, *inputs])
+    inputs = [arguments.get(i, unused) for i in range(len(program.inputs) - n)]
+    return e.inline(program, [*given, *inputs])
 
 
 def _physical(unit: Unit) -> Sequence[Any]:

@@ -14,7 +14,7 @@ from ...core.ir.types import ArrayType
 from ...core.primitives.keys.threefry import threefry2x32_p
 from ...core.support.errors import ExportError, ProgramError
 from ..arrays.transfer import physical
-from ..cpu_passes.sums import compiler_options
+from ..cpu_passes.sums import Reductions, behind_barriers, compiler_options, reductions_of
 from ..jaxlib import shim
 from ..options.compile_options import Place, Settings, Unit
 from ..stablehlo import cpu_dot_layout as products
@@ -70,7 +70,10 @@ class DonationWarning(UserWarning):
 
 def printed(unit: Unit, settings: Settings) -> Module:
     """Print a unit, all of whose primitives have rules, as a module."""
-    program = isolate_rng.isolate_hashes(unit.program) if settings.platform == "cpu" else unit.program
+    program, on_cpu = unit.program, settings.platform == "cpu"
+    reductions = reductions_of(program) if on_cpu else Reductions()
+    program = behind_barriers(program) if reductions.isolated else program
+    program = isolate_rng.isolate_hashes(program) if on_cpu else program
     call, offset = unit.call, len(unit.constants)
     given = {i + offset for i in call.donated}
     position = {v: i for i, v in enumerate(program.inputs)}
@@ -101,8 +104,8 @@ def printed(unit: Unit, settings: Settings) -> Module:
         text, call.name, unit.constants, unit.in_types, unit.out_types,
         kept, forwarded, frozenset(aliased), emitter.callbacks, emitter.keep,
         ORDERED in effects or CALLBACK in effects, ORDERED in effects, "gpu" if settings.gpu else platform,
-        settings=compiler_options(emitter.reductions, settings.off) if platform == "cpu" else (),
-        placeless=platform == "cpu" and "placeless" not in settings.off, place=unit.place,
+        settings=compiler_options(reductions, settings.off),
+        placeless=on_cpu and "placeless" not in settings.off, place=unit.place,
     )  # fmt: skip
 
 

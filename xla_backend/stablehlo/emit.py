@@ -147,7 +147,6 @@ class Emitter:
         self.keep: list[Any] = []  # objects the executable must keep alive
         self.token: Any = None  # orders effects within a function: an i32 that each ordered callback passes on
         self.transposes: dict[str, tuple[Operand, Sequence[int]]] = {}  # of what each transposed value is made, and how
-        self.reductions: list[tuple[tuple[int, ...], tuple[int, ...]]] = []  # shapes and axes of what is reduced
         self.counter = 0
         self.imported: dict[Any, str] = {}  # names of the exported functions that are called
         self.unrefined = False  # whether sizes within one of them are to be worked out before XLA compiles the module

@@ -36,7 +36,6 @@ def reduce(
     outs = [ArrayType(tuple(d for i, d in enumerate(a.shape) if i not in axes), a.dtype) for a in arrays]
     scalars = [ArrayType((), a.dtype) for a in arrays]
     region = e.region([*scalars, *scalars], lambda values: combine(e, values))
-    e.reductions += [(a.shape, tuple(axes)) for a in arrays]
     return e.ops("stablehlo.reduce", [*arrays, *starts], outs, f"dimensions = {integers(tuple(axes))}", region)
 
 

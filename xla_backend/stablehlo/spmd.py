@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from ...core.ir.passes import primitives_of
 from ...core.ir.primitive import Primitive
-from ...core.ir.program import Program, subprograms
+from ...core.ir.program import ORDERED, Program, subprograms
 from ...core.ir.types import BOOL, INT32, ArrayType
 from ...core.primitives.contraction.conv import conv_general_dilated_p
 from ...core.primitives.movement.gather_scatter import (
@@ -88,16 +88,17 @@ class Meshes:
             self.names[body] = f"mesh_{len(self.names)}" if self.names else "mesh"
         return self.names[body]
 
-    @property
-    def first_device(self) -> str:
+    def first_device(self, results: int) -> str:
         """The attribute of an operation that the first device alone does."""
-        return f"sdy.sharding = #sdy.sharding_per_value<[<@{self.declared('<[], device_ids=[0]>')}, []>]>"
+        value = f"<@{self.declared('<[], device_ids=[0]>')}, []>"
+        return f"sdy.sharding = #sdy.sharding_per_value<[{', '.join([value] * max(results, 1))}]>"
 
     def sharding(self, sharding: Any, ndim: int) -> str:
         """A `NamedSharding` as the body of an attribute, for a value with `ndim` dimensions."""
         mesh, spec = sharding.mesh, sharding.spec
         unreduced = [name for name in mesh.axis_names if name in spec.unreduced]
-        return sharding_text(self.name(mesh), spec.padded(ndim), unreduced)
+        order = self.inner.order if self.inner and {*self.inner.order} == {*mesh.axis_names} else None
+        return sharding_text(self.name(mesh, order), spec.padded(ndim), unreduced)
 
     def texts(self) -> tuple[str, str]:
         """The module's attributes and the declarations of its meshes."""
@@ -144,29 +145,48 @@ def _shard_map(
     free = set(mesh.axis_names) - {*manual, *(outer.axes if outer else ())}
     # The number of a device along an axis is its part of an iota: XLA has no other way where axes are left to it.
     counted = manual if axis_index_p in primitives_of(program) else ()
+    seen = {*manual, *(outer.axes if outer else ())}
+    if mesh.size == 1:  # a part is the whole, and XLA compiles no effects in the programs of one device's parts
+        zero = {a: e.constant(0, ArrayType((), INT32)) for a in counted}
+        return _within(e, Inner(mesh, seen, zero | (outer.indices if outer else {}), order), program, operands)
     wide = [ArrayType((mesh.shape[a],), INT32) for a in counted]
     iotas = [e.op("stablehlo.iota", [], t, "iota_dimension = 0 : i64") for t in wide]
     known = dict(outer.indices) if outer and counted else {}  # nothing of what is around it is seen in the region
     indices = {a: ArrayType((1,), INT32) for a in counted} | {a: o.type for a, o in known.items()}
+    tokens = [e.token] if ORDERED in program.effects else []  # each device orders its own effects
 
     def body(args: list[Operand]) -> list[Operand]:
-        given = args[len(program.inputs) :]
+        if tokens:
+            e.token = args[-1]
+        given = args[len(program.inputs) : len(args) - len(tokens)]
         numbers = {a: e.reshape(x, ()) for a, x in zip(indices, given, strict=True)}
-        e.meshes.inner = Inner(mesh, {*manual, *(outer.axes if outer else ())}, numbers, order)
-        return e.inline(program, args[: len(program.inputs)])
+        results = _within(e, Inner(mesh, seen, numbers, order), program, args[: len(program.inputs)])
+        return [*results, *([e.token] if tokens else [])]
 
     ins = [_specs_text(name, s, len(o.shape), free) for s, o in zip(in_specs, operands, strict=True)]
-    ins += [_specs_text(name, PartitionSpec(a), 1, free) for a in counted] + [f"<@{name}, []>"] * len(known)
+    ins += [_specs_text(name, PartitionSpec(a), 1, free) for a in counted] + [f"<@{name}, []>"] * len([*known, *tokens])
     results = [_specs_text(name, s, len(t.shape), free) for s, t in zip(out_specs, outs, strict=True)]
-    e.within_mesh += 1
-    region = e.region([*program.in_types, *indices.values()], body, "sdy.return")
-    e.within_mesh -= 1
-    e.meshes.inner = outer
+    results += [f"<@{name}, []>"] * len(tokens)
+    region = e.region([*program.in_types, *indices.values(), *(t.type for t in tokens)], body, "sdy.return")
     axes = ", ".join(json.dumps(str(a)) for a in manual)
     attributes = (f"in_shardings = #sdy.sharding_per_value<[{', '.join(ins)}]>, "
                   f"manual_axes = #sdy<manual_axes{{{axes}}}>, "
                   f"out_shardings = #sdy.sharding_per_value<[{', '.join(results)}]>")  # fmt: skip
-    return e.ops("sdy.manual_computation", [*operands, *iotas, *known.values()], outs, attributes, region)
+    given = [*operands, *iotas, *known.values(), *tokens]
+    found = e.ops("sdy.manual_computation", given, [*outs, *(t.type for t in tokens)], attributes, region)
+    if tokens:
+        e.token = found.pop()
+    return found
+
+
+def _within(e: Emitter, inner: Inner, program: Program, operands: list[Operand]) -> list[Operand]:
+    """The results of the program of each device."""
+    outer, e.meshes.inner = e.meshes.inner, inner
+    e.within_mesh += 1
+    results = e.inline(program, operands)
+    e.within_mesh -= 1
+    e.meshes.inner = outer
+    return results
 
 
 def _nested(outer: tuple[Any, ...], program: Program, names: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -349,15 +369,6 @@ def _not_cropped(i: int, x: Operand, params: dict[str, Any]) -> Any:
     return [d for d, c in enumerate(params["padding_config"]) if min(c[:2]) >= 0 and c[2] == 0]
 
 
-def _not_spatial(i: int, x: Operand, params: dict[str, Any]) -> Any:
-    """Of a convolution examples and features are split, of a grouped one examples: halos come out wrong."""
-    numbers = params["dimension_numbers"]
-    if params["batch_group_count"] > 1 or 0 in x.shape:
-        return ()
-    spec = (numbers.lhs_spec, numbers.rhs_spec, numbers.out_spec)[i]
-    return spec[:2] if params["feature_group_count"] == 1 else spec[: int(i != 1)]
-
-
 def _whole(i: int, x: Operand, params: dict[str, Any]) -> Any:
     return ()
 
@@ -429,6 +440,6 @@ RULES: dict[Any, Any] = {
        for p in (scatter_p, scatter_mul_p, scatter_min_p, scatter_max_p, scatter_apply_p)},
     reduce_xor_p: _limited(reduce.RULES[reduce_xor_p], _not_parity),
     pad_p: _limited(shape.RULES[pad_p], _not_cropped),
-    conv_general_dilated_p: _limited(conv.RULES[conv_general_dilated_p], _not_spatial),
+    conv_general_dilated_p: _limited(conv.RULES[conv_general_dilated_p], _whole),
     **{p: _limited(window.RULES[p], _whole) for p in (reduce_window_p, select_and_scatter_add_p)},
 }  # fmt: skip

@@ -13,7 +13,7 @@ import operator
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from ...support.errors import ArgumentError, ShapeError
+from ...support.errors import ArgumentError, ArgumentTypeError, ShapeError
 from .dim import APPLY, CONSTANT, Dim, Monomial, Operation, Size, evaluated, made, symbol
 
 DEPTH = 3  # constraints that are combined, at most
@@ -251,6 +251,24 @@ def _parts(text: str) -> list[str]:
         else:
             parts[-1] += c
     return parts if parts[-1].strip() else parts[:-1]
+
+
+def symbolic_dim_bounds(dimension: Any) -> Interval:
+    """Between which numbers, both included, a size is known to be; infinite where nothing is known.
+
+    Raises:
+      ArgumentTypeError: what is given is no size.
+
+    >>> (b,) = symbolic_shape("b", constraints=["b <= 64"])
+    >>> symbolic_dim_bounds(2 * b + 1)
+    (3, 129)
+    """
+    if not isinstance(dimension, (Dim, int)):
+        raise ArgumentTypeError(f"symbolic_dim_bounds of {dimension!r}", "pass a size: of `symbolic_shape`, or an int")
+    if not isinstance(dimension, Dim):
+        return dimension, dimension
+    low, high = (int(end) if math.isfinite(end) else end for end in dimension.scope.bounds(dimension))
+    return low, high
 
 
 def symbolic_shape(

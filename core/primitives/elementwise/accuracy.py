@@ -30,5 +30,3 @@ class Tolerance:
     def __post_init__(self) -> None:
         if min(self.atol, self.rtol, self.ulps) < 0:
             raise ArgumentError(f"a tolerance is below 0: {self}", "numbers of zero or more")
-        if self.rtol and self.ulps:
-            raise ArgumentError(f"a tolerance by rtol and by ulps: {self}", "give one of the two")

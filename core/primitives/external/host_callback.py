@@ -21,7 +21,7 @@ from ...ir.primitive import AxisInfo, Primitive
 from ...ir.program import CALLBACK, ORDERED, Effects, Program
 from ...ir.types import ArrayType, canonical_dtype
 from ...support import pytree
-from ...support.errors import ArgumentError, CallbackError, NoDerivativeError, UnsupportedError
+from ...support.errors import ArgumentError, CallbackError, NoDerivativeError, NonArrayArgumentError, UnsupportedError
 from ...tracing.array_conversion import make_array
 from ...tracing.trace import as_type, trace_program, typeof
 from ...transforms.structural_primitives import broadcast_batch, moved
@@ -179,7 +179,7 @@ class _Flat:
         if self.out_tree is None:
             return ()
         leaves, found = pytree.flatten(out)
-        if found != self.out_tree:
+        if found != self.out_tree and (out is not None or self.out_tree.num_leaves):
             raise CallbackError(
                 f"the callback {self.__name__} returned {found}, not {self.out_tree}",
                 "return the structure of result_shape_dtypes",
@@ -276,18 +276,42 @@ def debug_callback(
 ) -> None:
     """Call a Python function for its side effects, on the values that the program computes; its result is dropped.
 
-    It takes part in no derivative, and under `vmap` sees one element at a time.
+    It takes part in no derivative, and under `vmap` sees one element at a time. Arguments that are no arrays, such as
+    dtypes and strings, are passed on as they are.
 
     >>> import tilewright as tw
     >>> tw.debug.callback(lambda x: print("x is", x), 2.0)
     x is 2.0
     """
-    leaves, flat, _, _ = _flat(callback, None, args, kwargs, keep=True)
+    leaves, flat, _, _ = _flat(*_without_static(callback, args, kwargs), keep=True)
     flat.out_tree = None
     if is_evaluating():
         _now(flat, (), leaves)
     else:
         debug_callback_p.bind(*leaves, callback=flat, ordered=ordered)
+
+
+def _without_static(callback: Callable[..., Any], args: Any, kwargs: Any) -> tuple[Any, None, Any, dict[str, Any]]:
+    """A callback and its arguments; where some are no arrays, a callback that has these, and the others."""
+    leaves, tree = pytree.flatten((args, kwargs))
+    static = {i: x for i, x in enumerate(leaves) if not _is_array(x)}
+    if not static:
+        return callback, None, args, kwargs
+
+    def call(*arrays: Any) -> Any:
+        values = iter(arrays)
+        args, kwargs = tree.unflatten([static[i] if i in static else next(values) for i in range(len(leaves))])
+        return callback(*args, **kwargs)
+
+    return call, None, [x for i, x in enumerate(leaves) if i not in static], {}
+
+
+def _is_array(x: Any) -> bool:
+    try:
+        typeof(x)
+    except NonArrayArgumentError:
+        return False
+    return True
 
 
 def debug_print(

@@ -149,17 +149,27 @@ def _relation(joined: Kind) -> Callable[..., Relation]:
 
 
 def _scattering(ins: Any, outs: Any, **params: Any) -> Relation:
-    """Sources go to places in their windows that the operand chooses: what windows cut across stays in one piece."""
+    """Sources go to places in their windows that the operand chooses.
+
+    Windows side by side are independent of each other; an axis that they cut across otherwise stays in one piece.
+    """
     source, operand = ins
     old, new, _, cut = _slides(operand, Whole(), params)
     loops = Loops()
     sources: list[Axis] = []
     operands: list[Axis] = []
     kinds: dict[int, Kind] = {}
-    for n, count, seen, window in zip(operand.shape, source.shape, old, new, strict=True):
+    taps, strides, padding = params["window_dimensions"], params["window_strides"], params["padding"]
+    sides = zip(operand.shape, source.shape, old, new, taps, strides, padding, strict=True)
+    for n, count, seen, window, tap, stride, (low, high) in sides:
         if n == count and seen == window and not cut.keys() & {*window}:
             sources.append(loops.axis(n))
             operands.append(sources[-1])
+        elif tap == stride and n == count * tap and low == high == 0:
+            (inner,), more = loops.whole(tap)
+            sources.append(loops.axis(count))
+            operands.append((*sources[-1], *inner))
+            kinds |= more
         else:
             (first, second), more = loops.whole(count, n)
             sources.append(first)

@@ -6,7 +6,7 @@ its operand is batched; batching over the axis turns it into a reduction, a conc
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -592,6 +592,9 @@ def _axis_by_axis(x: Any, names: Names, split: int, concat: int, size: int) -> A
 
 
 def _pairs(perm: Any, size: int) -> tuple[tuple[int, int], ...]:
+    if isinstance(perm, Iterator):
+        raise ArgumentTypeError(f"a permutation of type {type(perm).__name__}, which is empty when it is read again",
+                                "pass a list of pairs")  # fmt: skip
     pairs = tuple((int(a), int(b)) for a, b in perm)
     for ends in zip(*pairs, strict=True):
         if len(set(ends)) != len(ends) or not all(0 <= e < size for e in ends):

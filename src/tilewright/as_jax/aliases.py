@@ -8,13 +8,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from ..core.ir.binding import Trace
 from ..core.ir.primitive import Primitive
 from ..core.ir.program import Eqn, Program
 from ..core.ir.types import ArrayType, VaryingType
 from ..core.jit.stages import Traced
+from ..core.sharding.mesh import NamedSharding
 from ..core.support.errors import Source
 from ..core.support.runtime import runtime
+from ..xla_backend.arrays.array import Array
+from .avals import ManualAxes
 from .jaxprs import view
 
 
@@ -28,6 +33,10 @@ class TypeNames(ArrayType):
     @property
     def vma(self) -> frozenset[Any]:
         return self.vary
+
+    @property
+    def mat(self) -> ManualAxes:
+        return ManualAxes(self.vary)
 
     def strip_weak_type(self) -> ArrayType:
         return self.strong()
@@ -142,7 +151,23 @@ class SourceNames(Source):
         return self.scope
 
 
-_MIXINS = (TypeNames, PrimitiveNames, TraceNames, EqnNames, ProgramNames, SourceNames)
+class ArrayNames(Array):
+    @property
+    def _committed(self) -> bool:
+        return self.committed
+
+    @property
+    def _value(self) -> np.ndarray:
+        return np.asarray(self)
+
+
+class ShardingNames(NamedSharding):
+    @property
+    def _device_assignment(self) -> tuple[Any, ...]:
+        return tuple(self.mesh.flat)
+
+
+_MIXINS = (ArrayNames, ShardingNames, TypeNames, PrimitiveNames, TraceNames, EqnNames, ProgramNames, SourceNames)
 # The class that each name is for, the name, and what it is there.
 ALIASES: list[tuple[Any, str, Any]] = [
     *((mixin.__base__, name, value) for mixin in _MIXINS for name, value in vars(mixin).items() if name[:2] != "__"),

@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 from ..core.ir.extension_types import OpaqueType
 from ..core.ir.types import ArrayType, RefType
+
+
+class ManualAxes(NamedTuple):
+    """`jax.typeof(x).mat`: the axes of `shard_map` along which a value varies, which here partial sums do too."""
+
+    varying: frozenset[Any]
+    unreduced: frozenset[Any] = frozenset()
+    reduced: frozenset[Any] = frozenset()
 
 
 class _Type(type):

@@ -16,9 +16,8 @@ from typing import Any
 
 from ..core.support.errors import NotAdaptedModuleError
 from ..core.support.version import JAX_API
-from .table import ADAPTED, PACKAGE, PUBLIC, place_of
+from .table import KERNELS, PACKAGE, PUBLIC, RENAMED, place_of
 
-KERNELS = "jax.experimental.pallas.ops"
 # Of modules that have no meaning here.
 _REASONS = {
     "jax.experimental.pallas.tpu_sc": "kernels run on TensorCores only, not on SparseCores: write one of `pallas.tpu`",
@@ -31,8 +30,9 @@ class Finder(MetaPathFinder):
     def find_spec(self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None) -> Any:
         if fullname != "jax" and not fullname.startswith("jax."):
             return None
-        if fullname == KERNELS or fullname.startswith(f"{KERNELS}."):
-            return _shipped(fullname, path)
+        shipped = _shipped(fullname, path)
+        if shipped is not None:
+            return shipped
         place = place_of(fullname)
         if place is None:
             error = NotAdaptedModuleError(*unknown_module(fullname))
@@ -43,7 +43,7 @@ class Finder(MetaPathFinder):
     def restore(self, module: ModuleType) -> None:
         """Give a module its own name back, which it lost to that of jax's."""
         spec = module.__spec__
-        if spec is not None and module.__name__ != spec.name and spec.name.startswith(ADAPTED):
+        if spec is not None and module.__name__ != spec.name and spec.name.startswith(RENAMED):
             module.__name__ = spec.name
             if spec.submodule_search_locations is None:
                 del module.__path__
@@ -53,14 +53,18 @@ class Finder(MetaPathFinder):
         return [JaxDistribution()] if name is None or name.lower() == "jax" else []
 
 
+def _named(module: ModuleType) -> str | None:
+    """The name that a module was found under."""
+    return module.__spec__ and module.__spec__.name
+
+
 def _shipped(name: str, path: Sequence[str] | None) -> ModuleSpec | None:
     """The kernels that come with jax are programs written for it: their files are read where it is installed."""
-    if name != KERNELS:
-        return PathFinder.find_spec(name, path)
-    real = PathFinder.find_spec("jax")
+    if name.startswith(f"{KERNELS}."):  # where the package above is jax's, and not this one's under its name
+        return PathFinder.find_spec(name, path) if _named(sys.modules[KERNELS]) == KERNELS else None
+    real = PathFinder.find_spec("jax") if name == KERNELS else None
     if real is None or not real.submodule_search_locations:
-        raise NotAdaptedModuleError(f"{name} are kernels in jax's own files, and jax is not installed",
-                                    "install jax beside tilewright; its other files are not looked at")  # fmt: skip
+        return None
     folder = Path(real.submodule_search_locations[0], *name.split(".")[1:])
     return spec_from_file_location(name, folder / "__init__.py", submodule_search_locations=[str(folder)])
 
@@ -74,7 +78,7 @@ class _Loader(Loader):
     def exec_module(self, module: ModuleType) -> None:
         name = module.__name__
         found = import_module(self.place)
-        if self.place.startswith(ADAPTED):
+        if self.place.startswith(RENAMED):
             # Python asks for `jax.core.name` where `from jax.core import name` finds no such name: the error says why.
             found.__name__ = name
             found.__path__ = getattr(found, "__path__", [])
@@ -111,6 +115,8 @@ def unknown_module(name: str) -> tuple[str, str]:
     parent, _, last = name.rpartition(".")
     if name in _REASONS:
         return f"{name} has no adapter in tilewright", _REASONS[name]
+    if name.startswith(KERNELS):
+        return f"{name} has no kernels in tilewright", "install jax beside it: the kernels in its files run here"
     if name.startswith("jax._src"):
         return (f"{name} is private to jax, and has no adapter in tilewright",
                 "use the public name; if a library needs it, add it to tilewright/as_jax/jax/_src")  # fmt: skip

@@ -140,7 +140,7 @@ def cache_lines(cache: DiskCache | None) -> Iterator[tuple[str, str]]:
         use = "read only"
     yield "location", f"{cache.directory} ({use})"
     total = sum(size for _, size, _ in files)
-    yield "executables", f"{len(files)}, {total / 2**20:.1f} of {cache.max_bytes / 2**20:.0f} MiB"
+    yield "executables", f"{len(files):,} files, {total / 2**20:,.1f} of {cache.max_bytes / 2**20:,.0f} MiB"
 
 
 def kernel_lines() -> Iterator[tuple[str, str]]:
@@ -203,7 +203,7 @@ def checkup(every: bool = False) -> Checkup:
         warnings.simplefilter("always")
         backends = [b for b in BACKENDS if every or (b.target in TYPICAL and b.layer != "mosaic_gpu")]
         return Checkup(
-            dict(versions()), {str(d): f"{d.platform}, {d.device_kind}" for d in devices()},
+            dict(versions()), {str(d): ", ".join(dict.fromkeys((d.platform, d.device_kind))) for d in devices()},
             [{"target": b.target, "layer": b.layer, "compiles": can_compile(b), "runs": can_run(b)} for b in backends],
             list(missing()), dict(cache_lines(disk_cache())), dict(kernel_lines()), malloc_tuning.status(),
             dict(settings(changed=True)), [*dict.fromkeys(str(w.message) for w in caught)],

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 import traceback
 import warnings
@@ -57,12 +58,17 @@ def _reported(run: Callable[[argparse.Namespace, Console], int], options: argpar
 def lines_of(error: Exception) -> list[str]:
     """An error as the command line prints it: what, the user's line, and the remedy."""
     if isinstance(error, TilewrightError):
-        ours = error.source is None or error.source.code.co_filename == sys.argv[0]  # the command's own script
+        ours = error.source is None or _is_command(error.source.code.co_filename)
         return [error.what, *(() if ours else (f"at: {error.source}",)), f"remedy: {error.remedy}"]
     frames = [f for f in traceback.extract_tb(error.__traceback__) if not f.filename.startswith((_PACKAGE, "<"))]
     where = [f"at: {frames[-1].filename}:{frames[-1].lineno} ({frames[-1].name})"] if frames else []
     full = "TILEWRIGHT_TRACEBACK_FILTERING=off shows the traceback"
     return [f"{type(error).__name__}: {error}", *where, full]
+
+
+def _is_command(file: str) -> bool:
+    """Whether a file is the script that runs this command, which may be called by a relative path."""
+    return os.path.abspath(file) == os.path.abspath(sys.argv[0])
 
 
 def parser_of() -> argparse.ArgumentParser:

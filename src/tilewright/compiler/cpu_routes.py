@@ -12,9 +12,7 @@ from ..lang.kernel.kernel import Kernel
 from ..lang.kernel.traverse import kernels_of
 from ..lang.targets.compiler_params import params_of
 from ..xla_backend.cpu_passes.options import ZEROS
-
-# A kernel that moves less takes some 50 us by either route: what it could save is less than what compiling costs.
-LEAST_BYTES = 2**19
+from .large_reductions import LEAST_BYTES
 
 
 def asked(kernel: Kernel) -> str | None:

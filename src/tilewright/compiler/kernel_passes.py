@@ -8,6 +8,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 from typing import Any
 
 from ..core.ir.passes import primitives_of, rewritten
@@ -65,22 +66,34 @@ def made_on_mesh(program: Program, count: int, settings: Settings) -> Any:
 
 @dataclass(frozen=True)
 class Fused:
-    """What `fuse` made, and which kernels were there before: those that somebody wrote."""
+    """What `fuse` made, and which kernels were there before: those that somebody wrote.
+
+    `plain` is what XLA computes in place of each kernel that was made because machine code of it is faster.
+    """
 
     fusion: Fusion | None
     written: frozenset[Kernel]
+    plain: Mapping[Kernel, Program] = MappingProxyType({})
 
 
 def fuse(unit: Unit, settings: Settings, reports: Reports) -> tuple[Unit, Fused]:
-    """Standard operations as kernels of the target's; for kernels that were tuned, what was decided on."""
+    """Standard operations as kernels of the target's, on the CPU those that are faster so.
+
+    For kernels that were tuned, what was decided on.
+    """
     written, fusion, program = frozenset(kernels_of(unit.program)), None, unit.program
+    plain: dict[Kernel, Program] = {}
     if settings.tiled:
         fusion = plan(program, settings.target, settings.tiles, explained=settings.explained, declined=routes.declined)
         program = fusion.program
+    elif settings.priced:
+        fusion = lazy_layers.cpu_fusion.faster(program, settings.off, settings.checked)
+        if fusion is not None:
+            program, plain = fusion.program, {one.kernel: one.plain for one in fusion.kernels}
     if settings.tiles is None and (settings.tiled or settings.target != "cpu"):
         fusion, program, changed = lazy_layers.tuned_kernels.tuned(unit.program, fusion, program, settings)
         written = frozenset(changed.get(kernel, kernel) for kernel in written)
-    return replace(unit, program=program), Fused(fusion, written)
+    return replace(unit, program=program), Fused(fusion, written, plain)
 
 
 def check_bodies(program: Program) -> None:
@@ -348,7 +361,8 @@ def emit(unit: Unit, settings: Settings, reports: Reports) -> tuple[Unit, Emitte
         calls = None
         if not settings.by_xla and candidates(unit.program, settings.off):
             calls = lazy_layers.machine_code.Calls(unit.program, settings.off, settings.checked)
-        program, ways = emitted(unit.program, calls, settings.off)
+        plain = reports["fuse"].plain if "fuse" in reports else {}
+        program, ways = emitted(unit.program, calls, settings.off, plain)
         if calls is not None:
             ways = tuple((kernel, calls.told(kernel, way)) for kernel, way in ways)
         codes = () if calls is None else tuple(calls.codes.items())

@@ -21,6 +21,7 @@ from ..lang.targets.target import Resources, target_of
 from ..lang.transforms.desugar import desugared
 from ..lang.verify.verify import Finding, verify
 from ..lang.warpgroups.specs import mesh_of
+from ..xla_backend.analysis.hlo_report import show_seconds
 
 # What is said before the plan of an operand's derivative, by its residual class: see the glossary.
 BEFORE = {"A": "independent cells, ", "B": "", "C": "", "none": "none: "}
@@ -76,7 +77,7 @@ class KernelReport:
         work = f"  {self.flops:,} flops, {self.transcendentals:,} transcendentals, {self.bytes_moved:,} bytes moved"
         out.append(f"{work}, {self.block_bytes:,} bytes per cell")
         if self.seconds is not None:
-            out.append(f"  at least {self.seconds * 1e6:.3g} us, bound by {self.bound}")
+            out.append(f"  at least {show_seconds(self.seconds)}, bound by {self.bound}")
         if self.resources is not None:
             out += resource_lines(self.resources, self.target, self.seconds)
         proved = sum(f.verdict == "proved" for f in self.findings)

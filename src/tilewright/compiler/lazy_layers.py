@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from ..xla_backend.partitioning import shardy as shardy
     from ..xla_backend.pipeline import inspect_sharding as inspect_sharding
     from . import ahead_of_time as ahead_of_time
+    from . import cpu_fusion as cpu_fusion
     from . import kernel_passes as kernel_passes
     from . import machine_code as machine_code
 else:
@@ -50,5 +51,6 @@ else:
     shardy = LazyModule("..xla_backend.partitioning.shardy", __package__)
     inspect_sharding = LazyModule("..xla_backend.pipeline.inspect_sharding", __package__)
     ahead_of_time = LazyModule(".ahead_of_time", __package__)
+    cpu_fusion = LazyModule(".cpu_fusion", __package__)
     kernel_passes = LazyModule(".kernel_passes", __package__)
     machine_code = LazyModule(".machine_code", __package__)

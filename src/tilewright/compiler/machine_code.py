@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import warnings
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from ..core.ir.axis_relation import IDENTITY, MOVER, POINTWISE
@@ -24,8 +24,8 @@ from ..cpu_backend.lowering.kernel import Code, code_of
 from ..cpu_backend.lowering.refusal import refuse
 from ..cpu_backend.lowering.streaming import uncached
 from ..cpu_backend.machine.features import caches, cores, features
-from ..cpu_backend.objects.loader import reason
-from ..cpu_backend.runtime.library import capsule, loaded
+from ..cpu_backend.objects.loader import Loaded, reason
+from ..cpu_backend.runtime.library import capsule, loaded, take
 from ..lang.call.primitive import kernel_call_p
 from ..lang.kernel.kernel import Kernel
 from ..lang.targets.target import CPU, CustomCall
@@ -66,8 +66,7 @@ def call_of(kernel: Kernel, most_seconds: float = math.inf) -> tuple[CustomCall,
     if seconds > most_seconds:
         raise refuse(f"its code would take {seconds:.1f} s to compile, more than it saves in {CALLS:,} calls")
     name, found = loaded(code.text, disk_cache())
-    if not ffi_registry.is_registered(name, "cpu"):
-        ffi_registry.register(name, capsule(found.symbols["handler"]), "cpu", 1)
+    _register(name, found)
     finish = parts.around(kernel, code.out_types, _results(kernel, code))
     call = CustomCall(name, "{}", code.in_types, code.out_types, TYPED, code.aliases, None, finish, kernel.name)
     return call, code
@@ -76,6 +75,17 @@ def call_of(kernel: Kernel, most_seconds: float = math.inf) -> tuple[CustomCall,
 def assembly_of(code: Code) -> str:
     """A kernel's code as the assembler's text; raises a `VersionError` without llvmlite."""
     return object_of(code.text, features(), assembly=True)
+
+
+def _register(name: str, code: Loaded) -> None:
+    if not ffi_registry.is_registered(name, "cpu"):
+        ffi_registry.register(name, capsule(code.symbols["handler"]), "cpu", 1)
+
+
+def register(objects: Mapping[str, bytes]) -> None:
+    """Let this process run programs that call the objects of another one, by their names."""
+    for name, code in take(objects).items():
+        _register(name, code)
 
 
 def _results(kernel: Kernel, code: Code) -> Program | None:
@@ -108,7 +118,7 @@ class Calls:
 
     def __call__(self, kernel: Kernel) -> Any:
         route = route_of(kernel, self.off)
-        if route == "xla" or route == "cost" and not self._cheaper(kernel):
+        if route == "xla" or route == "cost" and not self.cheaper(kernel):
             return kernel
         try:
             found = self.estimates.get(kernel)
@@ -124,7 +134,7 @@ class Calls:
             warnings.warn(f"kernel {kernel.name} is computed by XLA: {self.refused[kernel]}", RuntimeWarning, 2)
         return kernel
 
-    def _cheaper(self, kernel: Kernel) -> bool:
+    def cheaper(self, kernel: Kernel) -> bool:
         """Whether machine code is estimated to save as much as it costs to compile."""
         why = unavailable() or ("it takes the bits of 16-bit floats" if _takes_bits(kernel.body) else None)
         if why is not None:

@@ -31,7 +31,7 @@ from ..core.support.errors import ArgumentError, NonFiniteError
 from ..core.support.lazy_imports import is_loaded
 from ..core.support.runtime import runtime
 from ..xla_backend.arrays.array import Array, from_host
-from ..xla_backend.cpu_passes.options import switched_off
+from ..xla_backend.cpu_passes.options import ZEROS, switched_off
 from ..xla_backend.devices.client import Device, as_device, default_device, of_platform
 from ..xla_backend.execution.backend import XlaBackend, with_flags
 from ..xla_backend.execution.executable import compile_module
@@ -39,6 +39,7 @@ from ..xla_backend.options.compile_options import Call, Place, Settings, Unit
 from ..xla_backend.pipeline.expand_primitives import check_expanded, expand, expand_sweeps, require_rules
 from ..xla_backend.pipeline.stablehlo_module import Module, check_module, printed
 from . import lazy_layers
+from .large_reductions import has_large_reduction
 from .pass_manager import Level, Pass, Reports, up_to, walk
 
 if TYPE_CHECKING:
@@ -102,10 +103,10 @@ def _text(unit: Unit, settings: Settings) -> str:
 
 def _fuse(unit: Unit, settings: Settings, reports: Reports) -> tuple[Unit, Any]:
     # Operations on whole arrays of a mesh are left to XLA, which would gather the operands of a kernel.
-    tiled = settings.tiled and unit.place is None
-    if not tiled and not _has_kernels(unit):
+    tiled, priced = settings.tiled and unit.place is None, settings.priced and unit.place is None
+    if not (tiled or priced and has_large_reduction(unit.program) or _has_kernels(unit)):
         return unit, None
-    return lazy_layers.kernel_passes.fuse(unit, replace(settings, tiled=tiled), reports)
+    return lazy_layers.kernel_passes.fuse(unit, replace(settings, tiled=tiled, priced=priced), reports)
 
 
 def _expand(unit: Unit, settings: Settings, reports: Reports) -> tuple[Unit, None]:
@@ -200,10 +201,13 @@ def settings_for(device: Device, tiled: bool = False, tiles: Any = None, print_p
     now = current()
     shown = now.print_passes if print_passes is None else print_passes
     target = "cpu" if device.platform == "cpu" else lazy_layers.ahead_of_time.machine_of(device)
-    off = frozenset[str]()
+    off, priced = frozenset[str](), False
     if target == "cpu":
-        tiled, off = tiled and bool(tiles or now.cpu_tiles), switched_off()
-    return Settings(target, tiled, None if tiles is True else tiles, device=device, off=off, checked=now.debug_checks,
+        off = switched_off()
+        priced = tiled and tiles is None and now.cpu_tiles is None and now.cpu_route is None and ZEROS not in off
+        tiled = tiled and bool(tiles or now.cpu_tiles)
+    tiles = None if tiles is True else tiles
+    return Settings(target, tiled, tiles, priced, device=device, off=off, checked=now.debug_checks,
                     shown=shown, located=now.source_lines)  # fmt: skip
 
 
@@ -308,12 +312,12 @@ def compile(
     """A function at one stage of compilation, for arguments given as arrays or by shape and dtype.
 
     `stop` is the last pass that is run: `trace` (derivatives and batching are done in it), `transform` (dead code
-    goes), `fuse` (kernel calls and glue; on the CPU, where XLA fuses better, only if `tiles` are asked for), `expand`
-    (what XLA lacks, in what it has), `verify` (kernels against the target), `split`
-    (sums that would leave multiprocessors of a GPU idle, in two kernels), `legalize` (what a kernel's backend lacks,
-    in what that one has; `legalize/NAME` ends with one pass of the kernels' backend), `emit` (no kernels, but what runs
-    them), `print` (the text given to the target's compiler) or `compile` (what can be called). What they give may be
-    asked for by its own name: `program`, `transformed`, `kernels`, `module`, `executable`. Every stage prints as text.
+    goes), `fuse` (kernel calls and glue; on the CPU kernels that are faster than XLA, or all if `tiles` are asked for),
+    `expand` (what XLA lacks, in what it has), `verify` (kernels against the target), `split` (sums that would leave
+    multiprocessors of a GPU idle, in two kernels), `legalize` (what a kernel's backend lacks, in what that one has;
+    `legalize/NAME` ends with one pass of the kernels' backend), `emit` (no kernels, but what runs them), `print` (the
+    text given to the target's compiler) or `compile` (what can be called). What they give may be asked for by its own
+    name: `program`, `transformed`, `kernels`, `module`, `executable`. Every stage prints as text.
 
     `target` is a device that need not be here. `tiles` is True for the target's own, a function from a kernel's `Loops`
     to its tiles, or a mapping from kernel names to tiles. `print_passes` prints the program after each pass, and its

@@ -122,9 +122,10 @@ def explain(
 
     With a `target` (`"tpu:v5e"`, `"cuda:sm_90"`, ...) also the least time by that machine's roofline, and the kernels
     that standard operations become there: what was fused into each and what was not, with the reason, the bytes and
-    flops before and after, and the kernels that the target cannot take, which XLA computes. On the CPU, where XLA
-    fuses, there are such kernels only if `tiles` are asked for (see `compile`); a function without any is compiled, and
-    reported as XLA's fusions, with the bytes that each moves. `function` may be a Kernel.
+    flops before and after, and the kernels that the target cannot take, which XLA computes. On the CPU there are
+    such kernels where machine code is estimated to be faster than XLA, or `tiles` are asked for (see `compile`); a
+    function without kernels of its author's is compiled, and XLA's fusions are reported, with the bytes that each
+    moves. `function` may be a Kernel.
 
     With `compile=True` it is compiled for the target, which need not be here, and each kernel has what it takes there:
     VMEM or shared memory, registers, spills, and the compiler's estimate of cycles where there is one; a kernel that
@@ -192,7 +193,9 @@ def _explained(
     )  # fmt: skip
     if reports.get("partition") is not None:
         found = replace(found, communication=reports["partition"])
-    if not (compile or measure) and (found.kernels or settings.target != "cpu" or found.communication is not None):
+    chosen = settings.priced and found.fusion is not None  # the rest is XLA's, and is of interest too
+    told = found.kernels and not chosen or settings.target != "cpu" or found.communication is not None
+    if told and not (compile or measure):
         return found
     done = walk(PIPELINE[len(first) :], walked.value, settings, reports)
     if settings.device is None:

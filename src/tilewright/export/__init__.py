@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 from ..core.ir.symbolic.dim import is_symbolic as is_symbolic_dim
 from ..core.ir.symbolic.dim import max_dim, min_dim
-from ..core.ir.symbolic.scope import SymbolicScope, symbolic_shape
+from ..core.ir.symbolic.scope import SymbolicScope, symbolic_dim_bounds, symbolic_shape
 from ..core.support.errors import ExportError, ExportVersionError, InconclusiveDimensionError
 from .arguments import symbolic_args_specs
 from .checks import DisabledSafetyCheck
@@ -27,6 +27,7 @@ __all__ = [
     "DisabledSafetyCheck", "ExportError", "ExportVersionError", "Exported", "InconclusiveDimensionError",
     "SymbolicScope", "default_export_platform", "deserialize", "export", "is_symbolic_dim", "max_dim",
     "maximum_supported_calling_convention_version", "min_dim", "minimum_supported_calling_convention_version",
-    "register_namedtuple_serialization", "register_pytree_node_serialization", "symbolic_args_specs", "symbolic_shape",
+    "register_namedtuple_serialization", "register_pytree_node_serialization", "symbolic_args_specs",
+    "symbolic_dim_bounds", "symbolic_shape",
 ]  # fmt: skip
 __dir__: Callable[[], list[str]] = __all__.copy

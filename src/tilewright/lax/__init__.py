@@ -54,6 +54,7 @@ if TYPE_CHECKING:
     from ..core.sharding.mesh import with_sharding_constraint
     from . import linalg
     from .composites import composite
+    from .horner import one_minus_square, polynomial
     from .ragged import RaggedDotDimensionNumbers, ragged_dot, ragged_dot_general
     from .ragged_exchange import ragged_all_to_all
 
@@ -75,6 +76,7 @@ _FAMILIES = {
 _RARE = {name: f"..core.primitives.{module}:{name}" for module, names in _FAMILIES.items() for name in names}
 
 _OWN = {"linalg": ".linalg", "composite": ".composites:composite"}
+_OWN |= {name: f".horner:{name}" for name in ("one_minus_square", "polynomial")}
 _OWN |= {"ragged_all_to_all": ".ragged_exchange:ragged_all_to_all"}
 _OWN |= {"with_sharding_constraint": "..core.sharding.mesh:with_sharding_constraint"}
 _OWN |= {name: f".ragged:{name}" for name in ("RaggedDotDimensionNumbers", "ragged_dot", "ragged_dot_general")}
@@ -107,25 +109,25 @@ __all__ = [
     "igammac_p", "imag", "imag_p", "index_in_dim", "index_take", "integer_pow", "integer_pow_p", "iota", "iota_p",
     "is_finite", "is_finite_p", "le", "le_p", "lgamma", "lgamma_p", "linalg", "log", "log1p", "log1p_p", "log2",
     "log_p", "logistic", "logistic_p", "lt", "lt_p", "map", "max", "max_p", "min", "min_p", "mul", "mul_p", "mulhi",
-    "mulhi_p", "ne", "ne_p", "neg", "neg_p", "nextafter", "nextafter_p", "not_p", "optimization_barrier",
-    "optimization_barrier_p", "or_p", "pad", "pad_p", "padtype_to_pads", "pbroadcast", "pcast", "platform_dependent",
-    "pmax", "pmax_p", "pmean", "pmin", "pmin_p", "polygamma", "polygamma_p", "population_count", "population_count_p",
-    "pow", "pow_p", "ppermute", "ppermute_p", "pshuffle", "psum", "psum_p", "psum_scatter", "pswapaxes", "pvary",
-    "ragged_all_to_all", "ragged_dot", "ragged_dot_general", "random_gamma_grad", "real", "real_p", "reciprocal",
-    "reduce", "reduce_and", "reduce_and_p", "reduce_max", "reduce_max_p", "reduce_min", "reduce_min_p", "reduce_or",
-    "reduce_or_p", "reduce_p", "reduce_precision", "reduce_precision_p", "reduce_prod", "reduce_prod_p", "reduce_sum",
-    "reduce_sum_p", "reduce_window", "reduce_window_max_p", "reduce_window_min_p", "reduce_window_p",
-    "reduce_window_sum_p", "reduce_xor", "reduce_xor_p", "regularized_incomplete_beta_p", "rem", "rem_p", "reshape",
-    "reshape_p", "rev", "rev_p", "rng_bit_generator", "rng_uniform", "rng_uniform_p", "round", "round_p", "rsqrt",
-    "rsqrt_p", "scaled_dot", "scan", "scan_p", "scatter", "scatter_add", "scatter_add_p", "scatter_apply",
-    "scatter_max", "scatter_max_p", "scatter_min", "scatter_min_p", "scatter_mul", "scatter_mul_p", "scatter_p",
-    "scatter_sub", "scatter_sub_p", "select", "select_and_gather_add_p", "select_and_scatter_add_p", "select_n",
-    "select_n_p", "shape_as_value", "shift_left", "shift_left_p", "shift_right_arithmetic", "shift_right_arithmetic_p",
-    "shift_right_logical", "shift_right_logical_p", "sign", "sign_p", "sin", "sin_p", "sinh", "sinh_p", "slice",
-    "slice_in_dim", "slice_p", "sort", "sort_key_val", "sort_p", "split", "split_p", "sqrt", "sqrt_p", "square",
-    "square_p", "squeeze", "squeeze_p", "stack", "stage", "stop_gradient", "stop_gradient_p", "sub", "sub_p", "switch",
-    "tan", "tan_p", "tanh", "tanh_p", "tile", "top_k", "top_k_p", "transpose", "transpose_p", "unstack", "while_loop",
-    "while_p", "while_vjp_p", "with_sharding_constraint", "xor_p", "zeta", "zeta_p",
+    "mulhi_p", "ne", "ne_p", "neg", "neg_p", "nextafter", "nextafter_p", "not_p", "one_minus_square",
+    "optimization_barrier", "optimization_barrier_p", "or_p", "pad", "pad_p", "padtype_to_pads", "pbroadcast", "pcast",
+    "platform_dependent", "pmax", "pmax_p", "pmean", "pmin", "pmin_p", "polygamma", "polygamma_p", "polynomial",
+    "population_count", "population_count_p", "pow", "pow_p", "ppermute", "ppermute_p", "pshuffle", "psum", "psum_p",
+    "psum_scatter", "pswapaxes", "pvary", "ragged_all_to_all", "ragged_dot", "ragged_dot_general", "random_gamma_grad",
+    "real", "real_p", "reciprocal", "reduce", "reduce_and", "reduce_and_p", "reduce_max", "reduce_max_p", "reduce_min",
+    "reduce_min_p", "reduce_or", "reduce_or_p", "reduce_p", "reduce_precision", "reduce_precision_p", "reduce_prod",
+    "reduce_prod_p", "reduce_sum", "reduce_sum_p", "reduce_window", "reduce_window_max_p", "reduce_window_min_p",
+    "reduce_window_p", "reduce_window_sum_p", "reduce_xor", "reduce_xor_p", "regularized_incomplete_beta_p", "rem",
+    "rem_p", "reshape", "reshape_p", "rev", "rev_p", "rng_bit_generator", "rng_uniform", "rng_uniform_p", "round",
+    "round_p", "rsqrt", "rsqrt_p", "scaled_dot", "scan", "scan_p", "scatter", "scatter_add", "scatter_add_p",
+    "scatter_apply", "scatter_max", "scatter_max_p", "scatter_min", "scatter_min_p", "scatter_mul", "scatter_mul_p",
+    "scatter_p", "scatter_sub", "scatter_sub_p", "select", "select_and_gather_add_p", "select_and_scatter_add_p",
+    "select_n", "select_n_p", "shape_as_value", "shift_left", "shift_left_p", "shift_right_arithmetic",
+    "shift_right_arithmetic_p", "shift_right_logical", "shift_right_logical_p", "sign", "sign_p", "sin", "sin_p",
+    "sinh", "sinh_p", "slice", "slice_in_dim", "slice_p", "sort", "sort_key_val", "sort_p", "split", "split_p", "sqrt",
+    "sqrt_p", "square", "square_p", "squeeze", "squeeze_p", "stack", "stage", "stop_gradient", "stop_gradient_p", "sub",
+    "sub_p", "switch", "tan", "tan_p", "tanh", "tanh_p", "tile", "top_k", "top_k_p", "transpose", "transpose_p",
+    "unstack", "while_loop", "while_p", "while_vjp_p", "with_sharding_constraint", "xor_p", "zeta", "zeta_p",
 ]  # fmt: skip
 __dir__: Callable[[], list[str]] = __all__.copy
 

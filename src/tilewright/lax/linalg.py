@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ..core.jit.inline_jit import composite
 from ..core.primitives.linalg import cholesky as _cholesky
@@ -24,33 +24,38 @@ from ..core.primitives.linalg.svd import SvdAlgorithm, svd_p
 from ..core.primitives.linalg.triangular import triangular_solve_p
 from ..core.primitives.linalg.tridiagonal import tridiagonal_solve_p
 
-if TYPE_CHECKING:
-    from ..core.ir.array import Array
-
-
-# Called eagerly, each is one program.
-cholesky: Callable[..., Array] = composite("symmetrize_input")(_cholesky.cholesky)
-cholesky_update: Callable[..., Array] = composite()(_cholesky.cholesky_update)
-symmetric_product: Callable[..., Array] = composite("alpha", "beta", "symmetrize_output")(_cholesky.symmetric_product)
-triangular_solve: Callable[..., Array] = composite("left_side", "lower", "transpose_a", "conjugate_a", "unit_diagonal")(
-    _triangular.triangular_solve)  # fmt: skip
-lu: Callable[..., tuple[Any, Any, Any]] = composite()(_lu.lu)
-lu_pivots_to_permutation: Callable[..., Array] = composite("permutation_size")(_lu.lu_pivots_to_permutation)
-householder_product: Callable[..., Array] = composite()(_qr.householder_product)
-ormqr: Callable[..., Array] = composite("left", "transpose")(_qr.ormqr)
-qr: Callable[..., tuple[Any, ...]] = composite("pivoting", "full_matrices", "use_magma")(_qr.qr)
-eigh: Callable[..., tuple[Any, Any]]
-eigh = composite("lower", "symmetrize_input", "sort_eigenvalues", "subset_by_index", "implementation")(_eigh.eigh)
-svd: Callable[..., Any] = composite("full_matrices", "compute_uv", "subset_by_index", "algorithm")(_svd.svd)
-eig: Callable[..., list[Any]] = composite(
-    "compute_left_eigenvectors", "compute_right_eigenvectors", "enable_eigvec_derivs", "implementation", "use_magma"
-)(_eig.eig)
-schur: Callable[..., tuple[Any, ...]]
-schur = composite("compute_schur_vectors", "sort_eig_vals", "select_callable")(_eig.schur)
-hessenberg: Callable[..., tuple[Any, Any]] = composite()(_eig.hessenberg)
-tridiagonal: Callable[..., tuple[Any, ...]] = composite("lower")(_eig.tridiagonal)
-tridiagonal_solve: Callable[..., Array] = composite("perturb_singular")(_tridiagonal.tridiagonal_solve)
-qdwh: Callable[..., tuple[Any, ...]] = composite("is_hermitian", "max_iterations", "eps", "dynamic_shape")(_qdwh.qdwh)
+if TYPE_CHECKING:  # checkers and editors see the functions themselves, with their parameters and docstrings
+    from ..core.primitives.linalg.cholesky import cholesky, cholesky_update, symmetric_product
+    from ..core.primitives.linalg.eig import eig, hessenberg, schur, tridiagonal
+    from ..core.primitives.linalg.eigh import eigh
+    from ..core.primitives.linalg.lu import lu, lu_pivots_to_permutation
+    from ..core.primitives.linalg.qdwh import qdwh
+    from ..core.primitives.linalg.qr import householder_product, ormqr, qr
+    from ..core.primitives.linalg.svd import svd
+    from ..core.primitives.linalg.triangular import triangular_solve
+    from ..core.primitives.linalg.tridiagonal import tridiagonal_solve
+else:  # called eagerly, each is one program
+    cholesky = composite("symmetrize_input")(_cholesky.cholesky)
+    cholesky_update = composite()(_cholesky.cholesky_update)
+    symmetric_product = composite("alpha", "beta", "symmetrize_output")(_cholesky.symmetric_product)
+    triangular_solve = composite("left_side", "lower", "transpose_a", "conjugate_a", "unit_diagonal")(
+        _triangular.triangular_solve
+    )
+    lu = composite()(_lu.lu)
+    lu_pivots_to_permutation = composite("permutation_size")(_lu.lu_pivots_to_permutation)
+    householder_product = composite()(_qr.householder_product)
+    ormqr = composite("left", "transpose")(_qr.ormqr)
+    qr = composite("pivoting", "full_matrices", "use_magma")(_qr.qr)
+    eigh = composite("lower", "symmetrize_input", "sort_eigenvalues", "subset_by_index", "implementation")(_eigh.eigh)
+    svd = composite("full_matrices", "compute_uv", "subset_by_index", "algorithm")(_svd.svd)
+    eig = composite(
+        "compute_left_eigenvectors", "compute_right_eigenvectors", "enable_eigvec_derivs", "implementation", "use_magma"
+    )(_eig.eig)
+    schur = composite("compute_schur_vectors", "sort_eig_vals", "select_callable")(_eig.schur)
+    hessenberg = composite()(_eig.hessenberg)
+    tridiagonal = composite("lower")(_eig.tridiagonal)
+    tridiagonal_solve = composite("perturb_singular")(_tridiagonal.tridiagonal_solve)
+    qdwh = composite("is_hermitian", "max_iterations", "eps", "dynamic_shape")(_qdwh.qdwh)
 
 __all__ = [
     "EigImplementation", "EighImplementation", "SvdAlgorithm", "cholesky", "cholesky_p", "cholesky_update",

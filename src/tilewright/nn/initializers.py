@@ -125,10 +125,9 @@ def _root(x: Any) -> Any:
 def _fans(shape: Sequence[int], in_axis: Axis, out_axis: Axis, batch_axis: Axis) -> tuple[float, float]:
     """How many inputs and outputs one unit has; axes named by neither are a receptive field."""
     rank = len(shape)
-    if rank <= 1:
-        raise ArgumentError(
-            f"variance scaling of a parameter of shape {tuple(shape)}", "it needs at least two dimensions"
-        )
+    if rank <= 1 and in_axis == -2:
+        raise ArgumentError(f"variance scaling of a parameter of shape {tuple(shape)}, with the default in_axis",
+                            "it needs at least two dimensions; say which are inputs by in_axis")  # fmt: skip
     ins, outs, batch = (axes_of(axis, rank) for axis in (in_axis, out_axis, batch_axis))
     sizes = [math.prod(shape[d] for d in axes) for axes in (ins, outs, batch)]
     field = math.prod(shape) / math.prod(sizes) if math.prod(sizes) else 0

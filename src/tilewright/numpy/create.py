@@ -334,7 +334,7 @@ def full_like(
     if shape is None and device is None and isinstance(a, Value):
         if a.aval.placed is not None:
             return with_out_sharding(a.aval.placed, full_like, a.aval.plain, fill_value, dtype)
-        device = getattr(a, "_placed", None)
+        device = getattr(a, "device", None)
     elif device is None and shape in (None, like) and not isinstance(a, Value):  # a ShapeDtypeStruct, perhaps
         device = getattr(a, "sharding", None)
     where = like if shape is None else shape

@@ -174,11 +174,8 @@ def diagonal(a: ArrayLike, offset: int = 0, axis1: int = 0, axis2: int = 1) -> A
     start, size = (max(0, -offset), max(0, offset)), max(0, min(n + min(offset, 0), m - max(offset, 0)))
     if size == 0:
         return full((*lead, 0), 0, dtype_of(a))
-    # The diagonal of a square block is every (size+1)-th element of it laid flat.
-    rank = len(lead)
-    block = lax.slice(a, (*[0] * rank, *start), (*lead, start[0] + size, start[1] + size))
-    flat = lax.reshape(block, (*lead, size * size))
-    return lax.slice(flat, [0] * (rank + 1), (*lead, size * size), (*[1] * rank, size + 1))
+    rows, columns = (arange(first, first + size) for first in start)
+    return a.at[..., rows, columns].get(mode="promise_in_bounds", unique_indices=True, indices_are_sorted=True)
 
 
 @public

@@ -177,9 +177,8 @@ def axis_of(axis: Any, ndim: int) -> int:
     except TypeError:
         raise ArgumentTypeError(f"axis {reprlib.repr(axis)} is not an integer", "name one axis by its number") from None
     if not -ndim <= number < ndim:
-        raise AxisError(
-            f"axis {number} is out of range for an array of {ndim} dimensions", f"use -{ndim} to {ndim - 1}"
-        )
+        raise AxisError(f"axis {number} is out of range for an array of {ndim} dimensions",
+                        f"use -{ndim} to {ndim - 1}" if ndim else "give an array that has axes")  # fmt: skip
     return number % ndim
 
 

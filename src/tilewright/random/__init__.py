@@ -10,6 +10,7 @@ float32 and rounded, as a logarithm of few bits has no tail and wrong moments.
 
 from collections.abc import Callable
 
+from ..core.ir.array import Array as Key
 from .basic import (
     bernoulli,
     bits,
@@ -52,7 +53,7 @@ from .discrete import binomial, geometric, multinomial, poisson
 from .key import PRNGKey, clone, fold_in, key, key_data, key_dtype, key_impl, split, wrap_key_data
 
 __all__ = [
-    "PRNGKey", "ball", "bernoulli", "beta", "binomial", "bits", "categorical", "cauchy", "chisquare", "choice",
+    "Key", "PRNGKey", "ball", "bernoulli", "beta", "binomial", "bits", "categorical", "cauchy", "chisquare", "choice",
     "clone", "dirichlet", "double_sided_maxwell", "exponential", "f", "fold_in", "gamma", "generalized_normal",
     "geometric", "gumbel", "key", "key_data", "key_dtype", "key_impl", "laplace", "loggamma", "logistic", "lognormal",
     "maxwell", "multinomial", "multivariate_normal", "normal", "orthogonal", "pareto", "permutation", "poisson",

@@ -23,6 +23,7 @@ from ..core.jit.jit import jit
 from ..core.support import forks
 from ..core.support.errors import TilewrightError
 from ..core.support.runtime import runtime
+from ..cpu_backend.runtime.library import objects_in
 from ..xla_backend.analysis.fingerprint import fingerprint
 from . import measure
 from .worker import receive, send
@@ -159,7 +160,7 @@ class Isolated:
                     if module.callbacks:
                         raise Failed("it calls back into Python", "pass isolate=False")
                     self.modules[number] = replace(module, again=None, reports={})
-                    self._worker(slot).ask(("compile", number, self.modules[number]))
+                    self._ask_to_compile(slot, number)
                     begun.append((slot, number))
                 except Exception as error:
                     found[number] = measure.said(error)
@@ -167,6 +168,10 @@ class Isolated:
                 found[number] = self._begun(slot, number)
             del rest[: self.many]
         return found
+
+    def _ask_to_compile(self, slot: int, number: int) -> None:
+        module = self.modules[number]
+        self._worker(slot).ask(("compile", number, module, objects_in(module.text)))
 
     def _begun(self, slot: int, number: int) -> str | None:
         """Wait for a program that a worker compiles; what went wrong."""
@@ -182,7 +187,7 @@ class Isolated:
         for number in numbers:
             if self.place[number] != slot:
                 self.drop(number)
-                self._worker(slot).ask(("compile", number, self.modules[number]))
+                self._ask_to_compile(slot, number)
                 self._begun(slot, number)
 
     def check(self, number: int) -> str | None:

@@ -11,11 +11,12 @@ import os
 import pickle
 import struct
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, BinaryIO
 
 import numpy as np
 
+from ..compiler import lazy_layers
 from ..core.support.runtime import runtime
 from ..xla_backend.analysis.fingerprint import fingerprint
 from ..xla_backend.arrays.transfer import host_buffer
@@ -67,8 +68,10 @@ class Worker:
         copies = min(max(2 * cache_bytes() // size, 1), 16, max(RING // size, 1))
         self.rings = [[host_buffer(x.copy(), t) for x, t in zip(inputs, types, strict=True)] for _ in range(copies)]
 
-    def compile(self, number: int, module: Module) -> str:
-        """Compile a program; returns its identity."""
+    def compile(self, number: int, module: Module, objects: Mapping[str, bytes]) -> str:
+        """Compile a program, which calls machine code by the names of `objects`; returns its identity."""
+        if objects:
+            lazy_layers.machine_code.register(objects)
         executable = runtime.backend.compile(module, None)
         run = runtime.backend.runner(executable, "list", None)
         ring = itertools.cycle(self.rings)

@@ -425,3 +425,13 @@ def test_compiled_functions_tell_how_arrays_lie():
     there = tw.sharding.NamedSharding(tw.make_mesh((1,), ("x",)), tw.P("x"))
     placed = tw.jit(lambda a: a * 2, in_shardings=there, out_shardings=there).lower(x).compile()
     assert placed.input_shardings == ((there,), {}) and placed.output_shardings == placed(x).sharding == there
+
+
+def test_functions_nested_140_deep():
+    """Within Python's recursion limit of 1000, on a thread of its own: each level has six frames."""
+
+    def nested(depth):
+        return (lambda v: v * 2) if depth == 0 else lambda v: tw.jit(nested(depth - 1))(v) + 1
+
+    with ThreadPoolExecutor(1) as pool:
+        assert pool.submit(lambda: tw.jit(nested(140))(X).tolist()).result() == [140, 142, 144]

@@ -179,3 +179,36 @@ def test_an_error_of_a_callback_is_shown_as_the_user_wrote_it():
     with pytest.raises(ExecutionError, match="not this one") as caught:
         call(np.ones(2, np.float32)).block_until_ready()
     assert "in refuse" in str(caught.value) and "xla_backend" not in str(caught.value)
+
+
+@pytest.mark.parametrize("wrap", [lambda f: f, tw.jit], ids=["eager", "jit"])
+def test_static_values_reach_debug_callbacks_as_they_are(wrap, capsys):
+    seen = []
+
+    @wrap
+    def f(x):
+        tw.debug.print("{x} {dtype} {name}", x=x, dtype=x.dtype, name="abc")
+        tw.debug.callback(lambda *values: seen.append(values), x.dtype, x, None, "abc")
+        return x
+
+    f(tw.numpy.float32(2.0))
+    tw.effects_barrier()
+    assert capsys.readouterr().out == "2.0 float32 abc\n"
+    assert seen == [(np.dtype("float32"), 2.0, None, "abc")]
+
+
+def test_programs_without_operands_and_results_run_for_their_effects(capsys):
+    @tw.jit
+    def nothing():
+        tw.debug.print("nothing")
+
+    @tw.jit
+    def loop(x):
+        return lax.fori_loop(0, 3, lambda i, x: (tw.debug.print("{}", i), x)[1], x)
+
+    nothing()
+    tw.effects_barrier()
+    assert capsys.readouterr().out == "nothing\n"
+    assert loop(2.0) == 2.0
+    tw.effects_barrier()
+    assert capsys.readouterr().out == "0\n1\n2\n"

@@ -108,8 +108,8 @@ BAD = {
     "reverse through while": (
         lambda: tw.grad(lambda x: lax.while_loop(lambda c: c < 10.0, _asking, x))(1.0),
         errors.DifferentiationError, ["io_callback", "effects", "custom_vjp"]),
-    "deep tree": (lambda: tw.jit(lambda t: t)(_nested(5000)), errors.TreeError, ["nested"]),
-    "deep tree, leaves": (lambda: tw.tree.leaves(_nested(5000)), errors.TreeError, ["nested"]),
+    "deep tree": (lambda: tw.jit(lambda t: t)(_nested(100_000)), errors.TreeError, ["nested"]),
+    "deep tree, leaves": (lambda: tw.tree.leaves(_nested(100_000)), errors.TreeError, ["nested"]),
     "too many elements": (lambda: tnp.ones((2**31, 2**32)), errors.ShapeError, ["2**63"]),
     "too long an axis": (lambda: tw.jit(lambda: tnp.zeros(2**63))(), errors.ShapeError, ["2**63"]),
     "checkpoints": (

@@ -122,6 +122,13 @@ def test_other_commands_have_no_traceback(program, capsys, arguments, tmp_path):
     assert code == 2 and "Traceback" not in out and out.strip()
 
 
+def test_the_script_of_the_command_is_no_line_of_the_user(program, tmp_path):
+    (tmp_path / "command").write_text("from tilewright.cli.main import main\nmain()\n")
+    command = [sys.executable, "command", "export", f"{program}::plain"]
+    out = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=120).stdout
+    assert "missing a required argument: 'x'\nremedy: " in out
+
+
 def test_the_traceback_on_request(program, capsys, monkeypatch):
     with main.config(traceback_filtering="off"), pytest.raises(ValueError, match="of the user"):
         main.main(["explain", f"{program}::wrong", "--shape", "f32[4]"])

@@ -37,6 +37,7 @@ REFUSED = {  # name: the call, and the error
     "no such norm of a transform": (lambda: fft.fft(DATA, norm="half"), errors.ArgumentError),
     "real transform of complex numbers": (lambda: fft.rfft(DATA + 1j), errors.DtypeError),
     "sum along no such axis": (lambda: tnp.sum(DATA, axis=1), errors.AxisError),
+    "counts that are a number": (lambda: stats.multinomial.pmf(1, 1, DATA), errors.ShapeError),
     "argmax of nothing": (lambda: tnp.argmax(NONE), errors.ArgumentError),
     "maximum of nothing": (lambda: tnp.max(NONE), errors.ArgumentError),
     "segment ids of another length": (lambda: ops.segment_sum(DATA, IDS[:2], 3), errors.ShapeError),
@@ -145,3 +146,8 @@ def test_a_value_as_of_numpy(name):
 def test_bad_input_within_jit_is_named_at_its_line():
     with pytest.raises(tw.errors.ShapeError, match="test_bad_input"):
         tw.jit(lambda x: linalg.inv(x))(TALL)
+
+
+def test_a_number_has_no_axis_to_name():
+    with pytest.raises(errors.AxisError, match="give an array that has axes"):
+        tnp.sum(tnp.float32(1), axis=-1)

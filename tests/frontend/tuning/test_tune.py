@@ -62,6 +62,16 @@ def test_the_fastest_right_configuration_is_kept_and_used(store):
     assert f.best(X.reshape(4, 256)) == {"block": 128}  # another rank: the default
 
 
+def test_kernels_as_machine_code_are_tuned_in_other_processes(store):
+    @autotune(space={"block": [64, 128]}, store=store)
+    def f(x, *, block=128):
+        spec, as_code = tl.BlockSpec((block,), lambda i: (i,)), tl.cpu.CompilerParams(route="machine_code")
+        return tl.kernel_call(body, x, grid=x.size // block, in_specs=[spec], out_specs=spec,
+                              compiler_params=as_code)(x)  # fmt: skip
+
+    assert [t.why for t in f.tune(X, progress=False).trials] == [None, None]
+
+
 def test_memory_prunes_and_failures_are_isolated(store):
     @autotune(space=[{"block": 1024}, {"block": 64}, {"block": 7}], store=store, memory=4096)
     def f(x, *, block=64):

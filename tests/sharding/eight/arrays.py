@@ -319,3 +319,44 @@ def test_sizes_that_no_mesh_has(shape):
         tw.make_mesh(shape, ("x", "y"))
     with pytest.raises(ArgumentError, match="a positive integer"):
         AbstractMesh(shape, ("x", "y"))
+
+
+def test_iterating_leaves_elements_on_the_devices():
+    far = tw.device_put(X, MESH.devices[2, 1])
+    assert {row.device for row in far} == {far.device}
+    split = tw.device_put(X, NamedSharding(MESH, P("x")))
+    assert {d for row in split for d in row.devices()} <= {*MESH.devices.flat} and len(next(iter(split)).devices()) > 1
+    np.testing.assert_array_equal([np.asarray(row) for row in split], X)
+
+
+def test_results_keep_axes_of_one_device_in_their_spec():
+    mesh = Mesh(MESH.devices[:1, :], ("x", "y"))
+    split = tw.device_put(np.ones((2, 4)), NamedSharding(mesh, P("x", "y")))
+    assert (split * 2).sharding.spec == tw.jit(lambda x: x + 1)(split).sharding.spec == P("x", "y")
+    assert tw.jit(lambda x: x.T)(split).sharding.spec == P("y")
+
+
+def test_sharding_on_a_mesh_of_one_device_is_that_of_the_device():
+    device = MESH.devices[1, 0]
+    one, other = NamedSharding(Mesh(np.array([device]), ("i",)), P("i")), tw.device_put(X, device).sharding
+    assert one.is_equivalent_to(other, 2) and other.is_equivalent_to(one, 2)
+    assert not one.is_equivalent_to(tw.device_put(X, MESH.devices[0, 0]).sharding, 2)
+
+
+def test_parts_of_another_dtype_than_is_asked_for_are_refused():
+    sharding = NamedSharding(Mesh(MESH.devices[:1, 0], ("i",)), P())
+    with pytest.raises(DtypeError, match="parts of the dtype float32"):
+        tw.make_array_from_single_device_arrays((10, 3), sharding, [tnp.asarray(X)], dtype=np.int32)
+
+
+def test_arrays_like_one_on_another_device_and_shardings_of_one_device():
+    device = MESH.devices[1, 1]
+    far = tw.device_put(X, tw.device_put(X, device).sharding)
+    assert far.device == tnp.zeros_like(far).device == tnp.full_like(far, 2).device == device
+    np.testing.assert_array_equal(far + tnp.ones_like(far), X + 1)
+
+
+def test_donated_array_that_lies_the_same_on_another_mesh_is_kept():
+    split = tw.device_put(X, NamedSharding(MESH, P("x")))
+    found = tw.device_put(split, NamedSharding(Mesh(MESH.devices, ("i", "j")), P("i")), donate=True)
+    np.testing.assert_array_equal(found, X)

@@ -255,3 +255,20 @@ def test_a_callback_is_given_whole_arrays_and_gives_them():
     found = tw.jit(lambda x: tw.pure_callback(doubled, tw.ShapeDtypeStruct(x.shape, x.dtype), x))(x)
     np.testing.assert_array_equal(found, X * 2)
     assert found.sharding.is_fully_replicated
+
+
+@pytest.mark.parametrize("seen", [{"axis_names": {"y"}}, {}], ids=["along one axis", "along all axes"])
+def test_vmap_of_a_shard_map_keeps_the_split_of_the_mapped_axis(seen):
+    x = np.arange(64, dtype=np.float32).reshape(8, 4, 2)
+
+    def rows(x):
+        return lax.psum(x, "y") * x
+
+    with use_mesh(MESH):
+        f = tw.vmap(tw.shard_map(rows, in_specs=P("y"), out_specs=P("y"), **seen))
+        split = reshard(x, P("x", "y"))
+        assert tw.typeof(f(split)).sharding.spec == P("x", "y", None)
+        found = f(split), tw.grad(lambda x: f(x).sum())(split)
+        wanted = f(reshard(x, P(None, "y"))), tw.grad(lambda x: f(x).sum())(reshard(x, P(None, "y")))
+    for a, b in zip(found, wanted, strict=True):
+        np.testing.assert_allclose(np.asarray(a), np.asarray(b), rtol=1e-6)

@@ -34,6 +34,7 @@ def mapped(f, ins, outs, mesh=MESH, **how):
 
 
 # Two meshes with an axis `i` of size 4: alone, and beside another one, with its devices in another order.
+FOUR_ROWS = Mesh(MESH.devices[:, 0], ("x",))
 FOUR = [Mesh(MESH.devices[:, 0], ("i",)), Mesh(MESH.devices[::-1].T, ("j", "i"))]
 
 
@@ -362,3 +363,39 @@ def test_constraints_along_axes_that_each_device_sees_a_part_of():
             tw.jit(tw.shard_map(f, mesh=MESH, in_specs=P("x"), out_specs=P("x"), axis_names=seen))(X)
     free = tw.shard_map(f, mesh=MESH, in_specs=P("y"), out_specs=P("y"), axis_names={"y"})
     np.testing.assert_array_equal(tw.jit(free)(X), X)
+
+
+def test_ordered_callbacks_of_each_device():
+    seen = []
+
+    def f(x):
+        tw.io_callback(lambda x: seen.append(("first", x.item())), (), x[0, 0], ordered=True)
+        tw.io_callback(lambda x: seen.append(("second", x.item())), (), x[0, 0], ordered=True)
+        return x + 1
+
+    def both(x):
+        found = mapped(f, P("x"), P("x"), FOUR_ROWS)(x)
+        tw.io_callback(lambda: seen.append("end"), (), ordered=True)
+        return found
+
+    found = tw.jit(both)(X[:4])
+    tw.effects_barrier()
+    np.testing.assert_array_equal(found, X[:4] + 1)
+    seen.remove("end")
+    assert sorted(seen) == sorted((n, x) for n in ("first", "second") for x in X[:4, 0].tolist())
+    assert all(seen.index(("first", x)) < seen.index(("second", x)) for x in X[:4, 0].tolist())
+
+
+def test_a_permutation_that_can_be_read_once_is_refused():
+    with pytest.raises(ArgumentTypeError, match="empty when it is read again"):
+        mapped(lambda x: lax.ppermute(x, "x", zip(range(4), range(4))), P("x"), P("x"))(X)
+
+
+@pytest.mark.parametrize("types", [(AxisType.Explicit, AxisType.Auto), (AxisType.Explicit, AxisType.Explicit)], ids=str)
+def test_maps_within_each_other_against_the_order_of_the_mesh(types):
+    def f(a):
+        return tw.smap(tnp.sin, in_axes=1, out_axes=1, axis_name="x")(a * 2)
+
+    with use_mesh(tw.make_mesh((4, 2), ("x", "y"), axis_types=types)):
+        found = tw.smap(f, in_axes=0, out_axes=0, axis_name="y")(tw.device_put(X, P("y")))
+    np.testing.assert_allclose(found, np.sin(X * 2), rtol=1e-5)

@@ -14,7 +14,7 @@ ROWS, COLUMNS, BOTH = P(("x", "y")), P(None, ("x", "y")), P("x", "y")
 (X,) = draws((16, 16))
 J = np.arange(16, dtype=np.int32) * 5 % 16
 SQUARES = np.eye(3, dtype=np.float32) * 4 + draws((16, 3, 3), seed=1)[0]
-IMAGES, FILTERS = draws((8, 6, 6, 4), (3, 3, 4, 8), seed=2)
+IMAGES, FILTERS, TILES = draws((8, 6, 6, 4), (3, 3, 4, 8), (2, 16, 8, 2), seed=2)
 NAMES = ("NHWC", "HWIO", "NHWC")
 
 
@@ -30,12 +30,17 @@ def pooled(x):
     return lax.reduce_window(x.reshape(16, 4, 4, 1), -np.inf, lax.max, (1, 2, 2, 1), (1, 2, 2, 1), "VALID")
 
 
+def pooling(x):
+    return lax.reduce_window(x, -np.inf, lax.max, (1, 2, 2, 1), (1, 2, 2, 1), "VALID")
+
+
 LOCAL = {
     "gradient of sort": (slope(lambda x: tnp.sort(x, 1) * tnp.arange(16)), X, ROWS),
     "gradient of top_k": (slope(lambda x: lax.top_k(x, 4)[0]), X, ROWS),
     "gradient of take_along_axis": (slope(lambda x: tnp.take_along_axis(x, J[:, None], 1)), X, ROWS),
     "gradient of take": (slope(lambda x: tnp.take(x, J, 0)), X, COLUMNS),
     "gradient of max pooling": (slope(pooled), X, ROWS),
+    "gradient of max pooling along tiled windows": (slope(pooling), TILES, P(None, "x", "y")),
     "at.add of columns": (lambda x: tnp.asarray(x).at[J].add(1.0), X, COLUMNS),
     "at.set under vmap": (tw.vmap(lambda a: a.at[3].set(0.0)), X, ROWS),
     "dynamic_update_slice under vmap": (
@@ -73,6 +78,24 @@ def test_filter_gradient_of_a_convolution_is_one_all_reduce():
     ((kind, _),) = collectives(tw.grad(loss), FILTERS, split)
     assert kind == "all-reduce"
     np.testing.assert_allclose(tw.jit(tw.grad(loss))(FILTERS, split), tw.grad(loss)(FILTERS, IMAGES), rtol=1e-4)
+
+
+JOINED = {
+    "segment_max of rows": lambda x: ops.segment_max(x, J // 2, 8),
+    "segment_min of rows": lambda x: ops.segment_min(x, J // 2 - 1, 8),
+    "diagonal": tnp.diagonal,
+    "trace": tnp.trace,
+    "histogram": lambda x: tnp.histogram(x, 4)[0],
+}
+
+
+@pytest.mark.parametrize("spec", [ROWS, BOTH, P("x")], ids=str)
+@pytest.mark.parametrize("name", JOINED)
+def test_operation_joins_results_alone(name, spec):
+    f, split = JOINED[name], placed(X, spec)
+    found = collectives(f, split)
+    assert {kind for kind, _ in found} == {"all-reduce"} and all(size < X.nbytes for _, size in found)
+    np.testing.assert_allclose(tw.jit(f)(split), f(tnp.asarray(X)), rtol=1e-5)
 
 
 SCANS = (lax.cumsum, lax.cumprod, lax.cummax, lax.cummin, lax.cumlogsumexp)

@@ -330,3 +330,13 @@ def test_values_that_are_not_summed_are_not_shown(tmp_path):
 def test_exports_are_refused():
     with pytest.raises(UnsupportedError, match="export"):
         export.export(tw.jit(lambda u: u + u))(opened()).serialize()
+
+
+@pytest.mark.parametrize("rows", [8, 6])
+@pytest.mark.parametrize("axes", ["x", "y", "xy"])
+def test_a_sum_over_several_split_axes_stays_open_along_those_that_are_asked_for(axes, rows):
+    x = np.arange(rows * 12, dtype=np.int32).reshape(rows, 6, 2)
+    asked = P(None, unreduced={*axes})
+    found = tw.jit(lambda x: lax.reduce_sum(x, (0, 1), out_sharding=asked))(reshard(x, P("x", "y")))
+    assert found.sharding.spec == asked
+    np.testing.assert_array_equal(value(found), x.sum((0, 1)))

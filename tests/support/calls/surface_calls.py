@@ -48,7 +48,7 @@ class Of:
 
 LAX = [
     *_each("abs asinh atan bessel_i0e bessel_i1e cbrt ceil cos cosh erf erfc exp exp2 expm1 floor is_finite logistic "
-           "neg reciprocal round sign sin sinh square tan tanh stop_gradient", X),
+           "neg one_minus_square reciprocal round sign sin sinh square tan tanh stop_gradient", X),
     *_each("digamma lgamma log log1p log2 rsqrt sqrt", POS),
     *_each("acos asin atanh erf_inv", UNIT), *_each("acosh", POS + 1), *_each("conj imag real abs exp", Z),
     *_each("bitwise_not clz population_count", N),
@@ -106,7 +106,7 @@ SPECIAL = [
            "spence sici fresnel exp1 expi factorial", POS),
     *_each("erf erfc erfcx dawsn expit ndtr log_ndtr entr i0 i1 i0e i1e sici fresnel expi wofz gammasgn", X),
     *_each("logit ndtri", PROB),
-    ("erfinv", (UNIT,), {}),
+    ("erfinv", (UNIT,), {}), ("erfcinv", (PROB,), {}),
     *_each("beta betaln gammainc gammaincc xlogy xlog1py rel_entr kl_div owens_t boxcox boxcox1p", POS, Q),
     ("comb", (6.0, COUNTS), {}), ("poch", (POS, COUNTS), {}), ("betainc", (POS, Q, PROB), {}),
     ("hyp1f1", (POS, Q, UNIT), {}), ("hyp2f1", (POS, Q, POS + 1, PROB / 2), {}), ("expn", (J + 1, POS), {}),
@@ -229,13 +229,13 @@ ELSEWHERE = {
         "custom_linear_solve custom_root empty fft fori_loop map optimization_barrier pbroadcast platform_dependent "
         "pmax pmean pmin ppermute pshuffle psum psum_scatter pswapaxes ragged_dot_general reduce reduce_window "
         "rng_bit_generator rng_uniform scaled_dot scan scatter_apply stage switch while_loop with_sharding_constraint "
-        "precv psend ragged_all_to_all"
+        "polynomial precv psend ragged_all_to_all"
     ),
     "nn": "get_scaled_dot_general_config scaled_dot_general scaled_matmul",
     "scipy.stats": "gaussian_kde",
     "image": "ResizeMethod",
     "scipy.signal": "istft",
-    "random": "PRNGKey clone key key_data key_dtype wrap_key_data",
+    "random": "Key PRNGKey clone key key_data key_dtype wrap_key_data",
 }
 # Calls whose results depend in size on the values, or that want an array of ours.
 UNEVEN = {("numpy", name) for name in "trim_zeros roots fill_diagonal place put put_along_axis".split()}

@@ -41,8 +41,9 @@ def _emit(
     index = len(e.callbacks)
     e.callbacks.append(host)
     made = [*([e.token.type] if ordered else []), *outs]
-    # XLA asks where what gives nothing is done.
-    where = e.meshes.first_device if e.meshes is not None and not e.within_mesh and not made else ""
+    # XLA asks where what has effects, or gives nothing, is done.
+    on_one = not e.within_mesh and (effect or not made)
+    where = e.meshes.first_device(len(made)) if e.meshes is not None and on_one else ""
     results = e.ops(
         "stablehlo.custom_call",
         operands,

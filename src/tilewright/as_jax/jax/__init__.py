@@ -12,11 +12,13 @@ from ...sharding import AxisType, Mesh
 from ...sharding import make_mesh as own_make_mesh
 from ..facade import facade
 from ..jaxprs import make_jaxpr as make_jaxpr
+from ..options import NAMES, option
 from ..table import PACKAGE
 from .version import __version__ as __version__
 from .version import __version_info__ as __version_info__
 
 __getattr__: Callable[..., Any] = facade("jax")
+globals().update({name: option(name) for name in NAMES})
 
 
 @functools.wraps(own_make_mesh)

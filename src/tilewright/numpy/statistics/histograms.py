@@ -24,7 +24,7 @@ from ..reductions import average
 from ..reductions import max as max_of
 from ..reductions import min as min_of
 from ..reductions import sum as sum_of
-from ..shape import atleast_2d, expand_dims, ravel
+from ..shape import atleast_2d, expand_dims
 from ..sorting import searchsorted
 from ..spaces import linspace
 from ..util import (
@@ -150,7 +150,7 @@ def histogram_bin_edges(a: ArrayLike, bins: Any = 10, range: Any = None, weights
     """
     if isinstance(bins, str):
         raise ArgumentError(f"bins {bins!r} chosen by a rule", "pass a number of bins or their edges")
-    (a,) = promote_dtypes_inexact(ravel(value(a, "histogram")))
+    (a,) = promote_dtypes_inexact(value(a, "histogram"))
     given: Any = np.asarray(bins) if isinstance(bins, (list, tuple)) else bins
     edges = value(given) if isinstance(given, (Value, np.ndarray)) else None
     if edges is not None and shape_of(edges):
@@ -164,7 +164,7 @@ def _edges(a: Any, bins: int, range: Any = None) -> Array:  # noqa: A002
     dtype = dtype_of(a)
     if range is not None:
         low, high = (astype(r, dtype) for r in range)
-    elif shape_of(a)[0] == 0:
+    elif 0 in shape_of(a):
         low, high = np.zeros((), dtype)[()], np.ones((), dtype)[()]
     else:
         low, high = min_of(a), max_of(a)
@@ -200,7 +200,7 @@ def _counts(columns: Any, edges: Any, weights: Any = None) -> Array:
     sizes = tuple(shape_of(e)[0] - 1 for e in edges)
     places, inside = [], None
     for column, edge in zip(columns, edges, strict=True):
-        x = astype(ravel(column), dtype_of(edge)) if dtype_of(column) != dtype_of(edge) else ravel(column)
+        x = astype(column, dtype_of(edge)) if dtype_of(column) != dtype_of(edge) else column
         n = shape_of(edge)[0] - 1
         place = searchsorted(edge, x, side="right") - 1
         place = where3(lax.eq(x, edge[n]), n - 1, place)
@@ -214,7 +214,7 @@ def _counts(columns: Any, edges: Any, weights: Any = None) -> Array:
     if weights is None:
         share = ones(shape_of(flat), dtype)
     else:
-        share = ravel(value(weights))
+        share = lax.reshape(value(weights), shape_of(flat))
         share = share if share.dtype.kind in "fc" else astype(share, default_float())
     return lax.reshape(_bincount(flat, share, total), sizes)
 

@@ -536,6 +536,19 @@ def ndtri(p: ArrayLike) -> Array:
     return _ndtri(strong(p))
 
 
+@composite()
+def erfcinv(y: ArrayLike) -> Array:
+    """The inverse of `erfc`, from 0 to 2; NaN elsewhere. Real numbers only; it keeps its digits for tiny `y`.
+
+    >>> from tilewright.scipy import special
+    >>> round(float(special.erfcinv(0.5)), 3)
+    0.477
+    """
+    (y,) = promote_dtypes_inexact(value(y, "erfcinv"))
+    wide = dtype_of(y) if dtype_of(y).itemsize > 2 else np.dtype(np.float32)
+    return astype(-math.sqrt(0.5) * _ndtri(0.5 * strong(astype(y, wide))), dtype_of(y))
+
+
 _MILLS_TERMS = 8  # of the series in the derivative: the next one is below a rounding error at the bounds below
 
 
@@ -633,8 +646,8 @@ def bernoulli(n: int) -> Array:
 
 
 __all__ = [
-    "bernoulli", "beta", "betainc", "betaln", "boxcox", "boxcox1p", "comb", "digamma", "entr", "erf", "erfc", "erfinv",
-    "expit", "factorial", "gamma", "gammainc", "gammaincc", "gammaln", "gammasgn", "i0", "i0e", "i1", "i1e", "kl_div",
-    "log_ndtr", "loggamma", "logit", "multigammaln", "ndtr", "ndtri", "poch", "polygamma", "rel_entr", "xlog1py",
-    "xlogy", "zeta",
+    "bernoulli", "beta", "betainc", "betaln", "boxcox", "boxcox1p", "comb", "digamma", "entr", "erf", "erfc", "erfcinv",
+    "erfinv", "expit", "factorial", "gamma", "gammainc", "gammaincc", "gammaln", "gammasgn", "i0", "i0e", "i1", "i1e",
+    "kl_div", "log_ndtr", "loggamma", "logit", "multigammaln", "ndtr", "ndtri", "poch", "polygamma", "rel_entr",
+    "xlog1py", "xlogy", "zeta",
 ]  # fmt: skip

@@ -19,6 +19,7 @@ from .safe_powers import with_powers
 
 if TYPE_CHECKING:
     from ...core.ir.array import Array
+    from .signatures import OfKP, OfKPAt
 
 
 _D = Family(__name__, "p", lambda p: (p >= 0) & (p <= 1), (0.5,), (0.0, 1.0), 0.0, whole=True)
@@ -28,9 +29,9 @@ def _log(k: Any, p: Any) -> Any:
     return special.xlogy(k, p) + special.xlog1py(1 - k, -p)
 
 
-logpmf: Callable[..., Array] = _D.function("logpmf", _log)
-pmf: Callable[..., Array] = _D.function("pmf", lambda k, p: with_powers(k * 0, p, k, 1 - k), powers=True)
-cdf: Callable[..., Array] = _D.function("cdf", lambda k, p: where3(k < 1, 1 - p, 1.0), moves=False)
+logpmf: OfKPAt = _D.function("logpmf", _log)
+pmf: OfKPAt = _D.function("pmf", lambda k, p: with_powers(k * 0, p, k, 1 - k), powers=True)
+cdf: OfKP = _D.function("cdf", lambda k, p: where3(k < 1, 1 - p, 1.0), moves=False)
 ppf: Callable[..., Array]
 ppf = _D.function("ppf", lambda q, p: lax.convert_element_type(q > 1 - p, dtype_of(q)), moves=False)
 

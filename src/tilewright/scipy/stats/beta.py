@@ -17,7 +17,7 @@ from .family import Family, both, positive
 from .safe_powers import with_powers
 
 if TYPE_CHECKING:
-    from ...core.ir.array import Array
+    from .signatures import OfXABLocated
 
 
 _D = Family(__name__, "a b", positive, (2.0, 2.0), (0.0, 1.0), 0.5)
@@ -43,12 +43,12 @@ def _log_share(y: Any, a: Any, b: Any) -> Any:
     return where3(low, a * lax.log(y), where3(high, -rest, inside))
 
 
-logpdf: Callable[..., Array] = _D.function("logpdf", _log)
-pdf: Callable[..., Array] = _D.function("pdf", _density, powers=True)
-cdf: Callable[..., Array] = _D.function("cdf", lambda y, a, b: special.betainc(a, b, y))
-logcdf: Callable[..., Array] = _D.function("logcdf", _log_share)
-sf: Callable[..., Array] = _D.function("sf", _sf)
-logsf: Callable[..., Array] = _D.function("logsf", lambda y, a, b: _log_share(1 - y, b, a))
+logpdf: OfXABLocated = _D.function("logpdf", _log)
+pdf: OfXABLocated = _D.function("pdf", _density, powers=True)
+cdf: OfXABLocated = _D.function("cdf", lambda y, a, b: special.betainc(a, b, y))
+logcdf: OfXABLocated = _D.function("logcdf", _log_share)
+sf: OfXABLocated = _D.function("sf", _sf)
+logsf: OfXABLocated = _D.function("logsf", lambda y, a, b: _log_share(1 - y, b, a))
 
 __all__ = ["cdf", "logcdf", "logpdf", "logsf", "pdf", "sf"]
 __dir__: Callable[[], list[str]] = __all__.copy

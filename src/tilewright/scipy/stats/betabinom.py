@@ -16,7 +16,7 @@ from .binom import log_choices
 from .family import Family, both
 
 if TYPE_CHECKING:
-    from ...core.ir.array import Array
+    from .signatures import OfKNABAt
 
 
 _D = Family(
@@ -29,8 +29,8 @@ def _log(k: Any, n: Any, a: Any, b: Any) -> Any:
     return log_choices(n, k) + special.betaln(k + a, n - k + b) - special.betaln(a, b)
 
 
-logpmf: Callable[..., Array] = _D.function("logpmf", _log)
-pmf: Callable[..., Array] = _D.function("pmf", _log)
+logpmf: OfKNABAt = _D.function("logpmf", _log)
+pmf: OfKNABAt = _D.function("pmf", _log)
 
 __all__ = ["logpmf", "pmf"]
 __dir__: Callable[[], list[str]] = __all__.copy

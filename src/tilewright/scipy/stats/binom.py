@@ -17,7 +17,7 @@ from .family import Family, both
 from .safe_powers import with_powers
 
 if TYPE_CHECKING:
-    from ...core.ir.array import Array
+    from .signatures import OfKNPAt
 
 
 _D = Family(
@@ -41,8 +41,8 @@ def _probability(k: Any, n: Any, p: Any) -> Any:
     return with_powers(log_choices(n, k), p, k, n - k)
 
 
-logpmf: Callable[..., Array] = _D.function("logpmf", _log)
-pmf: Callable[..., Array] = _D.function("pmf", _probability, powers=True)
+logpmf: OfKNPAt = _D.function("logpmf", _log)
+pmf: OfKNPAt = _D.function("pmf", _probability, powers=True)
 
 __all__ = ["log_choices", "logpmf", "pmf"]
 __dir__: Callable[[], list[str]] = __all__.copy

@@ -17,7 +17,7 @@ from ...numpy.elementwise import where3
 from .family import Family
 
 if TYPE_CHECKING:
-    from ...core.ir.array import Array
+    from .signatures import OfQLocated, OfXLocated
 
 
 _D = Family(__name__, tails="heavy")
@@ -46,14 +46,14 @@ def _ppf(q: Any) -> Any:
     return where3(upper, size, -size)
 
 
-logpdf: Callable[..., Array] = _D.function("logpdf", _log)
-pdf: Callable[..., Array] = _D.function("pdf", _log)
-cdf: Callable[..., Array] = _D.function("cdf", _cdf)
-logcdf: Callable[..., Array] = _D.function("logcdf", lambda y: lax.log(_cdf(y)))
-sf: Callable[..., Array] = _D.function("sf", lambda y: _cdf(-y))
-logsf: Callable[..., Array] = _D.function("logsf", lambda y: lax.log(_cdf(-y)))
-ppf: Callable[..., Array] = _D.function("ppf", _ppf)
-isf: Callable[..., Array] = _D.function("isf", lambda q: -_ppf(q))
+logpdf: OfXLocated = _D.function("logpdf", _log)
+pdf: OfXLocated = _D.function("pdf", _log)
+cdf: OfXLocated = _D.function("cdf", _cdf)
+logcdf: OfXLocated = _D.function("logcdf", lambda y: lax.log(_cdf(y)))
+sf: OfXLocated = _D.function("sf", lambda y: _cdf(-y))
+logsf: OfXLocated = _D.function("logsf", lambda y: lax.log(_cdf(-y)))
+ppf: OfQLocated = _D.function("ppf", _ppf)
+isf: OfQLocated = _D.function("isf", lambda q: -_ppf(q))
 
 __all__ = ["cdf", "isf", "logcdf", "logpdf", "logsf", "pdf", "ppf", "sf"]
 __dir__: Callable[[], list[str]] = __all__.copy

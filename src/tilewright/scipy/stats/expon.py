@@ -14,17 +14,17 @@ from ... import lax
 from .family import INF, Family, log1mexp
 
 if TYPE_CHECKING:
-    from ...core.ir.array import Array
+    from .signatures import OfQLocated, OfXLocated
 
 
 _D = Family(__name__, support=(0.0, INF), inside=1.0, weak="logpdf pdf cdf logcdf sf logsf ppf")
-logpdf: Callable[..., Array] = _D.function("logpdf", lambda y: -y)
-pdf: Callable[..., Array] = _D.function("pdf", lambda y: -y)
-cdf: Callable[..., Array] = _D.function("cdf", lambda y: -lax.expm1(-y))
-logcdf: Callable[..., Array] = _D.function("logcdf", lambda y: log1mexp(-y))
-sf: Callable[..., Array] = _D.function("sf", lambda y: lax.exp(-y))
-logsf: Callable[..., Array] = _D.function("logsf", lambda y: -y)
-ppf: Callable[..., Array] = _D.function("ppf", lambda q: -lax.log1p(-q))
+logpdf: OfXLocated = _D.function("logpdf", lambda y: -y)
+pdf: OfXLocated = _D.function("pdf", lambda y: -y)
+cdf: OfXLocated = _D.function("cdf", lambda y: -lax.expm1(-y))
+logcdf: OfXLocated = _D.function("logcdf", lambda y: log1mexp(-y))
+sf: OfXLocated = _D.function("sf", lambda y: lax.exp(-y))
+logsf: OfXLocated = _D.function("logsf", lambda y: -y)
+ppf: OfQLocated = _D.function("ppf", lambda q: -lax.log1p(-q))
 
 __all__ = ["cdf", "logcdf", "logpdf", "logsf", "pdf", "ppf", "sf"]
 __dir__: Callable[[], list[str]] = __all__.copy

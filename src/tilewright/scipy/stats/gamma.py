@@ -17,7 +17,7 @@ from .family import INF, Family, both, positive
 from .safe_powers import with_powers
 
 if TYPE_CHECKING:
-    from ...core.ir.array import Array
+    from .signatures import OfXALocated
 
 
 _D = Family(__name__, "a", positive, (2.0,), (0.0, INF), 1.0, weak="sf logsf")
@@ -46,12 +46,12 @@ def log_rest(y: Any, a: Any) -> Any:
     return where3(end, -power, lax.log(special.gammaincc(a, where3(end, 1.0, y))))
 
 
-logpdf: Callable[..., Array] = _D.function("logpdf", log_density)
-pdf: Callable[..., Array] = _D.function("pdf", density, powers=True)
-cdf: Callable[..., Array] = _D.function("cdf", lambda y, a: special.gammainc(a, y))
-logcdf: Callable[..., Array] = _D.function("logcdf", log_share)
-sf: Callable[..., Array] = _D.function("sf", lambda y, a: special.gammaincc(a, y))
-logsf: Callable[..., Array] = _D.function("logsf", log_rest)
+logpdf: OfXALocated = _D.function("logpdf", log_density)
+pdf: OfXALocated = _D.function("pdf", density, powers=True)
+cdf: OfXALocated = _D.function("cdf", lambda y, a: special.gammainc(a, y))
+logcdf: OfXALocated = _D.function("logcdf", log_share)
+sf: OfXALocated = _D.function("sf", lambda y, a: special.gammaincc(a, y))
+logsf: OfXALocated = _D.function("logsf", log_rest)
 
 __all__ = ["cdf", "density", "log_density", "log_rest", "log_share", "logcdf", "logpdf", "logsf", "pdf", "sf"]
 __dir__: Callable[[], list[str]] = __all__.copy

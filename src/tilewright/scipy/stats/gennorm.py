@@ -19,7 +19,7 @@ from .. import special
 from .family import Family, positive
 
 if TYPE_CHECKING:
-    from ...core.ir.array import Array
+    from .signatures import OfXBeta
 
 
 _D = Family(__name__, "beta", positive, (2.0,), moves=False, weak="logpdf pdf cdf")
@@ -45,9 +45,9 @@ def _cdf_by_beta(t: Any, out: Any, x: Any, beta: Any) -> Any:
 _cdf.defjvps(lambda t, out, x, beta: t * lax.exp(_log(x, beta)), _cdf_by_beta)
 
 
-logpdf: Callable[..., Array] = _D.function("logpdf", _log)
-pdf: Callable[..., Array] = _D.function("pdf", _log)
-cdf: Callable[..., Array] = _D.function("cdf", _cdf)
+logpdf: OfXBeta = _D.function("logpdf", _log)
+pdf: OfXBeta = _D.function("pdf", _log)
+cdf: OfXBeta = _D.function("cdf", _cdf)
 
 __all__ = ["cdf", "logpdf", "pdf"]
 __dir__: Callable[[], list[str]] = __all__.copy

@@ -16,7 +16,7 @@ from .family import INF, Family
 from .safe_powers import with_powers
 
 if TYPE_CHECKING:
-    from ...core.ir.array import Array
+    from .signatures import OfKPAt
 
 
 _D = Family(__name__, "p", lambda p: (p > 0) & (p <= 1), (0.5,), (1.0, INF), 1.0, whole=True)
@@ -26,8 +26,8 @@ def _log(k: Any, p: Any) -> Any:
     return special.xlog1py(k - 1, -p) + lax.log(p)
 
 
-logpmf: Callable[..., Array] = _D.function("logpmf", _log)
-pmf: Callable[..., Array] = _D.function("pmf", lambda k, p: with_powers(lax.log(p), p, of_rest=k - 1), powers=True)
+logpmf: OfKPAt = _D.function("logpmf", _log)
+pmf: OfKPAt = _D.function("pmf", lambda k, p: with_powers(lax.log(p), p, of_rest=k - 1), powers=True)
 
 __all__ = ["logpmf", "pmf"]
 __dir__: Callable[[], list[str]] = __all__.copy

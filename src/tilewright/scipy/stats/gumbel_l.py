@@ -17,7 +17,7 @@ from . import gumbel_r
 from .family import Family
 
 if TYPE_CHECKING:
-    from ...core.ir.array import Array
+    from .signatures import OfPLocated, OfXLocated
 
 
 _D = Family(__name__, weak="logpdf pdf cdf logcdf sf logsf ppf")
@@ -30,13 +30,13 @@ def _ppf(p: Any) -> Any:
 
 _ppf.defjvps(lambda t, out, p: t / abs(-special.xlog1py(1 - p, -p)))
 
-logpdf: Callable[..., Array] = _D.function("logpdf", lambda y: gumbel_r.log_density(-y))
-pdf: Callable[..., Array] = _D.function("pdf", lambda y: gumbel_r.log_density(-y))
-cdf: Callable[..., Array] = _D.function("cdf", lambda y: gumbel_r.sf_of(-y))
-logcdf: Callable[..., Array] = _D.function("logcdf", lambda y: gumbel_r.log_sf(-y))
-sf: Callable[..., Array] = _D.function("sf", lambda y: lax.exp(-lax.exp(y)))
-logsf: Callable[..., Array] = _D.function("logsf", lambda y: -lax.exp(y))
-ppf: Callable[..., Array] = _D.function("ppf", _ppf, "p")
+logpdf: OfXLocated = _D.function("logpdf", lambda y: gumbel_r.log_density(-y))
+pdf: OfXLocated = _D.function("pdf", lambda y: gumbel_r.log_density(-y))
+cdf: OfXLocated = _D.function("cdf", lambda y: gumbel_r.sf_of(-y))
+logcdf: OfXLocated = _D.function("logcdf", lambda y: gumbel_r.log_sf(-y))
+sf: OfXLocated = _D.function("sf", lambda y: lax.exp(-lax.exp(y)))
+logsf: OfXLocated = _D.function("logsf", lambda y: -lax.exp(y))
+ppf: OfPLocated = _D.function("ppf", _ppf, "p")
 
 __all__ = ["cdf", "logcdf", "logpdf", "logsf", "pdf", "ppf", "sf"]
 __dir__: Callable[[], list[str]] = __all__.copy

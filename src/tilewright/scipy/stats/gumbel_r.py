@@ -17,7 +17,7 @@ from .. import special
 from .family import INF, Family, log1mexp
 
 if TYPE_CHECKING:
-    from ...core.ir.array import Array
+    from .signatures import OfPLocated, OfXLocated
 
 
 _D = Family(__name__, weak="logpdf pdf cdf logcdf logsf ppf")
@@ -44,13 +44,13 @@ def _ppf(p: Any) -> Any:
 
 _ppf.defjvps(lambda t, out, p: t / abs(special.entr(p)))
 
-logpdf: Callable[..., Array] = _D.function("logpdf", log_density)
-pdf: Callable[..., Array] = _D.function("pdf", log_density)
-cdf: Callable[..., Array] = _D.function("cdf", lambda y: lax.exp(-lax.exp(-y)))
-logcdf: Callable[..., Array] = _D.function("logcdf", lambda y: -lax.exp(-y))
-sf: Callable[..., Array] = _D.function("sf", sf_of)
-logsf: Callable[..., Array] = _D.function("logsf", log_sf)
-ppf: Callable[..., Array] = _D.function("ppf", _ppf, "p")
+logpdf: OfXLocated = _D.function("logpdf", log_density)
+pdf: OfXLocated = _D.function("pdf", log_density)
+cdf: OfXLocated = _D.function("cdf", lambda y: lax.exp(-lax.exp(-y)))
+logcdf: OfXLocated = _D.function("logcdf", lambda y: -lax.exp(-y))
+sf: OfXLocated = _D.function("sf", sf_of)
+logsf: OfXLocated = _D.function("logsf", log_sf)
+ppf: OfPLocated = _D.function("ppf", _ppf, "p")
 
 __all__ = ["cdf", "log_density", "log_sf", "logcdf", "logpdf", "logsf", "pdf", "ppf", "sf", "sf_of"]
 __dir__: Callable[[], list[str]] = __all__.copy

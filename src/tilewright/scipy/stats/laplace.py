@@ -17,11 +17,12 @@ from .family import Family
 
 if TYPE_CHECKING:
     from ...core.ir.array import Array
+    from .signatures import OfXLocated
 
 
 _D = Family(__name__)
-logpdf: Callable[..., Array] = _D.function("logpdf", lambda y: -abs(y) - math.log(2))
-pdf: Callable[..., Array] = _D.function("pdf", lambda y: -abs(y) - math.log(2))
+logpdf: OfXLocated = _D.function("logpdf", lambda y: -abs(y) - math.log(2))
+pdf: OfXLocated = _D.function("pdf", lambda y: -abs(y) - math.log(2))
 cdf: Callable[..., Array]
 cdf = _D.function("cdf", lambda y: where3(lax.lt(y, 0), lax.exp(-abs(y)) / 2, 1 - lax.exp(-abs(y)) / 2))
 

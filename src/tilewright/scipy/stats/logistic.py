@@ -16,7 +16,7 @@ from .. import special
 from .family import Family
 
 if TYPE_CHECKING:
-    from ...core.ir.array import Array
+    from .signatures import OfXLocated
 
 
 _D = Family(__name__, weak="cdf sf")
@@ -26,12 +26,12 @@ def _log(y: Any) -> Any:
     return -logaddexp(y, 0.0) - logaddexp(-y, 0.0)
 
 
-logpdf: Callable[..., Array] = _D.function("logpdf", _log)
-pdf: Callable[..., Array] = _D.function("pdf", _log)
-cdf: Callable[..., Array] = _D.function("cdf", lax.logistic)
-sf: Callable[..., Array] = _D.function("sf", lambda y: lax.logistic(-y))
-ppf: Callable[..., Array] = _D.function("ppf", special.logit, "x")
-isf: Callable[..., Array] = _D.function("isf", lambda x: -special.logit(x), "x")
+logpdf: OfXLocated = _D.function("logpdf", _log)
+pdf: OfXLocated = _D.function("pdf", _log)
+cdf: OfXLocated = _D.function("cdf", lax.logistic)
+sf: OfXLocated = _D.function("sf", lambda y: lax.logistic(-y))
+ppf: OfXLocated = _D.function("ppf", special.logit, "x")
+isf: OfXLocated = _D.function("isf", lambda x: -special.logit(x), "x")
 
 __all__ = ["cdf", "isf", "logpdf", "pdf", "ppf", "sf"]
 __dir__: Callable[[], list[str]] = __all__.copy

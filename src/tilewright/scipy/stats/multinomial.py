@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ... import lax
-from ...core.support.errors import DtypeError
+from ...core.support.errors import DtypeError, ShapeError
 from ...numpy.elementwise import where3
 from ...numpy.reductions import all as _all
 from ...numpy.reductions import prod as _prod
@@ -27,6 +27,7 @@ from ...numpy.util import (
     is_integer,
     promote_dtypes,
     promote_dtypes_inexact,
+    shape_of,
     strong,
     value,
 )
@@ -41,7 +42,7 @@ def logpmf(x: ArrayLike, n: ArrayLike, p: ArrayLike) -> Array:
     -inf where the counts do not sum to `n` or one is negative, NaN where a probability is not between 0 and 1.
 
     Raises:
-      DtypeError: counts or trials that are not integers.
+      DtypeError: counts or trials that are not integers. ShapeError: counts or probabilities that are a number.
     """
     valid, legal, x, p, constant = _parts(x, n, p)
     return where3(valid, where3(legal, _sum(special.xlogy(x, p), -1) + constant, -math.inf), math.nan)
@@ -53,6 +54,9 @@ def _parts(x: Any, n: Any, p: Any) -> tuple[Any, Any, Any, Any, Any]:
     if not is_integer(dtype_of(x)):
         raise DtypeError(f"multinomial counts of dtype {dtype_of(x)}", "cast them with `astype(int)`")
     (p,) = promote_dtypes_inexact(value(p, "logpmf"))
+    if not shape_of(x) or not shape_of(p):
+        raise ShapeError(f"multinomial counts of shape {shape_of(x)} and probabilities of shape {shape_of(p)}",
+                         "give one for each outcome, along the last axis")  # fmt: skip
     legal = (_sum(x, -1) == n) & _all(x >= 0, -1)
     x, n, p = (astype(strong(v), dtype_of(p)) for v in (where3(x < 0, 0, x), n, p))
     return _all((p >= 0) & (p <= 1), -1), legal, x, p, lax.lgamma(n + 1) - _sum(lax.lgamma(x + 1), -1)

@@ -16,7 +16,7 @@ from .family import INF, Family, both
 from .safe_powers import with_powers
 
 if TYPE_CHECKING:
-    from ...core.ir.array import Array
+    from .signatures import OfKNPAt
 
 
 _D = Family(__name__, "n p", lambda n, p: both(n > 0, p > 0, p <= 1), (1.0, 0.5), (0.0, INF), 0.0, whole=True)
@@ -34,8 +34,8 @@ def _probability(k: Any, n: Any, p: Any) -> Any:
     return with_powers(_log_certain(k, n, p), p, of_rest=k)
 
 
-logpmf: Callable[..., Array] = _D.function("logpmf", _log)
-pmf: Callable[..., Array] = _D.function("pmf", _probability, powers=True)
+logpmf: OfKNPAt = _D.function("logpmf", _log)
+pmf: OfKNPAt = _D.function("pmf", _probability, powers=True)
 
 __all__ = ["logpmf", "pmf"]
 __dir__: Callable[[], list[str]] = __all__.copy

@@ -15,19 +15,19 @@ from .. import special
 from .family import Family
 
 if TYPE_CHECKING:
-    from ...core.ir.array import Array
+    from .signatures import OfQLocated, OfXLocated
 
 
 _D = Family(__name__, strong="cdf logcdf sf logsf ppf isf")
 _LOG = lambda y: -0.5 * (y * y + math.log(2 * math.pi))  # noqa: E731
-logpdf: Callable[..., Array] = _D.function("logpdf", _LOG)
-pdf: Callable[..., Array] = _D.function("pdf", _LOG)
-cdf: Callable[..., Array] = _D.function("cdf", special.ndtr)
-logcdf: Callable[..., Array] = _D.function("logcdf", special.log_ndtr)
-sf: Callable[..., Array] = _D.function("sf", lambda y: special.ndtr(-y))
-logsf: Callable[..., Array] = _D.function("logsf", lambda y: special.log_ndtr(-y))
-ppf: Callable[..., Array] = _D.function("ppf", special.ndtri)
-isf: Callable[..., Array] = _D.function("isf", lambda q: -special.ndtri(q))
+logpdf: OfXLocated = _D.function("logpdf", _LOG)
+pdf: OfXLocated = _D.function("pdf", _LOG)
+cdf: OfXLocated = _D.function("cdf", special.ndtr)
+logcdf: OfXLocated = _D.function("logcdf", special.log_ndtr)
+sf: OfXLocated = _D.function("sf", lambda y: special.ndtr(-y))
+logsf: OfXLocated = _D.function("logsf", lambda y: special.log_ndtr(-y))
+ppf: OfQLocated = _D.function("ppf", special.ndtri)
+isf: OfQLocated = _D.function("isf", lambda q: -special.ndtri(q))
 
 __all__ = ["cdf", "isf", "logcdf", "logpdf", "logsf", "pdf", "ppf", "sf"]
 __dir__: Callable[[], list[str]] = __all__.copy

@@ -15,7 +15,7 @@ from ...numpy.elementwise import where3
 from .family import INF, Family, log1mexp, positive
 
 if TYPE_CHECKING:
-    from ...core.ir.array import Array
+    from .signatures import OfQBLocated, OfXBLocated
 
 
 _D = Family(__name__, "b", positive, (1.0,), (1.0, INF), 2.0, weak="logcdf")
@@ -30,13 +30,13 @@ def _log_cdf(y: Any, b: Any) -> Any:
     return where3(end, first, log1mexp(where3(end, -1.0, -b * log)))
 
 
-logpdf: Callable[..., Array] = _D.function("logpdf", lambda y, b: lax.log(b) - (b + 1) * lax.log(y))
-pdf: Callable[..., Array] = _D.function("pdf", lambda y, b: lax.log(b) - (b + 1) * lax.log(y))
-cdf: Callable[..., Array] = _D.function("cdf", lambda y, b: -lax.expm1(-b * lax.log(y)))
-logcdf: Callable[..., Array] = _D.function("logcdf", _log_cdf)
-sf: Callable[..., Array] = _D.function("sf", lambda y, b: lax.exp(-b * lax.log(y)))
-logsf: Callable[..., Array] = _D.function("logsf", lambda y, b: -b * lax.log(y))
-ppf: Callable[..., Array] = _D.function("ppf", lambda q, b: lax.exp(-lax.log1p(-q) / b))
+logpdf: OfXBLocated = _D.function("logpdf", lambda y, b: lax.log(b) - (b + 1) * lax.log(y))
+pdf: OfXBLocated = _D.function("pdf", lambda y, b: lax.log(b) - (b + 1) * lax.log(y))
+cdf: OfXBLocated = _D.function("cdf", lambda y, b: -lax.expm1(-b * lax.log(y)))
+logcdf: OfXBLocated = _D.function("logcdf", _log_cdf)
+sf: OfXBLocated = _D.function("sf", lambda y, b: lax.exp(-b * lax.log(y)))
+logsf: OfXBLocated = _D.function("logsf", lambda y, b: -b * lax.log(y))
+ppf: OfQBLocated = _D.function("ppf", lambda q, b: lax.exp(-lax.log1p(-q) / b))
 
 __all__ = ["cdf", "logcdf", "logpdf", "logsf", "pdf", "ppf", "sf"]
 __dir__: Callable[[], list[str]] = __all__.copy

@@ -19,6 +19,7 @@ from ...numpy.util import Array, ArrayLike, composite, dtype_of, promote_inexact
 from .. import special
 from .family import INF, Family
 from .safe_powers import with_powers
+from .signatures import OfKMuAt
 
 _D = Family(__name__, "mu", lambda mu: mu >= 0, (1.0,), (0.0, INF), 0.0, whole=True, weak="pmf logpmf")
 _MANY = 60.0  # from which mean on the entropy's series is exact to double precision but for 1e-12
@@ -32,9 +33,9 @@ def _log(k: Any, mu: Any) -> Any:
     return special.xlogy(k, mu) - lax.lgamma(k + 1) - mu
 
 
-logpmf: Callable[..., Array] = _D.function("logpmf", _log)
-pmf: Callable[..., Array] = _D.function("pmf", lambda k, mu: with_powers(-lax.lgamma(k + 1) - mu, mu, k), powers=True)
-cdf: Callable[..., Array] = _D.function("cdf", lambda k, mu: special.gammaincc(k + 1, mu))
+logpmf: OfKMuAt = _D.function("logpmf", _log)
+pmf: OfKMuAt = _D.function("pmf", lambda k, mu: with_powers(-lax.lgamma(k + 1) - mu, mu, k), powers=True)
+cdf: OfKMuAt = _D.function("cdf", lambda k, mu: special.gammaincc(k + 1, mu))
 
 
 @composite()

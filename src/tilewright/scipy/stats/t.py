@@ -15,7 +15,7 @@ from ... import lax
 from .family import Family, positive
 
 if TYPE_CHECKING:
-    from ...core.ir.array import Array
+    from .signatures import OfXDfLocated
 
 
 _D = Family(__name__, "df", positive, (1.0,), tails="heavy")
@@ -27,8 +27,8 @@ def _log(y: Any, df: Any) -> Any:
     return constant - (half + 0.5) * lax.log1p(y * y / df)
 
 
-logpdf: Callable[..., Array] = _D.function("logpdf", _log)
-pdf: Callable[..., Array] = _D.function("pdf", _log)
+logpdf: OfXDfLocated = _D.function("logpdf", _log)
+pdf: OfXDfLocated = _D.function("pdf", _log)
 
 __all__ = ["logpdf", "pdf"]
 __dir__: Callable[[], list[str]] = __all__.copy

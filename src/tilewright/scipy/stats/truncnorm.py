@@ -18,7 +18,7 @@ from .. import special
 from .family import Family, log1mexp
 
 if TYPE_CHECKING:
-    from ...core.ir.array import Array
+    from .signatures import OfXABLocated
 
 
 def _inside(a: Any, b: Any) -> Any:
@@ -83,12 +83,12 @@ _sf.defjvps(
     lambda t, out, y, a, b: t * _at(b, a, b) * _cdf(y, a, b),
 )
 
-logpdf: Callable[..., Array] = _D.function("logpdf", _log)
-pdf: Callable[..., Array] = _D.function("pdf", _log)
-cdf: Callable[..., Array] = _D.function("cdf", _cdf)
-logcdf: Callable[..., Array] = _D.function("logcdf", _logcdf)
-sf: Callable[..., Array] = _D.function("sf", _sf)
-logsf: Callable[..., Array] = _D.function("logsf", _logsf)
+logpdf: OfXABLocated = _D.function("logpdf", _log)
+pdf: OfXABLocated = _D.function("pdf", _log)
+cdf: OfXABLocated = _D.function("cdf", _cdf)
+logcdf: OfXABLocated = _D.function("logcdf", _logcdf)
+sf: OfXABLocated = _D.function("sf", _sf)
+logsf: OfXABLocated = _D.function("logsf", _logsf)
 
 __all__ = ["cdf", "logcdf", "logpdf", "logsf", "pdf", "sf"]
 __dir__: Callable[[], list[str]] = __all__.copy

@@ -14,14 +14,14 @@ from ...numpy.util import strong
 from .family import Family
 
 if TYPE_CHECKING:
-    from ...core.ir.array import Array
+    from .signatures import OfQLocated, OfXLocated
 
 
 _D = Family(__name__, support=(0.0, 1.0), inside=0.5, weak="logpdf pdf ppf", strong="cdf")
-logpdf: Callable[..., Array] = _D.function("logpdf", lambda y: y * 0)
-pdf: Callable[..., Array] = _D.function("pdf", lambda y: y * 0)
-cdf: Callable[..., Array] = _D.function("cdf", strong)
-ppf: Callable[..., Array] = _D.function("ppf", lambda q: q)
+logpdf: OfXLocated = _D.function("logpdf", lambda y: y * 0)
+pdf: OfXLocated = _D.function("pdf", lambda y: y * 0)
+cdf: OfXLocated = _D.function("cdf", strong)
+ppf: OfQLocated = _D.function("ppf", lambda q: q)
 
 __all__ = ["cdf", "logpdf", "pdf", "ppf"]
 __dir__: Callable[[], list[str]] = __all__.copy

@@ -17,7 +17,7 @@ from .. import special
 from .family import Family
 
 if TYPE_CHECKING:
-    from ...core.ir.array import Array
+    from .signatures import OfXKappa
 
 
 _D = Family(__name__, "kappa", lambda kappa: kappa >= 0, (1.0,), moves=False, weak="logpdf pdf", tails="none")
@@ -34,8 +34,8 @@ def _log(x: Any, kappa: Any) -> Any:
     return kappa * (lax.cos(x) - 1) - math.log(2 * math.pi) - _log_i0e(kappa)
 
 
-logpdf: Callable[..., Array] = _D.function("logpdf", _log)
-pdf: Callable[..., Array] = _D.function("pdf", _log)
+logpdf: OfXKappa = _D.function("logpdf", _log)
+pdf: OfXKappa = _D.function("pdf", _log)
 
 __all__ = ["logpdf", "pdf"]
 __dir__: Callable[[], list[str]] = __all__.copy

@@ -15,7 +15,7 @@ from ... import lax
 from .family import Family
 
 if TYPE_CHECKING:
-    from ...core.ir.array import Array
+    from .signatures import OfXC
 
 
 _D = Family(__name__, "c", lambda c: (c > 0) & (c < 1), (0.5,), (0.0, 2 * math.pi), 1.0, moves=False, weak="logpdf pdf")
@@ -27,8 +27,8 @@ def _log(x: Any, c: Any) -> Any:
     return lax.log1p(-c) + lax.log1p(c) - math.log(2 * math.pi) - lax.log(gap)
 
 
-logpdf: Callable[..., Array] = _D.function("logpdf", _log)
-pdf: Callable[..., Array] = _D.function("pdf", _log)
+logpdf: OfXC = _D.function("logpdf", _log)
+pdf: OfXC = _D.function("pdf", _log)
 
 __all__ = ["logpdf", "pdf"]
 __dir__: Callable[[], list[str]] = __all__.copy

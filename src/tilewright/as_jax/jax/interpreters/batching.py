@@ -9,7 +9,12 @@ from ....core.ir.primitive import AxisInfo
 from ....core.transforms.batching import BatchTrace, BatchTracer
 from ....core.transforms.structural_primitives import align, moveaxis, moved
 from ....core.transforms.structural_primitives import broadcast_batch as broadcast
-from ...batching import axis_primitive_batchers, fancy_primitive_batchers, primitive_batchers
+from ...batching import (
+    axis_primitive_batchers,
+    fancy_primitive_batchers,
+    primitive_batchers,
+    register_vmappable,
+)
 from ...missing import not_adapted
 
 not_mapped = None
@@ -42,6 +47,7 @@ def defbroadcasting(primitive: Any) -> None:
 
 __all__ = [
     "BatchTrace", "BatchTracer", "axis_primitive_batchers", "bdim_at_front", "broadcast", "defbroadcasting",
-    "defvectorized", "fancy_primitive_batchers", "matchaxis", "moveaxis", "not_mapped", "primitive_batchers",
+    "defvectorized", "fancy_primitive_batchers", "matchaxis", "moveaxis", "not_mapped",
+    "primitive_batchers", "register_vmappable",
 ]  # fmt: skip
 __getattr__: Callable[..., Any] = not_adapted("jax.interpreters.batching")

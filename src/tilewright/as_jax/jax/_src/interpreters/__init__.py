@@ -1,5 +1,5 @@
-"""`jax._src.interpreters`, for tests of jaxopt and diffrax."""
+"""`jax._src.interpreters`, for jaxoplanet and tests of jaxopt and diffrax."""
 
 from ....missing import not_adapted
 
-__getattr__ = not_adapted("jax._src.interpreters", submodules=("ad",))
+__getattr__ = not_adapted("jax._src.interpreters", submodules=("ad", "batching"))

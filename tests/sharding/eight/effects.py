@@ -1,0 +1,66 @@
+"""Callbacks of programs on meshes: ordered ones, those with results, and those within a `shard_map`."""
+
+from collections import defaultdict
+
+import numpy as np
+import pytest
+
+import tilewright as tw
+from tilewright import numpy as tnp
+from tilewright.sharding import AxisType, Mesh, NamedSharding
+from tilewright.sharding import PartitionSpec as P
+
+
+def row(*devices):
+    return Mesh(np.array(devices or tw.devices()), ("x",), axis_types=(AxisType.Auto,))
+
+
+MESHES = pytest.mark.parametrize("mesh", [row(), row(tw.devices()[0])], ids=["eight", "one"])
+
+
+@MESHES
+@pytest.mark.parametrize("ordered", [False, True])
+def test_results_of_callbacks_on_a_mesh(mesh, ordered):
+    split = NamedSharding(mesh, P("x"))
+
+    def f(x):
+        return x + tw.io_callback(lambda x: x * 2, tw.ShapeDtypeStruct(x.shape, x.dtype), x, ordered=ordered)
+
+    x = np.arange(16.0, dtype=np.float32)
+    out = tw.jit(f, in_shardings=split, out_shardings=split)(x)
+    assert out.sharding == split
+    np.testing.assert_array_equal(out, 3 * x)
+
+
+@MESHES
+@pytest.mark.parametrize("result", [False, True])
+def test_each_device_keeps_the_order_of_its_callbacks(mesh, result):
+    seen = defaultdict(list)
+
+    def f(i, x):
+        for n in range(2):
+            tw.io_callback(lambda i, x: seen[int(i[0])].append(x), None, i, x + n, ordered=True)
+        return x * 2 if result else None
+
+    spec = P("x")
+    mapped = tw.jit(tw.shard_map(f, mesh=mesh, in_specs=spec, out_specs=spec if result else None))
+    x = np.arange(16)
+    out = mapped(tnp.arange(mesh.size), tnp.asarray(x))
+    tw.effects_barrier()
+    parts = np.split(x, mesh.size)
+    assert sorted(seen) == list(range(mesh.size))
+    for i, part in enumerate(parts):
+        np.testing.assert_array_equal(seen[i], [part, part + 1])
+    if result:
+        np.testing.assert_array_equal(out, 2 * x)
+
+
+@MESHES
+def test_printing_within_a_map(mesh, capfd):
+    def f(x):
+        tw.debug.print("part {}", tw.lax.axis_index("x"))
+        return tw.lax.psum(x, "x")
+
+    tw.jit(tw.shard_map(f, mesh=mesh, in_specs=P("x"), out_specs=P()))(tnp.arange(8.0)).block_until_ready()
+    tw.effects_barrier()
+    assert sorted(capfd.readouterr().out.split()[1::2]) == [str(i) for i in range(mesh.size)]
