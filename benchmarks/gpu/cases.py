@@ -220,6 +220,23 @@ def _memory(m: int, n: int, size: int) -> Iterator[Case]:
     yield Case(f"AdamW {size} float32", "GB/s", 7 * 4 * size, (*leaves * 4,), _adamw, _copy, 0.85, "copy", "float32")
 
 
+def _sums(m: int, n: int) -> Iterator[Case]:
+    """Sums that few blocks would make: of all elements, of columns, and those of a norm's parameters."""
+
+
+    def total(x: Any) -> Any:
+        return x.astype("float32").sum()
+
+    def columns(x: Any) -> Any:
+        return x.astype("float32").sum(0)
+
+    yield _rows("sum", total, lambda torch: lambda x: x.sum(dtype=torch.float32), m, n, written=False)
+    yield _rows("sums of columns", columns, lambda torch: lambda x: x.sum(0, dtype=torch.float32), m, n, written=False)
+    norm = _rows("layer norm backwards", fused.layer_norm,
+                 lambda torch: lambda x, s, b: torch.nn.functional.layer_norm(x, s.shape, s, b), m, n, 2)  # fmt: skip
+    yield replace(norm, amount=3 * 2 * m * n, gradient=True)
+
+
 def cases(scale: int = 1) -> list[Case]:
     """The cases, those first for which a GPU is asked first; sizes are divided by `scale`.
 
@@ -235,7 +252,7 @@ def cases(scale: int = 1) -> list[Case]:
     whole = Case(f"attention {tokens} x {heads} x {wide}", "TFLOP/s", amount, shapes, fused.dot_product_attention,
                  _attention, 415)  # fmt: skip
     return [
-        *products, *longest,
+        *products, *longest, *_sums(tokens, n),
         _formed(_half(n), "blocks", TILES), _formed(_half(n // 2), "descriptors", DESCRIPTORS),
         *(_formed(_attended(tokens, heads, d), "turns", TURNS) for d in (wide, narrow)),
         _formed(_half(n), "warps", SPECIALISED), _formed(_attended(tokens, heads, wide), "warps", SPECIALISED),

@@ -24,6 +24,7 @@ RUN = -1  # in a grid, the runs that the steps of the shared loop are divided ov
 LIVE = 2  # how many of the values between operands and results a cell is taken to hold at once
 OUTER = 8  # outer loops are cut while blocks fill more than this part, so that the next ones come in meanwhile
 RESIDENT = 4  # the programs without sums that share the registers of a GPU's processor
+WIDE = 0.8  # of the time of two square blocks, which shared memory bounds, one of twice the columns takes
 SHORT = 8  # steps of a loop that a kernel writes out one by one
 
 
@@ -104,6 +105,25 @@ def grown(loops: Loops, sizes: Sequence[Sequence[int]], target: Target, refuse: 
         else:
             tile = trial
     return tuple(tile)
+
+
+def widened(loops: Loops, tiles: Tiles, blocks: Blocks) -> Tiles:
+    """A product of 16-bit operands in blocks of more columns, where those that remain fill a GPU as well."""
+    target = blocks.target
+    plain = {n for n, _ in blocks.fast} == {2} and sum(blocks.fast.values()) == 4 and len(blocks.sums) == 1
+    if not target.wide_columns or len(loops.matrix) < 3 or not plain:
+        return tiles
+    rows, columns = loops.matrix[:2]
+    trial = (*tiles[:columns], target.wide_columns, *tiles[columns + 1 :])
+    square = tiles[rows] == tiles[columns] == trial[columns] // 2
+    if not square or blocks.fast_bytes(trial) > target.block_bytes:
+        return tiles
+
+    def waves(tile: Sequence[int]) -> int:
+        parallel = [i for i in range(len(tile)) if i not in loops.carry]
+        return cdiv(math.prod(cdiv(loops.sizes[i], tile[i]) for i in parallel), target.units)
+
+    return trial if WIDE * 2 * waves(trial) < waves(tiles) and waves(trial) > 1 else tiles
 
 
 def _steps(loops: Loops, sizes: Sequence[Sequence[int]]) -> list[tuple[int, int]]:
@@ -329,7 +349,7 @@ def tile_nest(group: Group, nest: Nest, eqns: Sequence[Eqn], sizes: Sequence[int
     least = [c[0] for c in choices]
     if why := blocks.refuse(least, target.block_bytes):
         return measured(group, nest, sizes, least, why)
-    return measured(group, nest, sizes, grown(loops, choices, target, blocks.refuse, runs))
+    return measured(group, nest, sizes, widened(loops, grown(loops, choices, target, blocks.refuse, runs), blocks))
 
 
 def rough_tiling(group: Group, nest: Nest, eqns: Sequence[Eqn], sizes: Sequence[int], target: Target) -> Tiling:

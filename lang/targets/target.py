@@ -70,6 +70,7 @@ class Target:
     grid_limit: int | None = None  # cells of a launch
     block_limit: int | None = None  # elements of one value
     copy_engine: bool = False  # it moves tiles that tensor descriptors say (TMA)
+    wide_columns: int = 0  # of a product's block, if its tensor cores read both operands from shared memory
 
     def rate(self, dtype: Any) -> float:
         """Peak operations per second in a dtype; float32's rate where the dtype has no entry."""
@@ -115,11 +116,11 @@ def _peak(tera: dict[str, float]) -> tuple[tuple[str, float], ...]:
 
 
 def _cuda(name: str, sms: int, shared: int, memory: int, bandwidth: float, clock: float, matrix: tuple[int, int, int],
-          refused: tuple[str, ...] = (), copy_engine: bool = True, **tera: float) -> Target:  # fmt: skip
+          refused: tuple[str, ...] = (), copy_engine: bool = True, wide: int = 0, **tera: float) -> Target:  # fmt: skip
     return Target(
         name, "cuda", sms, shared * KIB, shared * KIB // 2, 256 * KIB, memory * GIB, 32, 8, matrix, _peak(tera),
         bandwidth * GIGA, clock=clock * GIGA, matrix_units=4, default_bytes=48 * KIB, refused=refused + _NO_GPU,
-        grid_limit=2**31 - 1, block_limit=2**20, copy_engine=copy_engine)  # fmt: skip
+        grid_limit=2**31 - 1, block_limit=2**20, copy_engine=copy_engine, wide_columns=wide)  # fmt: skip
 
 
 def _tpu(name: str, cores: int, vmem: int, default: int, memory: int, bandwidth: float, clock: float, units: int,
@@ -145,9 +146,9 @@ TARGETS: dict[str, Target] = {
                (("float32", 0.1 * TERA), ("float64", 0.05 * TERA)), 20 * GIGA, whole_arrays=True, clock=3 * GIGA),
         _cuda("cuda:sm_80", 108, 163, 80, 2039, 1.41, (64, 64, 32), (*_FN, *_FNUZ), False,
               float64=9.7, float32=19.5, bfloat16=312, float16=312, int8=624),
-        _cuda("cuda:sm_90", 132, 227, 80, 3350, 1.98, (64, 128, 64), _FNUZ,
+        _cuda("cuda:sm_90", 132, 227, 80, 3350, 1.98, (64, 128, 64), _FNUZ, wide=256,
               float64=34, float32=67, bfloat16=989, float16=989, float8_e4m3fn=1979, float8_e5m2=1979, int8=1979),
-        _cuda("cuda:sm_90:h200", 132, 227, 141, 4800, 1.98, (64, 128, 64), _FNUZ,
+        _cuda("cuda:sm_90:h200", 132, 227, 141, 4800, 1.98, (64, 128, 64), _FNUZ, wide=256,
               float64=34, float32=67, bfloat16=989, float16=989, float8_e4m3fn=1979, float8_e5m2=1979, int8=1979),
         _cuda("cuda:sm_100", 148, 227, 180, 7700, 1.965, (128, 128, 64), _FNUZ,
               float64=37, float32=75, bfloat16=2250, float16=2250, float8_e4m3fn=4500, float8_e5m2=4500, int8=4500),

@@ -330,6 +330,17 @@ def test_tiles_by_name():
     assert changed.tiles == (16, 64) and changed.kernel.grid == (4, 2)
 
 
+@pytest.mark.parametrize("target, n, dtype, columns", [
+    ("cuda:sm_90", 4096, "bfloat16", 256), ("cuda:sm_90:h200", 8192, "float16", 256),
+    ("cuda:sm_90", 2048, "bfloat16", 128),  # wide blocks would be too few
+    ("cuda:sm_90", 4096, "float32", 128), ("cuda:sm_80", 4096, "bfloat16", 128), ("cuda:sm_100", 4096, "bfloat16", 128),
+])  # fmt: skip
+def test_products_have_wide_blocks_where_these_fill_the_device(target, n, dtype, columns):
+    square = tw.ShapeDtypeStruct((n, n), dtype)
+    (kernel,) = plan(traced(lambda x, y: x @ y, square, square), target).kernels
+    assert kernel.kernel.outputs[0].shape == (128, columns)
+
+
 @pytest.mark.parametrize("name", ["softmax_grad", "mlp_grad", "attention"])
 def test_the_same_program_gives_the_same_kernels(name):
     function, args = programs.case(name)

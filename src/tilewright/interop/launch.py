@@ -123,9 +123,10 @@ class _Planner:
             return self.program(eqn.params["program"], args)
         if eqn.primitive in VIEWS or (math.prod(eqn.outputs[0].type.shape) == math.prod(types[0].shape)
                                            and eqn.primitive is broadcast_in_dim_p):  # fmt: skip
-            out = self.slot()
-            self.steps.append(View(args[0], out, eqn.outputs[0].type.shape))
-            return [out]
+            outs = [self.slot() for _ in eqn.outputs]
+            shapes = [v.type.shape for v in eqn.outputs]
+            self.steps += map(View, args, outs, shapes)
+            return outs
         template = TEMPLATES.get(eqn.primitive)
         if template is None:
             reason = GLUE.get(eqn.primitive, "it has no kernel")
