@@ -21,6 +21,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 demo: $(VENV)/.installed-demo
 	$(VENV)/bin/python examples/digits.py
+	$(VENV)/bin/python examples/machine_code.py
 
 # Trains a small language model on a book: a few minutes.
 gpt: $(VENV)/.installed-demo

@@ -37,7 +37,7 @@ def suites() -> dict[str, tuple[str, bool]]:
             of_cases = "\nCASES" in text and "__main__" not in text
             if of_cases or "__main__" in text:
                 found[path.stem] = (ast.get_docstring(ast.parse(text)) or "").partition("\n")[0], of_cases
-    for script in (HERE / name / "__main__.py" for name in ("flagging", "machine_code", "split_operations")):
+    for script in (HERE / name / "__main__.py" for name in ("cpu", "flagging", "machine_code", "split_operations")):
         found[script.parent.name] = (ast.get_docstring(ast.parse(script.read_text())) or "").partition("\n")[0], False
     return found
 

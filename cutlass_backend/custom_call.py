@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from ..lang.gpu.code import Compiled
-from ..lang.gpu.programs import emitter, linker, starter
+from ..lang.gpu.entry_points import emitter, linker, starter
 from ..lang.legalize import Legal, entry
 from ..lang.targets.target import CustomCall, Target
 from . import compiler

@@ -22,6 +22,7 @@ from ..core.primitives.contraction.dot_general import dot_general_p
 from ..core.primitives.control_flow.cond import cond_p
 from ..core.primitives.custom.checkpoint import name_p
 from ..core.primitives.elementwise import arithmetic as ew
+from ..core.primitives.elementwise import bitwise
 from ..core.primitives.elementwise import comparison as cmp
 from ..core.primitives.elementwise import conversion as conv
 from ..core.primitives.elementwise.arithmetic import RoundingMethod
@@ -73,7 +74,7 @@ _BINARY = {
     cmp.eq_p: "{0} == {1}", cmp.ne_p: "{0} != {1}", cmp.lt_p: "{0} < {1}", cmp.le_p: "{0} <= {1}",
     cmp.gt_p: "{0} > {1}", cmp.ge_p: "{0} >= {1}",
 }  # fmt: skip
-_TRUTHS = {cmp.not_p: "!{0}", cmp.and_p: "{0} && {1}", cmp.or_p: "{0} || {1}", cmp.xor_p: "{0} != {1}"}
+_TRUTHS = {bitwise.not_p: "!{0}", bitwise.and_p: "{0} && {1}", bitwise.or_p: "{0} || {1}", bitwise.xor_p: "{0} != {1}"}
 _SAME = frozenset((conv.stop_gradient_p, copy_p, name_p))
 _RESHAPED = frozenset((reshape_p, squeeze_p))
 _OTHERS = frozenset((

@@ -11,7 +11,8 @@ import numpy as np
 from ..core.ir.primitive import AxisInfo
 from ..core.ir.types import INT32
 from ..core.primitives.elementwise.arithmetic import add_p
-from ..core.primitives.elementwise.comparison import and_p, ge_p, lt_p, not_p
+from ..core.primitives.elementwise.bitwise import and_p, not_p
+from ..core.primitives.elementwise.comparison import ge_p, lt_p
 from ..core.primitives.movement.shape import iota_p, slice_p
 from ..core.tracing.trace import eval_program, shape_of
 from ..core.transforms.batching import batch_program

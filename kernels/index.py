@@ -14,7 +14,8 @@ import numpy as np
 from ..core.ir.primitive import Primitive
 from ..core.ir.types import INT32, ArrayType, MemorySpace
 from ..core.primitives.elementwise.arithmetic import max_p, min_p, mul_p, neg_p
-from ..core.primitives.elementwise.comparison import and_p, ge_p, le_p, select_n_p
+from ..core.primitives.elementwise.bitwise import and_p
+from ..core.primitives.elementwise.comparison import ge_p, le_p, select_n_p
 from ..core.primitives.elementwise.conversion import convert_element_type
 from ..core.primitives.movement import dynamic_slice as sl
 from ..core.primitives.movement import gather_dimension_numbers as positions

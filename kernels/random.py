@@ -14,7 +14,7 @@ import numpy as np
 from ..core.ir.primitive import Primitive
 from ..core.ir.types import UINT32, ArrayType, is_key
 from ..core.primitives.elementwise.arithmetic import add_p, mul_p
-from ..core.primitives.elementwise.comparison import or_p, shift_left_p, shift_right_logical_p, xor_p
+from ..core.primitives.elementwise.bitwise import or_p, shift_left_p, shift_right_logical_p, xor_p
 from ..core.primitives.elementwise.conversion import convert_element_type
 from ..core.primitives.keys import threefry as r
 from ..core.primitives.movement.shape import broadcast_in_dim_p, concatenate_p, iota_p, reshape_p, slice_in_dim

@@ -14,7 +14,8 @@ import numpy as np
 from ..core.ir.primitive import Primitive
 from ..core.ir.types import ArrayType, MemorySpace, RefType, is_float
 from ..core.primitives.elementwise.arithmetic import add_p
-from ..core.primitives.elementwise.comparison import and_p, eq_p, gt_p, lt_p, ne_p, not_p, or_p, select_n_p
+from ..core.primitives.elementwise.bitwise import and_p, not_p, or_p
+from ..core.primitives.elementwise.comparison import eq_p, gt_p, lt_p, ne_p, select_n_p
 from ..core.primitives.elementwise.conversion import convert_element_type
 from ..core.primitives.movement.shape import reshape_p, transpose_p
 from ..core.primitives.reduction import reduce as r

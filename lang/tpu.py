@@ -12,8 +12,9 @@ import numpy as np
 from ..core.ir.primitive import Primitive
 from ..core.ir.types import INT32, MemorySpace
 from ..core.primitives.elementwise.arithmetic import div_p, mul_p, neg_p, rem_p, sub_p
+from ..core.primitives.elementwise.bitwise import and_p
 from ..core.primitives.elementwise.builders import unary
-from ..core.primitives.elementwise.comparison import and_p, eq_p, ne_p, select_n_p
+from ..core.primitives.elementwise.comparison import eq_p, ne_p, select_n_p
 from ..core.primitives.elementwise.conversion import convert_element_type
 from ..core.primitives.movement.dynamic_slice import dynamic_slice
 from ..core.primitives.movement.shape import concatenate, iota_p
@@ -200,7 +201,19 @@ def annotate(ref: Any, *, no_store: bool = False, no_bank_conflict: bool = False
 
 
 def run_on_first_core(core_axis_name: str) -> Callable[[Callable[[], Any]], None]:
-    """Decorator: run a function of no arguments on the first core along an axis of the mesh only; it acts by Refs."""
+    """Decorator: run a function of no arguments on the first core along an axis of the mesh only; it acts by Refs.
+
+    >>> import tilewright as tw
+    >>> from tilewright import lang as tl, lax
+    >>> from tilewright.lang import tpu
+    >>> @tl.kernel(out_type=tw.ShapeDtypeStruct((1,), "int32"), mesh=tpu.TensorCoreMesh(axis_name="core", num_cores=2))
+    ... def call(o):
+    ...     @tpu.run_on_first_core("core")
+    ...     def _():
+    ...         o[0] = lax.axis_index("core") + 7
+    >>> call().tolist()
+    [7]
+    """
     return when(eq_p.bind(axis_index(core_axis_name), np.int32(0)))
 
 

@@ -11,8 +11,8 @@ from pathlib import Path
 from ..core.support.errors import CompileError, Source
 from ..core.support.runtime import runtime
 from ..core.support.version import JAXLIB
-from ..lang.gpu.boards import description
-from ..lang.gpu.code import Compiled
+from ..lang.gpu.code import PTX_VERSION, Compiled
+from ..lang.gpu.target_config import description
 from ..lang.targets.target import Target, target_of
 from ..lang.toolchain.packages import Packages
 from ..lang.toolchain.pool import Answer, Workers
@@ -35,7 +35,8 @@ set_cache: Callable[..., None] = WORKERS.set_cache
 def start(module: MosaicGpuModule, workers: Workers = WORKERS) -> Future[Answer]:
     """Begin to compile a module, unless that is done or under way; the answer of the worker."""
     arch = module.architecture
-    request = {"text": module.text, "name": module.name, "arch": arch, "config": description(target_of(TARGETS[arch]))}
+    request = {"text": module.text, "name": module.name, "arch": arch, "ptx_version": PTX_VERSION,
+               "config": description(target_of(TARGETS[arch]))}  # fmt: skip
     return workers.start(request, arch)  # a process compiles for one architecture
 
 

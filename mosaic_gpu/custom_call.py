@@ -7,7 +7,7 @@ from typing import Any
 
 from ..core.support.errors import CompileError
 from ..lang.gpu.code import Compiled, check, resources
-from ..lang.gpu.programs import emitter, linker, starter
+from ..lang.gpu.entry_points import emitter, linker, starter
 from ..lang.legalize import Legal, entry
 from ..lang.targets.target import CustomCall, Target
 from . import compiler

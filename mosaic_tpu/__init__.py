@@ -11,15 +11,15 @@ from ..core.support.lazy_imports import members as _members
 from .module import MosaicModule
 
 if TYPE_CHECKING:
-    from .call import emit
+    from .compiler import compile
+    from .custom_call import emit
     from .lower import mosaic_module
-    from .program import compile
     from .rules import BACKEND
 
 _LATER = {
-    "call": "emit",
+    "custom_call": "emit",
     "lower": "mosaic_module",
-    "program": "compile",
+    "compiler": "compile",
     "rules": "BACKEND",
 }
 if not TYPE_CHECKING:  # checkers know the names from the imports above

@@ -22,8 +22,8 @@ from ..core.primitives.refs.state_primitives import get_p
 from ..core.support.memo import cached
 from ..core.tracing.trace import bind_eqn, trace_program
 from ..lang.analysis.dead_stores import ACCESSES
+from ..lang.analysis.splittable_axes import linked_axes
 from ..lang.kernel.kernel import Kernel
-from ..lang.transforms.axis_split import linked_axes
 
 SUBLANES, LANES = 8, 128
 SHUFFLES = 8  # operations on a register whose elements all move, at the least

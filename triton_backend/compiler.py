@@ -15,7 +15,7 @@ from typing import Any
 
 from ..core.support.errors import CompileError, ResourceError, Source, UnsupportedError
 from ..core.support.runtime import runtime
-from ..lang.gpu.code import Compiled
+from ..lang.gpu.code import PTX_VERSION, Compiled
 from ..lang.targets.target import Target
 from ..lang.toolchain.packages import Packages
 from ..lang.toolchain.pool import Answer, Workers
@@ -84,4 +84,4 @@ def start(module: TritonModule, machine: Target, workers: Workers = WORKERS) -> 
     """Begin to compile a program, unless that is done or under way; the answer of the worker."""
     options = {"num_warps": module.num_warps, "num_stages": module.num_stages}
     text = adapted(module.text, PACKAGES.versions()["triton"] or "")
-    return workers.start({"text": text, **architecture(machine), "options": options})
+    return workers.start({"text": text, **architecture(machine), "ptx_version": PTX_VERSION, "options": options})

@@ -27,7 +27,7 @@ from typing import Any
 
 from ..core.support.memo import cached
 from ..lang.gpu.code import Compiled
-from ..lang.gpu.programs import linker, starter
+from ..lang.gpu.entry_points import linker, starter
 from ..lang.gpu.ptx_call import config, ptx_call
 from ..lang.kernel.kernel import Kernel
 from ..lang.legalize import Legal, entry

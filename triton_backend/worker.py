@@ -1,7 +1,7 @@
 """The process that runs Triton's compiler: bad input can end it, and then only this process.
 
 Run by `lang/toolchain/worker_main.py`, with nothing of this package imported. A request is {text, backend, arch,
-warp_size, options}, an answer {binary, assembly, metadata, log}.
+warp_size, ptx_version, options}, an answer {binary, assembly, metadata, log}.
 """
 
 import base64
@@ -23,6 +23,10 @@ def compiled(request: dict[str, Any]) -> dict[str, Any]:
     target = kinds.GPUTarget(request["backend"], request["arch"], request["warp_size"])
     backend = importlib.import_module("triton.compiler.compiler").make_backend(target)
     options = backend.parse_options(dict(request["options"]))
+    if request["backend"] == "cuda":
+        newest = importlib.import_module("triton.backends.nvidia.compiler").get_ptx_version_from_options
+        version = min(newest(options, request["arch"]), request["ptx_version"])
+        options = backend.parse_options({**request["options"], "ptx_version": version})
     context = ir.context()
     ir.load_dialects(context)
     backend.load_dialects(context)

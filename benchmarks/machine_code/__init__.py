@@ -29,8 +29,8 @@ from typing import Any
 
 import tilewright as tw
 from tilewright import lax, nn
-from tilewright.lang.gpu.boards import BOARDS
 from tilewright.lang.gpu.code import Compiled
+from tilewright.lang.gpu.target_config import BOARDS
 from tilewright.lang.targets.target import Resources, Target, target_of
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "gpu_code.md"

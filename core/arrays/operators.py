@@ -32,22 +32,16 @@ from ..primitives.elementwise.arithmetic import (
     sign_p,
     sub_p,
 )
-from ..primitives.elementwise.comparison import (
+from ..primitives.elementwise.bitwise import (
     and_p,
-    eq_p,
-    ge_p,
-    gt_p,
-    le_p,
-    lt_p,
-    ne_p,
     not_p,
     or_p,
-    select_n_p,
     shift_left_p,
     shift_right_arithmetic_p,
     shift_right_logical_p,
     xor_p,
 )
+from ..primitives.elementwise.comparison import eq_p, ge_p, gt_p, le_p, lt_p, ne_p, select_n_p
 from ..primitives.elementwise.conversion import cast, convert_element_type, imag_p, real_p, stop_gradient_p
 from ..primitives.elementwise.conversion import complex as make_complex
 from ..primitives.movement.shape import broadcast_shapes, broadcast_to, full_like, transpose_p

@@ -19,7 +19,8 @@ from ..ir.types import ArrayType, is_complex, is_inexact
 from ..primitives.custom import custom_derivative_primitives
 from ..primitives.elementwise import arithmetic, comparison, conversion
 from ..primitives.elementwise.arithmetic import rem_p
-from ..primitives.elementwise.comparison import and_p, eq_p, gt_p, is_finite_p, lt_p, ne_p, not_p, or_p
+from ..primitives.elementwise.bitwise import and_p, not_p, or_p
+from ..primitives.elementwise.comparison import eq_p, gt_p, is_finite_p, lt_p, ne_p
 from ..primitives.elementwise.conversion import convert_element_type, imag_p, real_p
 from ..primitives.movement import gather_scatter, shape, sort
 from ..primitives.movement.dynamic_slice import dynamic_slice_p, dynamic_update_slice_p

@@ -22,7 +22,8 @@ from ..ir.binding import is_evaluating
 from ..ir.primitive import AxisInfo, Primitive
 from ..ir.program import Effect, Effects
 from ..ir.types import is_bool, is_key
-from ..primitives.elementwise.comparison import ne_p, not_p, select_n_p
+from ..primitives.elementwise.bitwise import not_p
+from ..primitives.elementwise.comparison import ne_p, select_n_p
 from ..primitives.elementwise.conversion import convert_element_type
 from ..primitives.keys.threefry import random_unwrap_p
 from ..primitives.movement.dynamic_slice import dynamic_slice_p

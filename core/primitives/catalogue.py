@@ -5,7 +5,7 @@ from . import linalg
 from .contraction import conv, coo_matmul, dot_general, fft
 from .control_flow import functions, jit_primitive
 from .custom import checkpoint, custom_derivative_primitives
-from .elementwise import arithmetic, comparison, conversion
+from .elementwise import arithmetic, bitwise, comparison, conversion
 from .external import host_callback
 from .keys import threefry
 from .movement import index_functions, shape, sort
@@ -19,6 +19,7 @@ ALL: tuple[Primitive, ...] = (
     *arithmetic.PRIMITIVES,
     *special.PRIMITIVES,
     *comparison.PRIMITIVES,
+    *bitwise.PRIMITIVES,
     *conversion.PRIMITIVES,
     *reduce.PRIMITIVES,
     *cumulative.PRIMITIVES,

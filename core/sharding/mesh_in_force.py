@@ -23,7 +23,16 @@ def get_abstract_mesh() -> AbstractMesh:
 
 
 def get_mesh() -> AnyMesh:
-    """The mesh in force, an empty one outside of `use_mesh`."""
+    """The mesh in force, an empty one outside of `use_mesh`.
+
+    >>> import tilewright as tw
+    >>> mesh = tw.make_mesh((1,), ("x",))
+    >>> with tw.sharding.use_mesh(mesh):
+    ...     get_mesh() == mesh
+    True
+    >>> get_mesh().empty
+    True
+    """
     return EMPTY if current().mesh is None else current().mesh
 
 

@@ -23,7 +23,7 @@ from ..ir.passes import vocabulary, within
 from ..ir.primitive import OWN, Linear, Primitive, Zero
 from ..ir.program import Eqn, Program, Var
 from ..ir.types import ArrayType, ShardedType, with_sharding
-from ..jit.eager_jit import composite
+from ..jit.inline_jit import composite
 from ..jit.jit import flat_shardings
 from ..primitives.control_flow.jit_primitive import jit_p
 from ..primitives.custom.checkpoint import optimization_barrier_p

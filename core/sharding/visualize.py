@@ -55,6 +55,14 @@ def visualize_array_sharding(arr: Any, **style: Any) -> None:
     """Print which devices hold which part of an array of one or two dimensions, as `inspect_array_sharding` finds it.
 
     Errors as `visualize_sharding`.
+
+    >>> import tilewright as tw
+    >>> from tilewright import numpy as tnp
+    >>> mesh = tw.make_mesh((1,), ("x",))
+    >>> visualize_array_sharding(tw.device_put(tnp.ones((4, 4)), tw.NamedSharding(mesh, tw.P("x"))))
+    +-------+
+    | CPU 0 |
+    +-------+
     """
     shape = arr.shape
     inspect_array_sharding(arr, callback=lambda found: visualize_sharding(shape, found, **style))

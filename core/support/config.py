@@ -1,5 +1,6 @@
-"""One frozen `Config` in one context variable, whole in every cache key.
+"""The configuration in force: one frozen `Config` in one context variable, whole in every cache key.
 
+Settings that `settings.py` declares are read from the environment, checked and set here.
 Configurations are interned: equal ones are one object, so that a key compares them by identity.
 """
 

@@ -1,4 +1,4 @@
-"""JAX's options that are no settings of ours (`settings.py` has those), and their values.
+"""JAX's options that have no setting in `settings.py`: those fixed to one value, and those that are ignored.
 
     FIXED     options whose value here cannot be another, with the reason
     UNUSED    options that any value may be given to, for they would change nothing here; read, they give their default

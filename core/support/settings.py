@@ -1,4 +1,4 @@
-"""Every setting, a row each: its type, its default, what it does, its environment variable, what it takes.
+"""The table of settings, a row each: type, default, meaning, environment variable, choices; no current values.
 
 `docs/settings.md`, `tilewright doctor`, the environment and the functions of a setting's own name are made from these.
 """

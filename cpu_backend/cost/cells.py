@@ -8,13 +8,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from typing import Any
 
 from ...core.ir.types import ArrayType
+from ...core.primitives.elementwise.conversion import convert_element_type
 from ...core.support.memo import cached
+from ...core.tracing.trace import trace_program
 from ...lang.analysis.facts import analyse
 from ...lang.kernel.kernel import Kernel
 from ...lang.kernel.traverse import stays_in_hbm
+from ...lang.transforms.monoid_carries import REDUCERS
 from ...lang.transforms.split_blocks import Smaller, smaller
+from ...lang.transforms.split_sums import addends, partial_kernel
 
 BLOCK_BYTES = 2**19  # of a cell's blocks: a part of the second cache of most processors
 CELLS = 16  # that are worth sharing: fewer leave cores without work
@@ -31,7 +36,12 @@ def in_cells(kernel: Kernel) -> Smaller:
     carry = analyse(kernel).carry
     cells = math.prod(kernel.grid[a] for a in kernel.long_axes if a not in carry)
     held = sum(math.prod(b.sizes) * b.array.dtype.itemsize for b in kernel.blocks)
-    if cells >= CELLS or held * kernel.cells < BLOCK_BYTES or held <= BLOCK_BYTES // CELLS:
+    if cells >= CELLS or held * kernel.cells < BLOCK_BYTES:
+        return Smaller(kernel)
+    stretched = _stretched(kernel, -(-CELLS // cells))
+    if stretched is not None and _pays(kernel, stretched.kernel, 1):
+        return stretched
+    if held <= BLOCK_BYTES // CELLS:
         return Smaller(kernel)
     for parts in _parts(kernel, held, cells):
         ways = smaller(kernel, _unit, parts)
@@ -39,6 +49,29 @@ def in_cells(kernel: Kernel) -> Smaller:
             if _pays(kernel, way.kernel, parts):
                 return way
     return Smaller(kernel)
+
+
+def _stretched(kernel: Kernel, count: int) -> Smaller | None:
+    """A kernel whose results are sums over steps, in order, as one of a copy of its sums for each stretch of steps."""
+    found = addends(kernel)
+    if found is None or any(e.effects for e in found.phases.final.eqns):
+        return None
+    axis = max(found.carry, key=lambda a: kernel.grid[a])
+    parts = next((n for n in range(count, 2 * count) if kernel.grid[axis] % n == 0), 0)
+    first, last = kernel.splits[2:4]
+    if not parts or any(not first <= s.position < last for s in found.states):
+        return None
+    cut = partial_kernel(found, ((axis, parts),))
+
+    def finish(*results: Any) -> list[Any]:
+        made = dict(zip(found.emitted, results, strict=False))
+        for state, x in zip(found.states, results[len(found.emitted) :], strict=True):
+            o = state.position - first
+            total = REDUCERS[state.combine].bind(x, axes=(0,))
+            made[o] = convert_element_type(total, kernel.outputs[o].array.dtype)
+        return [made[o] for o in range(len(kernel.outputs))]
+
+    return Smaller(cut, trace_program(finish, cut.out_types, kernel.name))
 
 
 def _pays(kernel: Kernel, cut: Kernel, parts: int) -> bool:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from . import circular, exponential, logarithm, sigmoid
+from . import exponential, logarithm, tanh_erf, trigonometric
 
 FUNCTIONS: dict[str, Callable[..., Any]] = {
     "exp": exponential.exp,
@@ -20,12 +20,12 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "log": logarithm.log,
     "log1p": logarithm.log1p,
     "pow": logarithm.power,
-    "tanh": sigmoid.tanh,
-    "logistic": sigmoid.logistic,
-    "erf": sigmoid.erf,
-    "rsqrt": sigmoid.rsqrt,
-    "sin": circular.sine,
-    "cos": circular.cosine,
+    "tanh": tanh_erf.tanh,
+    "logistic": tanh_erf.logistic,
+    "erf": tanh_erf.erf,
+    "rsqrt": tanh_erf.rsqrt,
+    "sin": trigonometric.sine,
+    "cos": trigonometric.cosine,
 }
 ULPS: dict[tuple[str, str], float] = {
     ("exp", "float"): 1.1, ("exp", "double"): 1.0, ("exp2", "float"): 1.0, ("exp2", "double"): 1.0,

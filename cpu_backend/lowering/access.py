@@ -19,8 +19,9 @@ from ...core.primitives.refs.state_primitives import Span, Take
 from ...lang.kernel.kernel import EDGE
 from ..llvm.builder import Builder, Int, Value, vector
 from .elementwise import combined, from_stored, is_signed, number, rounded, to_stored
+from .expression_graph import HELD, LINE, STORED, Held, Memory, Monoid, Node
+from .nest import Nest
 from .refusal import refuse
-from .values import HELD, LINE, STORED, Held, Memory, Monoid, Node
 
 
 @dataclass(frozen=True)
@@ -53,6 +54,7 @@ class Access:
         self.lanes = 0  # of the pass at hand
         self.tail: Value | None = None  # which lanes there are, where not all
         self.multiples: dict[str, int] = {}  # what indices of loops are multiples of
+        self.nest = Nest()
 
     # ------------------------------------------------------------ scopes
 

@@ -20,9 +20,7 @@ from ...core.transforms.structural_primitives import add_any_p
 from ..llvm.builder import Builder, Value
 from .elementwise import RULES
 from .emit import Emitter
-from .refusal import refuse
-from .schedule import HERE, aligned, reached
-from .values import (
+from .expression_graph import (
     STORED,
     Apart,
     Fold,
@@ -38,6 +36,8 @@ from .values import (
     View,
     row_major,
 )  # fmt: skip
+from .refusal import refuse
+from .schedule import HERE, aligned, reached
 
 Rule = Callable[..., Sequence[Any]]
 CHEAP = 8  # nodes that are computed again rather than kept
@@ -120,7 +120,7 @@ class Body:
         """Memory of this cell's own."""
         shape = tuple(shape)
         base = self._allocate(max(math.prod(shape), 1) * np.dtype(dtype).itemsize)
-        return Memory("a value", dtype, shape, row_major(shape), base)
+        return Memory("workspace", dtype, shape, row_major(shape), base)
 
     def load(self, memory: Memory, index: Index | None = None, operands: Sequence[Node] = (), masked: bool = False
              ) -> Load:  # fmt: skip

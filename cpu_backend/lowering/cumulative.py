@@ -13,7 +13,8 @@ from ..llvm.builder import Int, Value, vector
 from .access import ZERO, At
 from .elementwise import combined, number, rounded
 from .emit import Allocate, Emitter
-from .values import HELD, Accumulate, Cumulative, Memory
+from .expression_graph import HELD, Accumulate, Cumulative, Memory
+from .nest import fold_name
 
 ROWS = 8  # that go side by side
 
@@ -22,6 +23,7 @@ def cumulate(e: Emitter, root: Cumulative, allocate: Allocate) -> None:
     """The code of a cumulative operation, into the memory of its root."""
     node = root.value
     assert isinstance(node, Accumulate) and root.target is not None
+    e.nest.line(f"cumulative {fold_name(node.monoid)} along axis {node.axis} of {list(node.shape)}")
     if node.size:
         (_along_rows if node.axis == len(node.shape) - 1 else _across)(e, node, root.target)
 

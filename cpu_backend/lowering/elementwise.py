@@ -12,6 +12,7 @@ import numpy as np
 
 from ...core.ir.primitive import Primitive
 from ...core.primitives.elementwise import arithmetic as ew
+from ...core.primitives.elementwise import bitwise
 from ...core.primitives.elementwise import comparison as cmp
 from ...core.primitives.elementwise import conversion as conv
 from ...core.primitives.special import functions as spc
@@ -20,7 +21,7 @@ from ...lang.ops.machine_integers import bits_down_p, bits_up_p, quotient_p, rem
 from ..functions import FUNCTIONS
 from ..functions.parts import bits_of, from_bits
 from ..llvm.builder import Builder, Value, vector, with_scalar
-from .values import HELD, STORED, Monoid
+from .expression_graph import HELD, STORED, Monoid
 
 Rule = Callable[..., Value]
 
@@ -272,9 +273,10 @@ RULES: dict[Primitive, Rule] = {
     ew.log_p: _function("log"), ew.log1p_p: _function("log1p"), ew.tanh_p: _function("tanh"),
     ew.logistic_p: _function("logistic"), spc.erf_p: _function("erf"), ew.rsqrt_p: _function("rsqrt"),
     ew.sin_p: _function("sin"), ew.cos_p: _function("cos"), ew.pow_p: _power,
-    cmp.not_p: _not, cmp.and_p: _binary(None, "and"), cmp.or_p: _binary(None, "or"), cmp.xor_p: _binary(None, "xor"),
+    bitwise.not_p: _not, bitwise.and_p: _binary(None, "and"), bitwise.or_p: _binary(None, "or"),
+    bitwise.xor_p: _binary(None, "xor"),
     bits_up_p: _binary(None, "shl"), bits_down_p: _binary(None, "lshr"), sign_down_p: _binary(None, "ashr"),
-    cmp.population_count_p: _intrinsic("ctpop"), cmp.clz_p: _leading_zeros,
+    bitwise.population_count_p: _intrinsic("ctpop"), bitwise.clz_p: _leading_zeros,
     conv.convert_element_type_p: _convert, conv.stop_gradient_p: _same,
 }  # fmt: skip
 # What an element costs beside an addition: what is dear is kept rather than computed twice.

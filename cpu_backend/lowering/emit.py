@@ -17,13 +17,15 @@ import numpy as np
 from ...core.primitives.refs.state_primitives import Span, Take
 from ..llvm.builder import Builder, Value, vector
 from .access import ZERO, At
-from .elements import Elements, Row
 from .elementwise import across, combined, number, rounded, to_stored
+from .expression_graph import HELD, Apart, Fold, Iota, Keep, Load, Map, Memory, Node, Number, Product, Store, View
+from .nest import pass_text
+from .node_codegen import Elements, Row
 from .schedule import Group, Member, Place, dear, finish, groups_of, wanted_elsewhere
-from .values import HELD, Apart, Fold, Iota, Keep, Load, Map, Memory, Node, Number, Product, Store, View
 
 Allocate = Callable[[np.dtype, Sequence[int]], Memory]
 F32 = np.dtype(np.float32)
+UNROLL = 4  # vectors of a pass in one iteration of its loop
 
 
 class Emitter(Elements):
@@ -73,12 +75,16 @@ class Emitter(Elements):
             stack.enter_context(self.scope())
             indices = self.indices = []
             for size in group.sizes:
-                loop = stack.enter_context(self.b.loop(0, size, empty=False)) if size > 1 else None
-                indices.append(ZERO if loop is None else At(loop.index))
+                if size == 1:
+                    indices.append(ZERO)
+                    continue
+                stack.enter_context(self.nest.inside(f"loop of {size}"))
+                indices.append(At(stack.enter_context(self.b.loop(0, size, empty=False)).index))
             for level in range(max(m.level for m in group.members) + 1):
                 members = [m for m in group.members if m.level == level]
                 for width in sorted({m.width for m in members}):
-                    self._pass([m for m in members if m.width == width], width, indices, sums)
+                    rows = sum(f == level and self.rows[n].memory.shape == (width,) for n, (f, _) in kept.items())
+                    self._pass([m for m in members if m.width == width], width, indices, sums, rows)
                 self.rows |= {n: replace(self.rows[n], there=True) for n, (first, _) in kept.items() if first == level}
         self.rows: dict[Node, Row] = {}
         for member, memory in sums.items():
@@ -139,9 +145,13 @@ class Emitter(Elements):
         """Where along its axes a root is."""
         return tuple(inner if loop is None else indices[loop] for loop in member.loops)
 
-    def _pass(self, members: list[Member], width: int, indices: Sequence[At], sums: dict[Member, Memory]) -> None:
-        """The roots of one level over one innermost axis."""
+    def _pass(
+        self, members: list[Member], width: int, indices: Sequence[At], sums: dict[Member, Memory], rows: int
+    ) -> None:
+        """The roots of one level over one innermost axis; `rows` are the values that are kept for the row."""
         lanes = min(self.most, 1 << (width - 1).bit_length()) if width > 1 else 0
+        unroll = UNROLL if lanes and width // lanes >= UNROLL else 1
+        self.nest.line(pass_text(members, width, lanes, unroll, rows if lanes else 0))
         self._hoist(members, indices, lanes)
         folds = [m for m in members if isinstance(m.root, Fold) and (m.inner is None or m.inner in m.root.node.axes)]
         if not lanes:
@@ -150,7 +160,6 @@ class Emitter(Elements):
             return
         self.lanes = lanes
         full, rest = divmod(width, lanes)
-        unroll = 4 if full >= 4 else 1
         running = {m: [self._neutral(m, lanes)] * (unroll if folds else 1) for m in folds}
         turns = full // unroll
         if turns > 1:

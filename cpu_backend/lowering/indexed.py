@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from ...core.ir.types import INT32
+from ...core.primitives.elementwise import bitwise
 from ...core.primitives.elementwise import comparison as cmp
 from ...core.primitives.elementwise import conversion as conv
 from ...core.primitives.elementwise.arithmetic import add_p
@@ -16,7 +17,7 @@ from ...core.primitives.movement.gather_dimension_numbers import FILL, PROMISE, 
 from ...core.primitives.refs.state_primitives import Index, Point, Span, Take, access_shape, whole
 from . import elementwise
 from .body import Body, Rule
-from .values import Iota, Load, Map, Memory, Node, Number, View
+from .expression_graph import Iota, Load, Map, Memory, Node, Number, View
 
 INT64 = np.dtype(np.int64)
 BOOL = np.dtype(np.bool_)
@@ -27,7 +28,7 @@ def _map(primitive: Any, shape: Sequence[int], dtype: np.dtype, *operands: Node)
 
 
 def _both(x: Node | None, y: Node) -> Node:
-    return y if x is None else _map(cmp.and_p, y.shape, BOOL, x, y)
+    return y if x is None else _map(bitwise.and_p, y.shape, BOOL, x, y)
 
 
 @dataclass(frozen=True)

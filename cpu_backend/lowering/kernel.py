@@ -32,12 +32,12 @@ from ..runtime.handler import Launch, handler
 from .body import Body
 from .cumulative import cumulate
 from .emit import Emitter
+from .expression_graph import STORED, Cumulative, Memory, Number, Product, row_major
 from .in_place import in_place
 from .products import Multiplier
 from .refusal import refuse
 from .rules import BACKEND, RULES
 from .streaming import streamed_outputs, uncached, with_streams
-from .values import STORED, Cumulative, Memory, Number, Product, row_major
 
 ALIGN = 64
 STACK_BYTES = 32 * 2**10  # of a cell's own memory that is on the thread's stack
@@ -50,7 +50,7 @@ SMALL_BYTES = 512 * 2**10  # that a kernel moves: less is not worth another thre
 class Code:
     """A kernel's module as text, and how it is called: with the kernel's operands and results, and a workspace.
 
-    `aliases` are the (operand, result) pairs whose buffers may be one.
+    `aliases` are the (operand, result) pairs whose buffers may be one, `nest` are the loops in words.
     """
 
     text: str
@@ -58,6 +58,7 @@ class Code:
     in_types: tuple[ArrayType, ...]
     out_types: tuple[ArrayType, ...]
     aliases: tuple[tuple[int, int], ...] = ()
+    nest: tuple[str, ...] = ()
 
 
 class Lowering:
@@ -111,7 +112,9 @@ class Lowering:
             number = number if outermost else b.binary("udiv", number, size)
         with ExitStack() as stack:
             for axis in self.carry:
-                loop = stack.enter_context(b.loop(0, kernel.grid[axis], empty=False))
+                size = kernel.grid[axis]
+                stack.enter_context(self.emitter.nest.inside(f"axis {axis}, carried: loop of {size} in order"))
+                loop = stack.enter_context(b.loop(0, size, empty=False))
                 stack.enter_context(self.body.region())
                 ids[axis] = loop.index
             self._cell(ids)
@@ -146,7 +149,7 @@ class Lowering:
             if inside is None:
                 self._run(nodes, placed, False)
             else:
-                b.either(inside, lambda: self._run(nodes, placed, False), lambda: self._run(nodes, placed, True))
+                b.either(inside, lambda: self._form(nodes, placed, False), lambda: self._form(nodes, placed, True))
         if len(b.lines) > MOST_LINES:
             raise refuse(f"its code would be more than {MOST_LINES} instructions")
 
@@ -211,6 +214,11 @@ class Lowering:
             streamed and not masked,
             buffer,
         )
+
+    def _form(self, nodes: Sequence[Any], placed: Sequence[Any], masked: bool) -> None:
+        """The body of the cells whose blocks are whole, or of the others."""
+        with self.emitter.nest.inside("blocks across an end, masked" if masked else "blocks within the arrays"):
+            self._run(nodes, placed, masked)
 
     def _run(self, nodes: Sequence[Any], placed: Sequence[Any], masked: bool) -> None:
         n = len(self.kernel.inputs)
@@ -283,10 +291,21 @@ def lower(kernel: Kernel, machine: Features, threads: int, stream_from: int) -> 
     )  # fmt: skip
     launch = Launch(operands, len(kernel.outputs), cells, max(cells // (workers * 8), 1), workers, workspace, copies)
     extra = (ArrayType((workspace * workers,), np.dtype(np.uint8)),) if workspace else ()
+    nest = [_launched(lowering, launch), *(f"  {line}" for line in lowering.emitter.nest.lines)]
     cell = with_streams(b, [operands + o for o in sorted(lowering.streamed)], machine.architecture)
     aliases = tuple((len(kernel.prefetch) + i, o) for i, o in lowering.in_place)
     return Code(module_text([*cell, *handler(launch, machine.architecture)]), launch, tuple(kernel.in_types),
-                (*kernel.out_types, *extra), aliases)  # fmt: skip
+                (*kernel.out_types, *extra), aliases, tuple(nest))  # fmt: skip
+
+
+def _launched(lowering: Lowering, launch: Launch) -> str:
+    """How the cells of a kernel are divided, in words."""
+    axes = ", ".join(f"axis {a} of {lowering.kernel.grid[a]}" for a in lowering.parallel)
+    parts = [f"parallel, {axes}: {launch.cells} program instances" if axes else "one program instance"]
+    parts.append(f"{launch.workers} thread{'s' * (launch.workers > 1)}")
+    parts += [f"{launch.workspace} bytes of workspace each"] if launch.workspace else []
+    streamed = [lowering.kernel.outputs[o].name for o in sorted(lowering.streamed)]
+    return ", ".join(parts + ([f"{', '.join(streamed)} stored past the caches"] if streamed else []))
 
 
 @entry(BACKEND)

@@ -21,7 +21,7 @@ from ..llvm.builder import Int, Value, vector
 from .access import At
 from .elementwise import RULES, convert, from_stored, rounded, to_stored
 from .emit import F32, Allocate, Emitter
-from .values import HELD, STORED, Dot, Keep, Load, Map, Memory, Node, Product, View, row_major
+from .expression_graph import HELD, STORED, Dot, Keep, Load, Map, Memory, Node, Product, View, row_major
 
 PANEL_BYTES = 4096  # rows of B this far apart are packed: each is on a page of its own
 UNROLL = 4
@@ -144,7 +144,7 @@ def _ranges(*groups: Sequence[int]) -> tuple[tuple[int, ...], ...]:
 def _view_of(found: Strided, turned: View, order: Sequence[int]) -> Node:
     """A node whose elements are in memory already, its axes in another order."""
     memory = Memory(
-        "a value", found.dtype, turned.shape, tuple(found.strides[a] for a in order), found.base, fixed=True
+        "workspace", found.dtype, turned.shape, tuple(found.strides[a] for a in order), found.base, fixed=True
     )
     node = Node(turned.shape, found.dtype)
     node.memory = memory
@@ -184,6 +184,7 @@ class Multiplier:
             for size, x, y, z in zip(sizes, a.batch, b.batch, apart, strict=True):
                 if size == 1:
                     continue
+                stack.enter_context(e.nest.inside(f"loop of {size}"))
                 loop = stack.enter_context(e.b.loop(0, size, empty=False))
                 first, second = e.add(first, e.mul(loop.index, x)), e.add(second, e.mul(loop.index, y))
                 third = e.add(third, e.mul(loop.index, z))
@@ -227,6 +228,7 @@ class _Tiles:
         self.panel = allocate(sums, (self.k, self.wide)) if self.packs else None
 
     def run(self) -> None:
+        self.e.nest.line(self.text())
         full = self.n // self.wide * self.wide
         if full:
             with self.e.scope(), self.e.b.loop(0, full, self.wide, empty=False) as loop:
@@ -234,6 +236,15 @@ class _Tiles:
                 self.columns(loop.index, self.wide)
         if self.n > full:
             self.columns(full, self.n - full)
+
+    def text(self) -> str:
+        """The product, its tiles and what is packed, in words."""
+        store, rows, columns = self.root.store, min(self.rows, self.m), min(self.wide, self.n)
+        rest = [f"{x} {name}" for x, name in ((self.m % rows, "rows"), (self.n % columns, "columns")) if x]
+        parts = [f"tiles of {rows} x {columns} in registers{', and of the last ' * bool(rest)}{' and '.join(rest)}"]
+        parts += [f"right operand packed in panels of {self.k} x {self.wide}"] * self.packs
+        parts += [] if store is None else [f"epilogue: store {store.target.name}"]
+        return f"product, {self.m} x {self.k} by {self.k} x {self.n}: {'; '.join(parts)}"
 
     def columns(self, first: Int, count: int) -> None:
         """All rows of some columns."""

@@ -47,9 +47,7 @@ from ...lang.transforms.dynamic_grid import static
 from . import elementwise
 from .access import At
 from .body import Body, Rule
-from .indexed import gather, scatter, scatter_add
-from .refusal import refuse
-from .values import (
+from .expression_graph import (
     STORED,
     Accumulate,
     Cumulative,
@@ -66,6 +64,8 @@ from .values import (
     Reduce,
     View,
 )
+from .indexed import gather, scatter, scatter_add
+from .refusal import refuse
 
 # ---------------------------------------------------------------------------- elements
 
@@ -316,7 +316,7 @@ def _cond(e: Body, operands: Sequence[Any], outs: Sequence[Any], branches: Seque
     memories = [e.allocate(t.dtype, t.shape) for t in outs]
 
     def branch(program: Program) -> None:
-        with e.region():
+        with e.emit.nest.inside("branch"), e.region():
             _put(e, memories, e.run(program, rest))
             e.flush()
 
@@ -343,7 +343,7 @@ def _scan(
     _put(e, states, carry)
     _settled(e, xs)
     if length:
-        with e.b.loop(0, length, empty=False) as loop, e.region():
+        with e.emit.nest.inside(f"loop of {length}, in order"), e.b.loop(0, length, empty=False) as loop, e.region():
             turn = length - 1 - loop.index if reverse else loop.index
             here = At(turn)
             number = e.emit.held(e.b.cast("trunc", turn, "i32"), INT32)
@@ -391,7 +391,7 @@ def _while(
         test = e.scalar(going)
         b.branch(test, inside, after)
         b.start(inside)
-    with e.region():
+    with e.emit.nest.inside("loop with a computed condition"), e.region():
         found = [x for x in e.run(body_program, [*consts, *state()]) if not isinstance(x, Memory)]
         _put(e, states, found)
         b.jump(head)

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from ...core.primitives.refs.state_primitives import Take
-from .values import Apart, Fold, Load, Map, Node, Product, Root, Shape, Store, View
+from .expression_graph import Apart, Fold, Load, Map, Node, Product, Root, Shape, Store, View
 
 # Where along a root's axes an element of a node is wanted, for each axis of the node: (axis, start, step); axis None:
 # at `start` always; start None: at a place that is computed.

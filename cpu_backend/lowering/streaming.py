@@ -12,7 +12,7 @@ from ...lang.analysis.index_maps import map_of
 from ...lang.kernel.kernel import Block, Kernel
 from ..llvm.builder import Builder, Value
 from ..machine.features import caches
-from .values import LINE, STORED, row_major
+from .expression_graph import LINE, STORED, row_major
 
 SHARE = 8 * 2**20  # bytes of a shared cache that one core's stores are taken to keep
 

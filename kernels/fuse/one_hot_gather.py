@@ -16,7 +16,8 @@ import numpy as np
 from ...core.ir.program import Eqn, Program
 from ...core.ir.types import INT32, ArrayType, is_bool, is_complex, is_key
 from ...core.primitives.elementwise.arithmetic import add_p
-from ...core.primitives.elementwise.comparison import and_p, clamp, eq_p, ge_p, lt_p, select_n_p
+from ...core.primitives.elementwise.bitwise import and_p
+from ...core.primitives.elementwise.comparison import clamp, eq_p, ge_p, lt_p, select_n_p
 from ...core.primitives.elementwise.conversion import convert_element_type
 from ...core.primitives.movement.gather_dimension_numbers import CLIP, FILL, default_fill
 from ...core.primitives.movement.gather_scatter import gather_p, scatter_add_p

@@ -16,7 +16,7 @@ from ...core.ir.types import INT32, ArrayType, MemorySpace, RefType, Type
 from ...core.primitives.control_flow.cond import cond_p
 from ...core.primitives.control_flow.subprograms import shifted
 from ...core.primitives.elementwise.arithmetic import add_p, min_p, mul_p
-from ...core.primitives.elementwise.comparison import and_p
+from ...core.primitives.elementwise.bitwise import and_p
 from ...core.primitives.elementwise.conversion import convert_element_type_p
 from ...core.primitives.movement.shape import broadcast_in_dim_p, reshape_p, transpose_p
 from ...core.primitives.refs.state_primitives import addupdate_p, get_p, swap_p, whole

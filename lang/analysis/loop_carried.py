@@ -19,7 +19,7 @@ from ...core.ir.types import FAR, RefType
 from ...core.primitives.control_flow.cond import cond_p
 from ...core.primitives.control_flow.scan import scan_p
 from ...core.primitives.elementwise.arithmetic import add_p
-from ...core.primitives.elementwise.comparison import and_p, or_p
+from ...core.primitives.elementwise.bitwise import and_p, or_p
 from ...core.primitives.elementwise.conversion import convert_element_type_p
 from ...core.primitives.refs.state_primitives import Index, Point, Span, addupdate_p, swap_p
 from ...core.support.memo import kept

@@ -19,7 +19,8 @@ from ...core.ir.types import MemorySpace, is_bool
 from ...core.primitives.control_flow.cond import cond_p
 from ...core.primitives.control_flow.scan import scan_p
 from ...core.primitives.control_flow.while_loop import while_p
-from ...core.primitives.elementwise.comparison import and_p, or_p, select_n_p
+from ...core.primitives.elementwise.bitwise import and_p, or_p
+from ...core.primitives.elementwise.comparison import select_n_p
 from ...core.primitives.refs.state_primitives import (
     Index,
     access_shape,

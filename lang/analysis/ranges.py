@@ -21,19 +21,8 @@ from ...core.primitives.control_flow.cond import cond_p
 from ...core.primitives.control_flow.scan import scan_p
 from ...core.primitives.control_flow.while_loop import while_p
 from ...core.primitives.elementwise.arithmetic import add_p, max_p, min_p, mul_p, neg_p, rem_p, sub_p
-from ...core.primitives.elementwise.comparison import (
-    and_p,
-    clamp_p,
-    eq_p,
-    ge_p,
-    gt_p,
-    le_p,
-    lt_p,
-    ne_p,
-    not_p,
-    or_p,
-    select_n_p,
-)
+from ...core.primitives.elementwise.bitwise import and_p, not_p, or_p
+from ...core.primitives.elementwise.comparison import clamp_p, eq_p, ge_p, gt_p, le_p, lt_p, ne_p, select_n_p
 from ...core.primitives.elementwise.conversion import convert_element_type_p
 from ...core.primitives.movement.shape import iota_p
 from ...core.primitives.refs.state_primitives import Index, Take, addupdate_p, get_p, swap_p

@@ -20,7 +20,8 @@ import numpy as np
 from ...core.ir.program import Program
 from ...core.ir.types import ArrayType, MemorySpace, RefType
 from ...core.primitives.elementwise.arithmetic import add_p, div_p, min_p, mul_p, rem_p, sub_p
-from ...core.primitives.elementwise.comparison import and_p, eq_p, ge_p, lt_p
+from ...core.primitives.elementwise.bitwise import and_p
+from ...core.primitives.elementwise.comparison import eq_p, ge_p, lt_p
 from ...core.primitives.refs.ref_views import view, write
 from ...core.support.config import current
 from ...core.support.memo import cached

@@ -20,7 +20,8 @@ import numpy as np
 
 from ...core.ir.types import FAR
 from ...core.primitives.elementwise.arithmetic import sub_p
-from ...core.primitives.elementwise.comparison import eq_p, ne_p, or_p
+from ...core.primitives.elementwise.bitwise import or_p
+from ...core.primitives.elementwise.comparison import eq_p, ne_p
 from ...core.primitives.reduction.reduce import reduce_sum_p
 from ...core.primitives.refs.ref_views import view, write
 from ...core.tracing.trace import eval_program

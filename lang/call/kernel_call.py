@@ -32,11 +32,12 @@ from ...core.support.errors import (
     user_source,
 )
 from ...core.tracing.array_conversion import make_array
+from ...core.tracing.index_entries import Slice
 from ...core.tracing.trace import Tracer, extended_axes, on_one_device, trace_program, typeof
 from .. import tpu, triton
 from ..interpret.interpreter import interpret as interpreter
 from ..kernel import block_spec as blocks
-from ..kernel.block_spec import BlockAxis, BlockSpec, BoundedSlice, GridSpec, no_block_spec
+from ..kernel.block_spec import BlockAxis, BlockSpec, GridSpec, no_block_spec
 from ..kernel.canonicalize import normalize, touches_refs
 from ..kernel.kernel import ID, Block, Kernel, full_block, show_grid, trace_map
 from ..ops.basic import Cell, in_cell
@@ -49,12 +50,14 @@ from ..transforms.bounds_checks import checked
 from ..transforms.dynamic_grid import as_grid, bound_of, named_axes, own_extents
 from ..transforms.privatize_scalars import own_scalars
 from ..transforms.serialize_writes import in_order
+from ..transforms.symbolic_tiles import sampled
 from ..verify.communication import check_remote
 from ..verify.verify import verify
 from ..warpgroups.checks import check_mesh
 from ..warpgroups.specs import MeshSpec
 from .custom_partition import ruled_call
 from .primitive import kernel_call_p
+from .sliced_outputs import UNBLOCKED, has_slices, sliced_outputs
 
 _NOT_GIVEN: Any = Ellipsis
 
@@ -95,11 +98,11 @@ def kernel_call(
     cell for maps that disagree in rank or go out of bounds, outputs that are not wholly written, and writes that race.
 
     >>> import numpy as np
-    >>> from tilewright.core.ir.types import ArrayType
+    >>> import tilewright as tw
     >>> def double(x, o):
     ...     o[...] = x[...] * 2
     >>> spec = BlockSpec((2,), lambda i: (i,))
-    >>> call = kernel_call(double, ArrayType((4,), "float32"), grid=2, in_specs=[spec], out_specs=spec)
+    >>> call = kernel_call(double, tw.ShapeDtypeStruct((4,), "float32"), grid=2, in_specs=[spec], out_specs=spec)
     >>> print(np.asarray(call(np.arange(4, dtype="float32"))))
     [0. 2. 4. 6.]
     """
@@ -256,7 +259,7 @@ class _Request:
             except InconclusiveDimensionError as error:
                 raise UnsupportedError(
                     f"kernel {self.name} with symbolic sizes: {error.what}",
-                    "give each row of the symbolic axis cells of its own, as `vmap` does, or use known sizes",
+                    "let one axis of the grid count the tiles of the symbolic axis, or use known sizes",
                     self.source) from None  # fmt: skip
         return found, self.out_tree
 
@@ -272,20 +275,19 @@ class _Request:
         which = f"operands after the {n_prefetch} prefetched" if n_prefetch else "operands"
         in_specs = _match_specs(self.spec.in_specs, args[n_prefetch:], "in_specs", self.name, which)
         out_specs = _match_specs(self.spec.out_specs, out_places, "out_specs", self.name, "out_shape")
-        for spec, name in zip(out_specs, names[len(types) :], strict=True):
-            if any(isinstance(s, BoundedSlice) for s in spec.block_shape or ()):
-                raise UnsupportedError(f"kernel {self.name}: output {name} has a BoundedSlice",
-                                       "store whole blocks, or slices of an output in ANY memory")  # fmt: skip
+        sliced = {o: spec for o, spec in enumerate(out_specs) if has_slices(spec)}
 
         def made(specs: Sequence[BlockSpec], types: Sequence[Any], names: Sequence[str]) -> tuple[Block, ...]:
             given = zip(specs, types, names, strict=True)
             return tuple(self._block(spec, t, prefetch, scalars, name) for spec, t, name in given)
 
         inputs = made(in_specs, types[first:], names[first : len(types)])
-        outputs = made(out_specs, self.out_types, names[len(types) :])
+        outputs = made([UNBLOCKED if o in sliced else spec for o, spec in enumerate(out_specs)],
+                       self.out_types, names[len(types) :])  # fmt: skip
         scratch_leaves, scratch_tree = pytree.flatten(self.spec.scratch_shapes, is_leaf=lambda x: hasattr(x, "shape"))
         scratch: Any = tuple(blocks.as_scratch(s) for s in scratch_leaves)
-        body = self._trace(in_tree, first, prefetch, inputs, outputs, scratch, scratch_tree)
+        sliced_names = tuple(outputs[o].name for o in sliced)
+        body = self._trace(in_tree, first, prefetch, inputs, outputs, sliced, scratch, scratch_tree)
         fixed = len(self.grid) + len(prefetch) + len(inputs) + len(outputs)
         scratch = tuple(v.type for v in body.inputs[fixed:])  # with what the body allocated
         grid = list(self.grid)
@@ -294,7 +296,7 @@ class _Request:
         return self._checked(Kernel(
             self.name, tuple(grid), prefetch, inputs, outputs, scratch, body, self._aliases(first, inputs, outputs),
             self.semantics, self.interpret, self.settings, own_extents(len(grid), prefetch, self.axes),
-            self.source, _scratch_names(self.body, len(args) + len(outs), scratch_tree),
+            self.source, _scratch_names(self.body, len(args) + len(outs), scratch_tree) + sliced_names,
         ))  # fmt: skip
 
     def _checked(self, kernel: Kernel) -> Kernel:
@@ -307,7 +309,7 @@ class _Request:
         if isinstance(self.spec, MeshSpec):
             check_mesh(kernel)
             return kernel
-        verify(kernel, self.strict)
+        verify(sampled(kernel) if kernel.symbolic else kernel, self.strict)
         return checked(kernel) if self.debug else kernel
 
     def _aliases(self, first: int, inputs: Sequence[Block], outputs: Sequence[Block]) -> tuple[tuple[int, int], ...]:
@@ -335,12 +337,7 @@ class _Request:
         if spec.block_shape is None and spec.index_map is None:
             return full_block(name, array.strong(), space)
         shape = tuple(array.shape) if spec.block_shape is None else tuple(spec.block_shape)
-        if len(shape) != array.ndim:
-            raise BlockRankError(
-                f"{where} has rank {array.ndim}, its block shape {shape} has rank {len(shape)}",
-                "give the block shape one entry per axis of the operand" + (
-                    "; a list is as many operands as it has numbers: pass `numpy.asarray(list)`"
-                    if "[" in name and not array.ndim else ""))  # fmt: skip
+        _check_rank(shape, array, where, "[" in name)
         axes, index_map = tuple(map(BlockAxis.of, shape)), None
         if spec.index_map is not None:
             index_map = self._trace_map(spec.index_map, prefetch, scalars, where, shape)
@@ -354,6 +351,24 @@ class _Request:
     ) -> Program:
         """An index map as a Program, of the grid's indices and the prefetched operands, whose pytree is `scalars`."""
         n, hidden = len(self.grid), len(self.axes)
+
+        def fun(*args: Any) -> list[Any]:
+            with self._cell(args[:n], args[n : n + hidden]):
+                found = self._indices(index_map, args[:n], scalars.unflatten(args[n + hidden :]), where, shape)
+            return [x.start if isinstance(x, Slice) else x for x in found]
+
+        program = trace_map(self.grid, prefetch, fun)
+        if any(v.type.shape for v in program.constants):
+            raise KernelBodyError(
+                f"{where}: its index map closes over an array of {program.constants[0].type.show()}",
+                "pass the array as a prefetched operand (PrefetchScalarGridSpec)")  # fmt: skip
+        return inlined(program, index_map, f"{where}: its index map")
+
+    def _indices(
+        self, index_map: Callable[..., Any], ids: Sequence[Any], prefetched: Sequence[Any], where: str, shape: Any
+    ) -> list[Any]:
+        """What an index map gives within a cell, checked: an index for each axis, or a slice."""
+        n = len(self.grid)
         wanted = n + self.spec.num_scalar_prefetch
         try:
             inspect.signature(index_map).bind(*range(wanted))
@@ -367,32 +382,17 @@ class _Request:
                 "say how many cells there are, `grid=...`, along each axis of the map") from None  # fmt: skip
         except ValueError:
             pass
+        found = blocks.one_per_axis(index_map(*ids, *prefetched), len(shape), f"{where}: its block shape {shape}")
+        for x in [blocks.start_of(x, s, where) for x, s in zip(found, shape, strict=True)]:
+            if x is None or isinstance(x, (str, slice, dict)):
+                raise BlockRankError(f"{where}: its index map gives {x!r}",
+                                     "give a block index, an integer, for each axis of the block")  # fmt: skip
+            t = typeof(x)
+            if t.shape or not is_integer(t.dtype):
+                raise BlockRankError(f"{where}: its index map gives {t.show()}", "index maps give integers")
+        return found
 
-        def fun(*args: Any) -> list[Any]:
-            with self._cell(args[:n], args[n : n + hidden]):
-                found = _several(index_map(*args[:n], *scalars.unflatten(args[n + hidden :])))
-            if len(found) != len(shape):
-                raise BlockRankError(
-                    f"{where}: its block shape {shape} has rank {len(shape)}, its index map gives {len(found)} indices",
-                    "give one block index per axis of the block")  # fmt: skip
-            found = [blocks.start_of(x, s, where) for x, s in zip(found, shape, strict=True)]
-            for x in found:
-                if x is None or isinstance(x, (str, slice, dict)):
-                    raise BlockRankError(f"{where}: its index map gives {x!r}",
-                                         "give a block index, an integer, for each axis of the block")  # fmt: skip
-                t = typeof(x)
-                if t.shape or not is_integer(t.dtype):
-                    raise BlockRankError(f"{where}: its index map gives {t.show()}", "index maps give integers")
-            return found
-
-        program = trace_map(self.grid, prefetch, fun)
-        if any(v.type.shape for v in program.constants):
-            raise KernelBodyError(
-                f"{where}: its index map closes over an array of {program.constants[0].type.show()}",
-                "pass the array as a prefetched operand (PrefetchScalarGridSpec)")  # fmt: skip
-        return inlined(program, index_map, f"{where}: its index map")
-
-    def _trace(self, in_tree: Any, first: int, prefetch: Any, inputs: Any, outputs: Any, scratch: Any,
+    def _trace(self, in_tree: Any, first: int, prefetch: Any, inputs: Any, outputs: Any, sliced: Any, scratch: Any,
                scratch_tree: Any) -> Program:  # fmt: skip
         n, hidden = len(self.grid), len(self.axes)
         types: list[Any] = [ID] * n + [RefType(t, MemorySpace.SMEM) for t in prefetch]
@@ -402,12 +402,20 @@ class _Request:
             ids, sizes, refs = values[:n], values[n : n + hidden], values[n + hidden :]
             n_in = first + len(inputs)
             args = in_tree.unflatten(refs[:n_in])
-            outs = _several(self.out_tree.unflatten(refs[n_in : n_in + len(outputs)]))
+
+            def index(o: int, spec: BlockSpec) -> Sequence[Any]:
+                where = f"kernel {self.name}: output {outputs[o].name} of {outputs[o].array.show()}"
+                _check_rank(spec.block_shape or (), outputs[o].array, where, False)
+                index_map = spec.index_map or (lambda *_: [np.int32(0)] * outputs[o].array.ndim)
+                return self._indices(index_map, ids, args[: self.spec.num_scalar_prefetch], where, spec.block_shape)
+
             rest = scratch_tree.unflatten(refs[n_in + len(outputs) :])
             keywords = rest if isinstance(rest, dict) else {}
             rest = [] if keywords else _several(rest)
-            self._check_parameters((len(args), len(outs), len(rest)), keywords)
-            with self._cell(ids, sizes, current_trace(), mesh):
+            with (self._cell(ids, sizes, current_trace(), mesh),
+                  sliced_outputs(refs[n_in : n_in + len(outputs)], sliced, aliased, index) as seen):  # fmt: skip
+                outs = _several(self.out_tree.unflatten(seen))
+                self._check_parameters((len(args), len(outs), len(rest)), keywords)
                 result = self.body(*args, *outs, *rest, **keywords)
             if result is not None:
                 shown = typeof(result).show() if isinstance(result, Tracer) else type(result).__name__
@@ -416,7 +424,7 @@ class _Request:
                     "a body returns nothing: store results in the output Refs, `o_ref[...] = value`")  # fmt: skip
             return []
 
-        mesh = tuple(mesh_axes().items())
+        mesh, aliased = tuple(mesh_axes().items()), set(self.aliases.values())
         with on_one_device():
             program = with_device_indices(trace_program(fun, types, self.name), mesh)
             program = inlined(program, self.body, f"kernel {self.name}: its body")
@@ -490,6 +498,15 @@ def _semantics(given: Any, grid: tuple[int, ...], name: str) -> tuple[str, ...] 
             f"kernel {name}: dimension_semantics {tuple(given)} of a grid with {len(grid)} axes",
             'give "parallel" or "arbitrary" for each axis of the grid')  # fmt: skip
     return tuple("arbitrary" if s == "arbitrary" else "parallel" for s in found)
+
+
+def _check_rank(shape: Sequence[Any], array: ArrayType, where: str, nested: bool) -> None:
+    if len(shape) != array.ndim:
+        raise BlockRankError(
+            f"{where} has rank {array.ndim}, its block shape {shape} has rank {len(shape)}",
+            "give the block shape one entry per axis of the operand" + (
+                "; a list is as many operands as it has numbers: pass `numpy.asarray(list)`"
+                if nested and not array.ndim else ""))  # fmt: skip
 
 
 def _shape_of_tree(values: Any) -> str:

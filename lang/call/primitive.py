@@ -23,6 +23,7 @@ from ..kernel.kernel import Kernel
 from ..transforms.checkify import checked_call
 from ..transforms.desugar import desugared, differentiable
 from ..transforms.dynamic_grid import static
+from ..transforms.symbolic_tiles import by_tiles
 from ..transforms.vmap import batched_kernel
 from ..verify.communication import communicates
 from ..warpgroups.specs import mesh_of
@@ -68,6 +69,8 @@ def _derived(kernel: Kernel) -> Kernel:
 
 
 def _call_jvp(primals: Sequence[Any], tangents: Sequence[Any], *, kernel: Kernel) -> tuple[list[Any], list[Any]]:
+    if kernel.symbolic:
+        return jvp_flat(lambda *operands: by_tiles(kernel, call, operands), primals, tangents)
     kernel = _derived(kernel)
     active = active_inputs(kernel, [type(t) is not Zero for t in tangents])
     n = len(kernel.prefetch)
@@ -78,6 +81,9 @@ def _call_jvp(primals: Sequence[Any], tangents: Sequence[Any], *, kernel: Kernel
 
 
 def _call_linearize(primals: Sequence[Any], nonzero: tuple[bool, ...], *, kernel: Kernel) -> Any:
+    if kernel.symbolic:
+        outs, tangent_map = linearize_flat(lambda *operands: by_tiles(kernel, call, operands), primals, nonzero)
+        return outs, lambda *tangents: tangent_map(tangents)
     why = "reverse mode, which stores what it reads again and sums over cells, needs"
     kernel = static(_derived(kernel), why, DifferentiationError)
     kernel = kernel if analyse(desugared(kernel)).phases else budgeted(kernel)

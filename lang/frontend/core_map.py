@@ -29,9 +29,9 @@ def core_map(
     `ArgumentError` without `out_shape`, and a target with fewer cores refuses.
 
     >>> import numpy as np
-    >>> from tilewright.core.ir.types import ArrayType
+    >>> import tilewright as tw
     >>> from tilewright.lang import program_id
-    >>> @core_map(CoreMesh(2), out_shape=ArrayType((2, 4), "float32"))
+    >>> @core_map(CoreMesh(2), out_shape=tw.ShapeDtypeStruct((2, 4), "float32"))
     ... def double(x, o):
     ...     core = program_id(0)
     ...     o[core, :] = x[core, :] * 2
@@ -73,8 +73,8 @@ def kernel(
 
     >>> import numpy as np
     >>> from tilewright import lax
-    >>> from tilewright.core.ir.types import ArrayType
-    >>> @kernel(out_type=ArrayType((2, 3), "int32"), mesh=CoreMesh(2, "half"))
+    >>> import tilewright as tw
+    >>> @kernel(out_type=tw.ShapeDtypeStruct((2, 3), "int32"), mesh=CoreMesh(2, "half"))
     ... def triple(x, o):
     ...     half = lax.axis_index("half")
     ...     o[half, :] = x[half, :] * 3

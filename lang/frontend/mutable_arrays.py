@@ -447,13 +447,13 @@ def run_state(f: Callable[[Any], Any]) -> Callable[[Any], Any]:
     warpgroups also `ACC.init(array)`), and gives one like it.
 
     >>> import numpy as np
-    >>> from tilewright.core.ir.types import ArrayType
+    >>> import tilewright as tw
     >>> from tilewright.lang import kernel_call
     >>> def body(x, o):
     ...     def twice(ref):
     ...         ref[...] = ref[...] * 2
     ...     o[...] = run_state(twice)(x[...])
-    >>> print(kernel_call(body, ArrayType((3,), "float32"))(np.ones(3, np.float32)))
+    >>> print(kernel_call(body, tw.ShapeDtypeStruct((3,), "float32"))(np.ones(3, np.float32)))
     [2. 2. 2.]
     """
 

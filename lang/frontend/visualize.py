@@ -197,12 +197,12 @@ def visualize(function: Kernel | Callable[..., Any], *args: Any, path: str | Pat
     Raises an `ArgumentError` where there is no kernel, its grid has over 4096 cells, or `path` ends otherwise.
 
     >>> import numpy as np
-    >>> from tilewright.core.ir.types import ArrayType
+    >>> import tilewright as tw
     >>> from tilewright.lang import BlockSpec, kernel_call
     >>> def double(x, o):
     ...     o[...] = x[...] * 2
     >>> spec = BlockSpec((2,), lambda i: (i,))
-    >>> call = kernel_call(double, ArrayType((4,), "float32"), grid=2, in_specs=[spec], out_specs=spec)
+    >>> call = kernel_call(double, tw.ShapeDtypeStruct((4,), "float32"), grid=2, in_specs=[spec], out_specs=spec)
     >>> visualize(call, np.zeros(4, "float32")).startswith("<svg")
     True
     """

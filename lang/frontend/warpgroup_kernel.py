@@ -60,7 +60,7 @@ def kernel(
 
     >>> import numpy as np
     >>> from tilewright import lax
-    >>> from tilewright.core.ir.types import ArrayType
+    >>> import tilewright as tw
     >>> from tilewright.lang import mosaic_gpu as plgpu
     >>> def double(x, o, tile, arrived):
     ...     i = lax.axis_index("i")
@@ -68,7 +68,7 @@ def kernel(
     ...     plgpu.barrier_wait(arrived)
     ...     o[i, :] = tile[...] * 2
     >>> scratch = [plgpu.SMEM((4,), "float32"), plgpu.Barrier()]
-    >>> call = kernel(double, out_type=ArrayType((2, 4), "float32"), scratch_types=scratch, grid=(2,),
+    >>> call = kernel(double, out_type=tw.ShapeDtypeStruct((2, 4), "float32"), scratch_types=scratch, grid=(2,),
     ...               grid_names=("i",), interpret=True)
     >>> print(np.asarray(call(np.ones((2, 4), np.float32))))
     [[2. 2. 2. 2.]

@@ -78,6 +78,9 @@ class Compiled:
 
 
 REGISTER_BYTES = 4
+# XLA's call loads PTX through the driver, which assembles it anew and knows the versions of its own release: those of
+# CUDA 13.0, the oldest that XLA's plugin takes, end here (major * 10 + minor).
+PTX_VERSION = 90
 # ptxas's account of a kernel (CUDA binary utilities, `ptxas -v`); the AMD GPU metadata of a code object (LLVM, "User
 # guide for AMDGPU backend", code object V5).
 _PTXAS = {"registers": re.compile(r"Used (\d+) registers"), "spills": re.compile(r"(\d+) bytes spill stores")}

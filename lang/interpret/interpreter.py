@@ -268,6 +268,18 @@ def interpret(
 
     `params` are the modes (those of the kernel where not given). `watch(ids, block_indices)` is called before
     each cell, with the index of each input's and output's block.
+
+    >>> import numpy as np
+    >>> import tilewright as tw
+    >>> from tilewright import lang as tl
+    >>> def body(x, o):
+    ...     o[...] = x[...] * tl.program_id(0)
+    >>> block = tl.BlockSpec((2,), lambda i: (i,))
+    >>> call = tl.kernel_call(body, tw.ShapeDtypeStruct((4,), "float32"), grid=2, in_specs=[block], out_specs=block)
+    >>> x = np.ones(4, "float32")
+    >>> kernel = tw.make_jaxpr(call)(x).eqns[0].params["kernel"]
+    >>> interpret(kernel, x)[0].tolist()
+    [0.0, 0.0, 1.0, 1.0]
     """
     if not isinstance(kernel, Kernel):
         raise ArgumentTypeError(f"lang.interpret: {kernel!r} is no Kernel",

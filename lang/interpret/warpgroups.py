@@ -20,7 +20,7 @@ from ...core.tracing.numpy_interpreter import evaluate, observing
 from ..kernel.kernel import Kernel
 from ..ops.interpret_params import InterpretParams, Run, address, poison, run_as
 from ..ops.run_scoped import undefine_p
-from ..warpgroups.parts import located
+from ..warpgroups.common import located
 from ..warpgroups.specs import Mesh, mesh_of
 from ..warpgroups.transfers import Shared
 from ..warpgroups.warps import WARPS

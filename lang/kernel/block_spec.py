@@ -56,8 +56,8 @@ class BoundedSlice:
     """A block axis of at most `block_size` elements: the index map gives `ds(start, size)`, counted in elements.
 
     The Ref is `block_size` long. Elements past `size` are unspecified: the operand's own elements there, and past its
-    end the `fill`. The size may be traced; a size that is known is checked. Only operands have such axes: what a cell
-    stores of an output is a whole block. In `emit_pipeline` outputs have them too, and `size` elements are stored.
+    end the `fill`. The size may be traced; a size that is known is checked. Of an output the first `size` elements are
+    stored, on every cell; its other elements are untouched.
     """
 
     block_size: int
@@ -230,6 +230,15 @@ def start_of(found: Any, size: Any, where: str) -> Any:
     return found.start
 
 
+def one_per_axis(found: Any, rank: int, block: str) -> list[Any]:
+    """What an index map gives, as one index for each axis of a block of some rank; `block` is what errors call it."""
+    found = list(found) if isinstance(found, (tuple, list)) else [found]
+    if len(found) != rank:
+        raise BlockRankError(f"{block} has rank {rank}, its index map gives {len(found)} indices",
+                             "give one block index per axis of the block")  # fmt: skip
+    return found
+
+
 def block_index(spec: BlockSpec, ids: Sequence[Any], rank: int, where: str) -> list[Any]:
     """Which block of an operand of some rank a step of a pipeline sees: indices, and slices along axes of BoundedSlice.
 
@@ -237,11 +246,7 @@ def block_index(spec: BlockSpec, ids: Sequence[Any], rank: int, where: str) -> l
     """
     if spec.index_map is None:
         return [np.int32(0)] * rank
-    found = spec.index_map(*ids)
-    found = list(found) if isinstance(found, (tuple, list)) else [found]
-    if len(found) != rank:
-        raise BlockRankError(f"{where}: its block has rank {rank}, its index map gives {len(found)} indices",
-                             "give one block index per axis of the block")  # fmt: skip
+    found = one_per_axis(spec.index_map(*ids), rank, f"{where}: its block")
     for i, size in zip(found, spec.block_shape or [None] * rank, strict=True):
         start_of(i, size, where)
     return [np.int32(i) if isinstance(i, (int, np.integer)) else i for i in found]

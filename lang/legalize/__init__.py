@@ -33,11 +33,11 @@ from ..kernel.kernel import Kernel
 from ..ops.atomics import atomic_cas_p, atomic_rmw_p
 from ..targets.target import Target
 from ..transforms.desugar import RULES as PLAIN
-from . import bits, integers, position, special, windows
+from . import argmax, bits, integers, special, windows
 
 Rewrite = Callable[..., Any]
 REWRITES: dict[Primitive, Rewrite] = {
-    **special.REWRITES, **windows.REWRITES, **integers.REWRITES, **position.REWRITES, **bits.REWRITES,
+    **special.REWRITES, **windows.REWRITES, **integers.REWRITES, **argmax.REWRITES, **bits.REWRITES,
 }  # fmt: skip
 KEYS = frozenset({random_wrap_p, random_unwrap_p, random_clone_p})  # keys become their words
 # Gone before a body is printed: what `plain` takes out, where a target has nothing of the kind, and keys.

@@ -11,8 +11,9 @@ import numpy as np
 
 from ...core.ir.primitive import Primitive
 from ...core.primitives.elementwise import arithmetic as ew
-from ...core.primitives.elementwise import comparison as cmp
-from ...core.primitives.elementwise.comparison import eq_p, ne_p, or_p, select_n_p
+from ...core.primitives.elementwise import bitwise
+from ...core.primitives.elementwise.bitwise import or_p
+from ...core.primitives.elementwise.comparison import eq_p, ne_p, select_n_p
 from ...core.primitives.elementwise.conversion import bitcast_convert_type_p, convert_element_type, reduce_precision_p
 from ...core.tracing.trace import shape_of
 from ...core.transforms.rule_helpers import like
@@ -27,7 +28,7 @@ def _shifted(x: Any, by: int) -> Any:
 
 def _population_count(x: Any) -> Any:
     """Counts of 1, 2, 4, ... bits side by side, added in pairs."""
-    bits, width = cmp.bits_of(dtype_of(x)), 1
+    bits, width = bitwise.bits_of(dtype_of(x)), 1
     while width < bits:
         pattern = sum(((1 << width) - 1) << at for at in range(0, bits, 2 * width))
         mask = spread(np.array(pattern, f"uint{bits}").view(f"int{bits}").astype(dtype_of(x))[()], shape_of(x))
@@ -39,7 +40,7 @@ def _population_count(x: Any) -> Any:
 def _leading_zeros(x: Any) -> Any:
     """The zeros among the bits, after the highest one has been copied to all below it."""
     reach = 1
-    while reach < cmp.bits_of(dtype_of(x)):
+    while reach < bitwise.bits_of(dtype_of(x)):
         x = x | _shifted(x, reach)
         reach *= 2
     return _population_count(~x)
@@ -48,7 +49,7 @@ def _leading_zeros(x: Any) -> Any:
 def _reduce_precision(x: Any, *, exponent_bits: int, mantissa_bits: int) -> Any:
     """Rounding to nearest even in the integers: half a unit is added and the bits below are cleared."""
     dtype, x = dtype_of(x), wide(x)
-    size, (mantissa, bias) = cmp.bits_of(dtype_of(x)), (23, 127) if dtype_of(x).itemsize == 4 else (52, 1023)
+    size, (mantissa, bias) = bitwise.bits_of(dtype_of(x)), (23, 127) if dtype_of(x).itemsize == 4 else (52, 1023)
     integer = np.dtype(f"int{size}")
     n, drop = bitcast_convert_type_p.bind(x, new_dtype=integer), mantissa - mantissa_bits
     sign = n & like(n, np.iinfo(integer).min)
@@ -97,6 +98,6 @@ def _nextafter(x: Any, y: Any) -> Any:
 
 
 REWRITES: dict[Primitive, Callable[..., Any]] = {
-    cmp.population_count_p: _population_count, cmp.clz_p: _leading_zeros, reduce_precision_p: _reduce_precision,
+    bitwise.population_count_p: _population_count, bitwise.clz_p: _leading_zeros, reduce_precision_p: _reduce_precision,
     ew.nextafter_p: _nextafter,
 }  # fmt: skip

@@ -14,6 +14,7 @@ from ...core.ir.primitive import Primitive
 from ...core.ir.program import Eqn, Literal, Program, Var
 from ...core.ir.types import is_integer, is_unsigned
 from ...core.primitives.control_flow.scan import bind_scan
+from ...core.primitives.elementwise import bitwise
 from ...core.primitives.elementwise import comparison as cmp
 from ...core.primitives.elementwise.arithmetic import div_p, integer_pow_p, mul_p, neg_p, pow_p, rem_p, sub_p
 from ...core.primitives.elementwise.conversion import bitcast_convert_type_p, convert_element_type
@@ -72,10 +73,10 @@ def _shift(machine: Primitive, inside: bool) -> Rewrite:
         x, y = _of_one_shape(x, y)
         if inside:
             return machine.bind(x, y)
-        bits = cmp.bits_of(typeof(x).dtype)
+        bits = bitwise.bits_of(typeof(x).dtype)
         fits = cmp.lt_p.bind(y, _filled(y, bits))
         if not is_unsigned(typeof(y).dtype):
-            fits = cmp.and_p.bind(fits, cmp.ge_p.bind(y, _filled(y, 0)))
+            fits = bitwise.and_p.bind(fits, cmp.ge_p.bind(y, _filled(y, 0)))
         found = machine.bind(x, cmp.select_n_p.bind(fits, _filled(y, bits - 1), y))
         return found if machine is sign_down_p else cmp.select_n_p.bind(fits, _filled(x, 0), found)
 
@@ -95,7 +96,7 @@ def total(eqn: Eqn, numbers: Mapping[Var, Any]) -> Rewrite | None:
         machine = quotient_p if eqn.primitive is div_p else remainder_p
         return _division(machine, number is not None and int(number) not in (0, -1))
     machine = _SHIFTS[eqn.primitive]
-    shift = _shift(machine, number is not None and 0 <= int(number) < cmp.bits_of(dtype))
+    shift = _shift(machine, number is not None and 0 <= int(number) < bitwise.bits_of(dtype))
     return _signed(shift, dtype) if machine is sign_down_p and is_unsigned(dtype) else shift
 
 
@@ -103,7 +104,7 @@ def _signed(shift: Rewrite, dtype: Any) -> Rewrite:
     """A shift of unsigned integers whose highest bit is the sign."""
 
     def rewrite(x: Any, y: Any) -> Any:
-        signed = np.dtype(f"int{cmp.bits_of(dtype)}")
+        signed = np.dtype(f"int{bitwise.bits_of(dtype)}")
         x, y = (bitcast_convert_type_p.bind(a, new_dtype=signed) for a in _of_one_shape(x, y))
         return bitcast_convert_type_p.bind(shift(x, y), new_dtype=dtype)
 
@@ -111,7 +112,8 @@ def _signed(shift: Rewrite, dtype: Any) -> Rewrite:
 
 
 _SHIFTS = {
-    cmp.shift_left_p: bits_up_p, cmp.shift_right_logical_p: bits_down_p, cmp.shift_right_arithmetic_p: sign_down_p,
+    bitwise.shift_left_p: bits_up_p, bitwise.shift_right_logical_p: bits_down_p,
+    bitwise.shift_right_arithmetic_p: sign_down_p,
 }  # fmt: skip
 TOTAL = frozenset({div_p, rem_p, pow_p, *_SHIFTS})
 
@@ -134,15 +136,15 @@ def _pow(x: Any, y: Any) -> Any:
     one, zero, nothing = like(x, 1), like(x, 0), like(y, 0)
 
     def odd(n: Any) -> Any:
-        return cmp.ne_p.bind(cmp.and_p.bind(n, like(n, 1)), nothing)
+        return cmp.ne_p.bind(bitwise.and_p.bind(n, like(n, 1)), nothing)
 
     def step(result: Any, base: Any, left: Any) -> list[Any]:
         result = cmp.select_n_p.bind(odd(left), result, mul_p.bind(result, base))
-        return [result, mul_p.bind(base, base), cmp.shift_right_logical_p.bind(left, like(left, 1))]
+        return [result, mul_p.bind(base, base), bitwise.shift_right_logical_p.bind(left, like(left, 1))]
 
     state = [spread(one, shape_of(x)), x, y]
     program = trace_program(step, [typeof(v) for v in state], "power")
-    result = bind_scan(program, [], state, [], length=cmp.bits_of(typeof(y).dtype), reverse=False, unroll=1)[0]
+    result = bind_scan(program, [], state, [], length=bitwise.bits_of(typeof(y).dtype), reverse=False, unroll=1)[0]
     if is_unsigned(typeof(y).dtype):
         return result
     minus = neg_p.bind(one)

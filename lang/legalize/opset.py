@@ -25,6 +25,7 @@ from ...core.primitives.custom.custom_derivative_primitives import (
     linear_call_p,
 )
 from ...core.primitives.elementwise import arithmetic as ew
+from ...core.primitives.elementwise import bitwise
 from ...core.primitives.elementwise import comparison as cmp
 from ...core.primitives.elementwise import conversion as conv
 from ...core.primitives.external.host_callback import debug_callback_p, io_callback_p, pure_callback_p
@@ -137,15 +138,15 @@ FAMILIES: dict[str, dict[Primitive, str]] = {
         cmp.clamp_p: "x clamped to two bounds",
     },
     "bits": {
-        cmp.not_p: "bitwise complement",
-        cmp.and_p: "bitwise and",
-        cmp.or_p: "bitwise or",
-        cmp.xor_p: "bitwise exclusive or",
-        cmp.shift_left_p: "left shift; 0 from the width on",
-        cmp.shift_right_logical_p: "logical right shift; 0 from the width on",
-        cmp.shift_right_arithmetic_p: "arithmetic right shift",
-        cmp.population_count_p: "the number of set bits",
-        cmp.clz_p: "the number of leading zero bits",
+        bitwise.not_p: "bitwise complement",
+        bitwise.and_p: "bitwise and",
+        bitwise.or_p: "bitwise or",
+        bitwise.xor_p: "bitwise exclusive or",
+        bitwise.shift_left_p: "left shift; 0 from the width on",
+        bitwise.shift_right_logical_p: "logical right shift; 0 from the width on",
+        bitwise.shift_right_arithmetic_p: "arithmetic right shift",
+        bitwise.population_count_p: "the number of set bits",
+        bitwise.clz_p: "the number of leading zero bits",
     },
     "integers as hardware has them": {
         quotient_p: "truncating division, for y that is neither 0 nor -1",

@@ -15,7 +15,8 @@ from typing import Any
 from ...core.ir.primitive import Primitive
 from ...core.primitives.control_flow.while_loop import while_loop
 from ...core.primitives.elementwise import arithmetic as ew
-from ...core.primitives.elementwise.comparison import eq_p, gt_p, lt_p, ne_p, or_p
+from ...core.primitives.elementwise.bitwise import or_p
+from ...core.primitives.elementwise.comparison import eq_p, gt_p, lt_p, ne_p
 from ...core.primitives.reduction.reduce import reduce_or_p
 from ...core.primitives.special.functions import digamma_p, erf_inv_p, erfc_p, lgamma_p, polygamma_p, zeta_p
 from ...core.primitives.special.reference import BERNOULLI

@@ -13,7 +13,8 @@ from ...core.ir.primitive import Primitive
 from ...core.primitives.contraction.conv import ConvDimensionNumbers, conv_general_dilated_p
 from ...core.primitives.contraction.dot_general import dot_general_p
 from ...core.primitives.elementwise.arithmetic import add_p, max_p, min_p
-from ...core.primitives.elementwise.comparison import eq_p, ge_p, ne_p, or_p, select_n_p
+from ...core.primitives.elementwise.bitwise import or_p
+from ...core.primitives.elementwise.comparison import eq_p, ge_p, ne_p, select_n_p
 from ...core.primitives.elementwise.conversion import convert_element_type
 from ...core.primitives.movement.shape import broadcast_in_dim, pad, reshape, transpose
 from ...core.primitives.movement.shape import slice as slice_

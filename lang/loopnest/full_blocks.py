@@ -19,7 +19,8 @@ from ...core.ir.primitive import Primitive
 from ...core.ir.program import Eqn, Literal, Program, Var
 from ...core.ir.types import ArrayType, is_bool, is_integer
 from ...core.primitives.elementwise.arithmetic import mul_p, neg_p, sub_p
-from ...core.primitives.elementwise.comparison import and_p, ge_p, gt_p, le_p, lt_p, select_n_p
+from ...core.primitives.elementwise.bitwise import and_p
+from ...core.primitives.elementwise.comparison import ge_p, gt_p, le_p, lt_p, select_n_p
 from ...core.primitives.elementwise.conversion import convert_element_type_p
 from ...core.primitives.movement.shape import broadcast_in_dim_p, iota_p, reshape_p
 from ...core.transforms.structural_primitives import add_p

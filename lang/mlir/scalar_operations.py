@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 from ...core.ir.primitive import Primitive
 from ...core.ir.types import is_bool, is_float, is_unsigned
 from ...core.primitives.elementwise import arithmetic as ew
+from ...core.primitives.elementwise import bitwise
 from ...core.primitives.elementwise import comparison as cmp
 from ...core.primitives.special.functions import erf_p
 from ..ops.machine_integers import bits_down_p, bits_up_p, quotient_p, remainder_p, sign_down_p
@@ -37,8 +38,8 @@ BINARY: dict[Primitive, Operation] = {
     ew.sub_p: _row("subf", "subi"), ew.mul_p: _row("mulf", "muli", booleans="andi"),
     ew.div_p: _row("divf", ""), ew.rem_p: _row("remf", ""),  # of integers: quotient_p, remainder_p
     ew.max_p: _row("maximumf", "maxsi", "maxui", "ori"), ew.min_p: _row("minimumf", "minsi", "minui", "andi"),
-    cmp.and_p: _row("", "andi", booleans="andi"), cmp.or_p: _row("", "ori", booleans="ori"),
-    cmp.xor_p: _row("", "xori", booleans="xori"),
+    bitwise.and_p: _row("", "andi", booleans="andi"), bitwise.or_p: _row("", "ori", booleans="ori"),
+    bitwise.xor_p: _row("", "xori", booleans="xori"),
     quotient_p: _row("", "divsi", "divui"), remainder_p: _row("", "remsi", "remui"),
     bits_up_p: _row("", "shli"), bits_down_p: _row("", "shrui"), sign_down_p: _row("", "shrsi"),
 }  # fmt: skip

@@ -21,7 +21,8 @@ from ...core.ir.program import Effect
 from ...core.ir.types import is_bool, is_complex, is_inexact, is_integer
 from ...core.primitives.control_flow.scan import bind_scan
 from ...core.primitives.elementwise.arithmetic import add_p, max_p, min_p
-from ...core.primitives.elementwise.comparison import and_p, eq_p, or_p, select_n_p, xor_p
+from ...core.primitives.elementwise.bitwise import and_p, or_p, xor_p
+from ...core.primitives.elementwise.comparison import eq_p, select_n_p
 from ...core.primitives.movement.dynamic_slice import dynamic_slice, dynamic_update_slice
 from ...core.primitives.movement.gather_dimension_numbers import FILL, ScatterDimensionNumbers
 from ...core.primitives.movement.scatter_functions import scatter_max, scatter_min
@@ -224,7 +225,7 @@ def across_cells(primitive: Primitive, params: Mapping[str, Any]) -> bool:
 # ---------------------------------------------------------------------------- functions
 
 
-_LEFT = {"add": 9, "max": 6, "min": 3, "and": 2, "or": 7, "xor": 5, "xchg": 3}  # what 6 and 3 give
+LEFT = {"add": 9, "max": 6, "min": 3, "and": 2, "or": 7, "xor": 5, "xchg": 3}  # what 6 and 3 give
 
 
 def _atomic(kind: str, doc: str) -> Callable[..., Any]:
@@ -246,7 +247,7 @@ def _atomic(kind: str, doc: str) -> Callable[..., Any]:
         ">>> def body(x, o):\n...     o[0] = 6\n"
         f"...     _ = tl.atomic_{kind}(o, 0, x[0])\n"
         ">>> tl.kernel_call(body, tw.ShapeDtypeStruct((1,), 'int32'))(np.int32([3])).tolist()\n"
-        f"[{_LEFT[kind]}]"
+        f"[{LEFT[kind]}]"
     )
     return public(atomic)
 

@@ -16,8 +16,9 @@ from ...core.ir.elementwise_typing import INT
 from ...core.ir.types import RefType, is_bool, is_integer
 from ...core.primitives.control_flow.cond import cond
 from ...core.primitives.elementwise.arithmetic import div_p, rem_p
+from ...core.primitives.elementwise.bitwise import and_p
 from ...core.primitives.elementwise.builders import unary
-from ...core.primitives.elementwise.comparison import and_p, ne_p
+from ...core.primitives.elementwise.comparison import ne_p
 from ...core.primitives.external.staging import empty
 from ...core.primitives.movement.shape import broadcast_in_dim
 from ...core.primitives.refs import ref_views as refs

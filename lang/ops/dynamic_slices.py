@@ -10,7 +10,8 @@ import numpy as np
 
 from ...core.ir.types import INT32
 from ...core.primitives.elementwise.arithmetic import add_p, max_p, min_p
-from ...core.primitives.elementwise.comparison import and_p, eq_p, ne_p
+from ...core.primitives.elementwise.bitwise import and_p
+from ...core.primitives.elementwise.comparison import eq_p, ne_p
 from ...core.primitives.elementwise.conversion import convert_element_type
 from ...core.primitives.refs import ref_views as refs
 from ...core.primitives.refs.ref_indexing import Resolved, is_static
@@ -55,12 +56,12 @@ def select_ref(idx: Any, *given: Any) -> Selected:
     last. Raises `ArgumentError` for no Refs, `ShapeError` for Refs that differ.
 
     >>> import numpy as np
-    >>> from tilewright.core.ir.types import ArrayType
+    >>> import tilewright as tw
     >>> from tilewright.lang import kernel_call, program_id, sync_copy
     >>> def body(x, y, o):
     ...     i = program_id(0)
     ...     sync_copy(select_ref(i, x, y), o.at[i])
-    >>> call = kernel_call(body, ArrayType((2, 3), "int32"), grid=2)
+    >>> call = kernel_call(body, tw.ShapeDtypeStruct((2, 3), "int32"), grid=2)
     >>> print(call(np.full(3, 1, np.int32), np.full(3, 2, np.int32)))
     [[1 1 1]
      [2 2 2]]

@@ -14,11 +14,11 @@ from typing import Any
 
 import numpy as np
 
-from ...core.ir.types import FAR, INT32, MemorySpace, RefType
+from ...core.ir.types import FAR, MemorySpace, RefType
 from ...core.primitives.control_flow.while_loop import fori_loop
 from ...core.primitives.elementwise.arithmetic import add_p, div_p, max_p, mul_p, rem_p, sub_p
-from ...core.primitives.elementwise.comparison import and_p, eq_p, ge_p, lt_p, ne_p, or_p
-from ...core.primitives.movement.shape import iota_p
+from ...core.primitives.elementwise.bitwise import or_p
+from ...core.primitives.elementwise.comparison import eq_p, lt_p, ne_p
 from ...core.primitives.refs import ref_views as refs
 from ...core.primitives.refs.ref_indexing import Slice, dslice
 from ...core.support import pytree
@@ -26,6 +26,7 @@ from ...core.support.call_errors import public
 from ...core.support.errors import ArgumentError, BlockRankError, UnsupportedError
 from ..kernel.block_spec import BlockAxis, BlockSpec, BoundedSlice, Buffered, block_index, no_block_spec
 from .basic import Cell, current_cell, in_cell, unravel, when
+from .block_parts import block_part, starts_of
 from .dma import AsyncCopyDescriptor, SemaphoreType, sync_copy
 from .dynamic_slices import int32_of
 from .inline_asm import staged
@@ -77,19 +78,8 @@ class _Operand:
 
     def part(self, index: Sequence[Any]) -> tuple[Any, Any]:
         """The block as part of the Ref, and its in-bounds mask (None: all)."""
-        starts = [
-            sub_p.bind(i, np.int32(a.padding[0])) if a.element else mul_p.bind(i, np.int32(a.size))
-            for i, a in zip(index, self.axes, strict=True)
-        ]
-        entries = [s if a.squeezed else dslice(s, a.size) for s, a in zip(starts, self.axes, strict=True)]
-        mask, seen = None, 0
-        for axis, ragged, start, n in zip(self.axes, self.ragged, starts, self.array.shape, strict=True):
-            if ragged:
-                place = add_p.bind(iota_p.bind(dtype=INT32, shape=self.kept, dimension=seen), start)
-                inside = and_p.bind(ge_p.bind(place, np.int32(0)), lt_p.bind(place, np.int32(n)))
-                mask = inside if mask is None else and_p.bind(mask, inside)
-            seen += not axis.squeezed
-        return refs.view(self.ref, tuple(entries)), mask
+        ends = [np.int32(n) if ragged else None for ragged, n in zip(self.ragged, self.array.shape, strict=True)]
+        return block_part(self.ref, self.axes, starts_of(self.axes, index), ends)
 
     def copy(self, number: Any, ids: Sequence[Any]) -> AsyncCopyDescriptor:
         """The copy of the block of step `number` to its buffer."""

@@ -106,6 +106,17 @@ def elementwise_inline_asm(
     """`inline_asm` in PTX under Pallas's name: the results, of the shapes and dtypes that are stated; errors as there.
 
     Raises `ShapeError` too, for results that do not have the operands' shape.
+
+    >>> import numpy as np
+    >>> import tilewright as tw
+    >>> from tilewright import lang as tl, numpy as tnp
+    >>> def body(x, o):
+    ...     o[...], = tl.triton.elementwise_inline_asm(
+    ...         "ex2.approx.f32 $0, $1;", args=[x[...]], constraints="=f,f", pack=1,
+    ...         result_shape_dtypes=[tw.ShapeDtypeStruct((4,), "float32")], meaning=tnp.exp2)
+    >>> call = tl.kernel_call(body, tw.ShapeDtypeStruct((4,), "float32"))
+    >>> call(np.float32([0, 1, 2, 3])).tolist()
+    [1.0, 2.0, 4.0, 8.0]
     """
     shape = np.broadcast_shapes(*map(shape_of, args))
     wrong = [tuple(r.shape) for r in result_shape_dtypes if tuple(r.shape) != shape]

@@ -76,7 +76,14 @@ def force_tpu_interpret_mode(params: InterpretParams = DEFAULT) -> Any:
 
 
 def set_tpu_interpret_mode(params: InterpretParams | None = DEFAULT) -> None:
-    """Have all kernels interpreted from here on; None: compiled again."""
+    """Have all kernels interpreted from here on; None: compiled again.
+
+    >>> from tilewright.core.support.config import current
+    >>> set_tpu_interpret_mode(InterpretParams(detect_races=True))
+    >>> current().interpret.detect_races
+    True
+    >>> set_tpu_interpret_mode(None)
+    """
     config.update("interpret", params)
 
 

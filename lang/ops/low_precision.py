@@ -15,13 +15,8 @@ from ...core.ir.types import INT32, as_dtype, bfloat16, canonical_dtype, is_floa
 from ...core.primitives.contraction.dot_general import dot
 from ...core.primitives.custom.custom_derivatives import custom_jvp
 from ...core.primitives.elementwise.arithmetic import abs_p, floor
-from ...core.primitives.elementwise.comparison import (
-    and_p,
-    select,
-    shift_left_p,
-    shift_right_arithmetic_p,
-    shift_right_logical_p,
-)
+from ...core.primitives.elementwise.bitwise import and_p, shift_left_p, shift_right_arithmetic_p, shift_right_logical_p
+from ...core.primitives.elementwise.comparison import select
 from ...core.primitives.elementwise.conversion import bitcast_convert_type, convert_element_type
 from ...core.primitives.movement.bit_packing import apart, joined, moved, piece, rows_of, unsigned
 from ...core.primitives.movement.shape import (

@@ -12,13 +12,13 @@ import numpy as np
 
 from ...core.ir.primitive import Primitive
 from ...core.primitives.elementwise.arithmetic import div_p, rem_p
-from ...core.primitives.elementwise.builders import nary
-from ...core.primitives.elementwise.comparison import (
+from ...core.primitives.elementwise.bitwise import (
     bits_of,
     shift_left_p,
     shift_right_arithmetic_p,
     shift_right_logical_p,
 )
+from ...core.primitives.elementwise.builders import nary
 
 ODD = 0x55  # what there is outside
 

@@ -29,7 +29,8 @@ from ...core.ir.types import (
     is_integer,
 )
 from ...core.primitives.elementwise.arithmetic import add_p, max_p, mul_p, sub_p
-from ...core.primitives.elementwise.comparison import lt_p, shift_right_logical_p, xor_p
+from ...core.primitives.elementwise.bitwise import shift_right_logical_p, xor_p
+from ...core.primitives.elementwise.comparison import lt_p
 from ...core.primitives.elementwise.conversion import bitcast_convert_type_p, convert_element_type
 from ...core.primitives.keys.threefry import threefry2x32_p
 from ...core.primitives.movement.shape import iota_p, reshape_to

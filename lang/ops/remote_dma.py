@@ -154,6 +154,25 @@ def get_barrier_semaphore() -> Any:
 
     Every device must bring it back to zero. On TPUs the kernel needs `CompilerParams(collective_id=...)`. Raises a
     `KernelBodyError` outside of a kernel within a `shard_map`.
+
+    >>> import numpy as np
+    >>> import tilewright as tw
+    >>> from tilewright import lang as tl, lax, numpy as tnp
+    >>> def to_the_next(x, o, sent, received):
+    ...     count = lax.axis_size("x")
+    ...     following = (lax.axis_index("x") + 1) % count
+    ...     entered = tl.get_barrier_semaphore()
+    ...     tl.semaphore_signal(entered, device_id=(following + count - 2) % count)  # the one before may send
+    ...     tl.semaphore_wait(entered)
+    ...     tl.async_remote_copy(x, o, sent, received, following).wait()
+    >>> def exchange(x):
+    ...     return tl.kernel_call(to_the_next, tw.ShapeDtypeStruct(x.shape, x.dtype),
+    ...                           scratch_shapes=[tl.SemaphoreType.DMA] * 2)(x)
+    >>> mesh = tw.make_mesh((len(tw.devices()),), ("x",))
+    >>> shifted = tw.shard_map(exchange, mesh=mesh, in_specs=tw.P("x"), out_specs=tw.P("x"))
+    >>> values = tnp.arange(4.0 * len(tw.devices())).reshape(-1, 4)
+    >>> bool(np.all(shifted(values) == np.roll(values, 1, 0)))
+    True
     """
     what = "get_barrier_semaphore"
     cell, mesh = current_cell(what), mesh_here(what)
@@ -209,6 +228,23 @@ def make_async_remote_copy(
     axes to places (along the others: those of this device), or with `DeviceIdType.LOGICAL` its number. The Refs, or
     parts of them (`ref.at[...]`), have one shape and dtype; `dst_ref` is scratch, or an output that is one block.
     Raises a `KernelBodyError` outside of a kernel within a `shard_map`.
+
+    >>> import numpy as np
+    >>> import tilewright as tw
+    >>> from tilewright import lang as tl, lax, numpy as tnp
+    >>> def to_the_next(x, o, sent, received):
+    ...     count = lax.axis_size("x")
+    ...     copy = tl.make_async_remote_copy(x, o, sent, received, (lax.axis_index("x") + 1) % count)
+    ...     copy.start()
+    ...     copy.wait()
+    >>> def exchange(x):
+    ...     return tl.kernel_call(to_the_next, tw.ShapeDtypeStruct(x.shape, x.dtype),
+    ...                           scratch_shapes=[tl.SemaphoreType.DMA] * 2)(x)
+    >>> mesh = tw.make_mesh((len(tw.devices()),), ("x",))
+    >>> shifted = tw.shard_map(exchange, mesh=mesh, in_specs=tw.P("x"), out_specs=tw.P("x"))
+    >>> values = tnp.arange(4.0 * len(tw.devices())).reshape(-1, 4)
+    >>> bool(np.all(shifted(values) == np.roll(values, 1, 0)))
+    True
     """
     device, axes = logical_id("make_async_remote_copy", device_id, device_id_type)
     return AsyncRemoteCopyDescriptor(src_ref, dst_ref, send_sem, recv_sem, device, axes)
@@ -219,7 +255,23 @@ def async_remote_copy(
     src_ref: Any, dst_ref: Any, send_sem: Any, recv_sem: Any, device_id: Any,
     device_id_type: DeviceIdType = DeviceIdType.MESH,
 ) -> AsyncRemoteCopyDescriptor:  # fmt: skip
-    """Start a copy to another device, as `make_async_remote_copy` makes it; wait for it with `.wait()`."""
+    """Start a copy to another device, as `make_async_remote_copy` makes it; wait for it with `.wait()`.
+
+    >>> import numpy as np
+    >>> import tilewright as tw
+    >>> from tilewright import lang as tl, lax, numpy as tnp
+    >>> def to_the_next(x, o, sent, received):
+    ...     count = lax.axis_size("x")
+    ...     tl.async_remote_copy(x, o, sent, received, (lax.axis_index("x") + 1) % count).wait()
+    >>> def exchange(x):
+    ...     return tl.kernel_call(to_the_next, tw.ShapeDtypeStruct(x.shape, x.dtype),
+    ...                           scratch_shapes=[tl.SemaphoreType.DMA] * 2)(x)
+    >>> mesh = tw.make_mesh((len(tw.devices()),), ("x",))
+    >>> shifted = tw.shard_map(exchange, mesh=mesh, in_specs=tw.P("x"), out_specs=tw.P("x"))
+    >>> values = tnp.arange(4.0 * len(tw.devices())).reshape(-1, 4)
+    >>> bool(np.all(shifted(values) == np.roll(values, 1, 0)))
+    True
+    """
     copy = make_async_remote_copy(src_ref, dst_ref, send_sem, recv_sem, device_id, device_id_type)
     copy.start()
     return copy

@@ -100,13 +100,13 @@ def with_scoped(*types: Any, collective_axes: Any = (), **kw_types: Any) -> Call
     """Decorator: a function that is called with fresh Refs after its own arguments; types and errors as `run_scoped`.
 
     >>> import numpy as np
-    >>> from tilewright.core.ir.types import ArrayType
+    >>> import tilewright as tw
     >>> from tilewright.lang import VMEM, kernel_call
     >>> @with_scoped(VMEM((3,), "float32"))
     ... def body(x, o, twice):
     ...     twice[...] = x[...] * 2
     ...     o[...] = twice[...]
-    >>> print(kernel_call(body, ArrayType((3,), "float32"))(np.ones(3, np.float32)))
+    >>> print(kernel_call(body, tw.ShapeDtypeStruct((3,), "float32"))(np.ones(3, np.float32)))
     [2. 2. 2.]
     """
 

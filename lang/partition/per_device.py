@@ -16,7 +16,8 @@ import numpy as np
 from ...core.ir.program import Program
 from ...core.ir.types import INT32, ArrayType
 from ...core.primitives.elementwise.arithmetic import add_p, div_p, min_p, mul_p, sub_p
-from ...core.primitives.elementwise.comparison import and_p, lt_p, select
+from ...core.primitives.elementwise.bitwise import and_p
+from ...core.primitives.elementwise.comparison import lt_p, select
 from ...core.primitives.refs.ref_views import view
 from ...core.tracing.trace import eval_program
 from ..analysis.affine import slice_of

@@ -15,7 +15,7 @@ import numpy as np
 from ...core.ir.primitive import Primitive
 from ...core.ir.program import Effect, Eqn, Program, Var
 from ...core.primitives.elementwise.arithmetic import max_p, min_p, mul_p
-from ...core.primitives.elementwise.comparison import and_p, or_p
+from ...core.primitives.elementwise.bitwise import and_p, or_p
 from ...core.primitives.reduction.reduce import reduce_and_p, reduce_max_p, reduce_min_p, reduce_or_p, reduce_prod_p
 from ...core.primitives.refs.state_primitives import addupdate_p, get_p, swap_p
 from ...core.transforms.structural_primitives import add_p, reduce_sum_p

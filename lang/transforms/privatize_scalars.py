@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 
 from ...core.ir.program import Program
-from ...core.primitives.elementwise.comparison import and_p, eq_p
+from ...core.primitives.elementwise.bitwise import and_p
+from ...core.primitives.elementwise.comparison import eq_p
 from ...core.primitives.refs.ref_views import view
 from ...core.tracing.trace import eval_program, trace_program
 from ..analysis.loop_carried import writes

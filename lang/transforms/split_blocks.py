@@ -27,8 +27,9 @@ from ...core.support.memo import cached
 from ...core.tracing.trace import bind_eqn, eval_program, trace_program
 from ...core.transforms.structural_primitives import reduce_sum_p
 from ..analysis.dead_stores import ACCESSES
+from ..analysis.splittable_axes import SIZED, SPLIT, SUM, Cut, Unit, cuts, outputs_cut
 from ..kernel.kernel import Block, Kernel, trace_map
-from .axis_split import SIZED, SPLIT, SUM, Cut, Unit, cuts, outputs_cut
+from .desugar import desugared
 from .rebuild import INHERITED, carried, for_each, remap, trace_kernel
 
 
@@ -77,7 +78,7 @@ def smaller(kernel: Kernel, unit: Unit, parts: int = 2) -> tuple[Smaller, ...] |
     """
     if not kernel.cells or kernel.interpret or kernel.symbolic:
         return "it is interpreted, or its sizes are not known"
-    found = cuts(kernel, parts, unit)
+    found = cuts(desugared(kernel, atomics=True, in_step=False), parts, unit)
     if isinstance(found, str):
         return found
     return tuple(_Cutter(c).made() for c in found if _fits(c)) or "a part of a block lies past the end of its array"
@@ -89,7 +90,7 @@ def smaller_outputs(kernel: Kernel, unit: Unit, parts: int) -> Kernel | None:
 
     `unit(type, axis)` divides what is left of an axis.
     """
-    found = outputs_cut(kernel, parts, unit)
+    found = outputs_cut(desugared(kernel, atomics=True, in_step=False), parts, unit)
     return None if found is None or not _fits(found) else _Cutter(found).made().kernel
 
 

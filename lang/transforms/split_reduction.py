@@ -1,4 +1,7 @@
-"""Splits a reducing kernel in two: partial sums of groups of cells, and their combination."""
+"""Splits a reduction across devices: the kernel of one device's partial sums, and the one that takes their total.
+
+The devices add up the partial sums in between. `split_sums.py` splits a reduction within one device.
+"""
 
 from __future__ import annotations
 

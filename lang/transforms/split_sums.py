@@ -1,10 +1,11 @@
-"""A kernel that adds up, as two: partial sums of stretches of its steps, side by side, then their total.
+"""Splits a reduction within one device (split-K): partial sums of stretches of its steps in parallel, then a total.
 
     partial   a parallel axis of the grid counts stretches of the carried steps; each gives its own sums
     total     adds up the stretches, in order, and runs what the kernel does with its sums in its last cell
 
 Sums of narrower floats are kept in float32. Results do not depend on the order in which blocks run. Maxima, minima,
 products and logical reductions are split likewise (`monoid_carries.py`); "sum" stands for all of them here.
+`split_reduction.py` splits a reduction across devices.
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from ...core.primitives.refs import ref_views as refs
 from ...core.support.errors import ArgumentError
 from ..ops.dma import BOTH, operands_of, operation
-from .parts import acting, at_barrier, condition, ordered_on, thread_cell
+from .common import acting, at_barrier, condition, ordered_on, thread_cell
 from .specs import Barrier, ClusterBarrier
 
 if TYPE_CHECKING:
@@ -56,6 +56,25 @@ def barrier_arrive(barrier: Any, *, predicate: Any = None) -> None:
     """Arrive at a barrier: what this warpgroup did before is seen by who waits for the phase.
 
     Raises a `KernelBodyError` outside of kernels for warpgroups, and for what is no barrier.
+
+    >>> import numpy as np
+    >>> import tilewright as tw
+    >>> from tilewright import lang as tl, lax
+    >>> from tilewright.lang import mosaic_gpu as plgpu
+    >>> def hand_over(o, tile, filled):
+    ...     @tl.when(lax.axis_index("wg") == 0)
+    ...     def _():
+    ...         tile[...] = np.ones(4, "float32")
+    ...         plgpu.barrier_arrive(filled)
+    ...     @tl.when(lax.axis_index("wg") == 1)
+    ...     def _():
+    ...         plgpu.barrier_wait(filled)
+    ...         o[...] = tile[...]
+    >>> call = plgpu.kernel(hand_over, out_type=tw.ShapeDtypeStruct((4,), "float32"), interpret=True,
+    ...                     num_threads=2, thread_name="wg",
+    ...                     scratch_types=[plgpu.SMEM((4,), "float32"), plgpu.Barrier()])
+    >>> call().tolist()
+    [1.0, 1.0, 1.0, 1.0]
     """
     thread_cell("barrier_arrive")
     operands, indices = operands_of(bar=barrier)
@@ -67,6 +86,30 @@ def barrier_wait(barrier: Any) -> None:
 
     Raises as `barrier_arrive`; interpreted, a `DeadlockError` where no one ends the phase, and a `RaceError` where the
     barrier may be a phase further than the one that is waited for.
+
+    >>> import numpy as np
+    >>> import tilewright as tw
+    >>> from tilewright import lang as tl, lax
+    >>> from tilewright.lang import mosaic_gpu as plgpu
+    >>> def turns(o, tile, filled, used):
+    ...     @tl.when(lax.axis_index("wg") == 0)
+    ...     def _():
+    ...         for n in (1, 2):
+    ...             tile[...] = np.full(4, n, "float32")
+    ...             plgpu.barrier_arrive(filled)
+    ...             plgpu.barrier_wait(used)
+    ...     @tl.when(lax.axis_index("wg") == 1)
+    ...     def _():
+    ...         o[...] = np.zeros(4, "float32")
+    ...         for _ in range(2):
+    ...             plgpu.barrier_wait(filled)  # the first phase, then the second
+    ...             o[...] += tile[...]
+    ...             plgpu.barrier_arrive(used)
+    >>> call = plgpu.kernel(turns, out_type=tw.ShapeDtypeStruct((4,), "float32"), interpret=True,
+    ...                     num_threads=2, thread_name="wg",
+    ...                     scratch_types=[plgpu.SMEM((4,), "float32"), plgpu.Barrier(), plgpu.Barrier()])
+    >>> call().tolist()
+    [3.0, 3.0, 3.0, 3.0]
     """
     thread_cell("barrier_wait")
     operands, indices = operands_of(bar=barrier)
@@ -77,6 +120,23 @@ def set_max_registers(n: int, *, action: str) -> None:
     """Give up registers of this warpgroup's threads (`action="decrease"`) or take those given up ("increase").
 
     `n` is for each thread, a multiple of 8 from 24 to 240; it changes no value. Raises an `ArgumentError` for others.
+
+    >>> import numpy as np
+    >>> import tilewright as tw
+    >>> from tilewright import lang as tl, lax
+    >>> from tilewright.lang import mosaic_gpu as plgpu
+    >>> def body(o):
+    ...     @tl.when(lax.axis_index("wg") == 0)
+    ...     def _():
+    ...         plgpu.set_max_registers(40, action="decrease")
+    ...     @tl.when(lax.axis_index("wg") == 1)
+    ...     def _():
+    ...         plgpu.set_max_registers(232, action="increase")
+    ...         o[...] = np.ones(4, "float32")
+    >>> call = plgpu.kernel(body, out_type=tw.ShapeDtypeStruct((4,), "float32"), interpret=True,
+    ...                     num_threads=2, thread_name="wg")
+    >>> call().tolist()
+    [1.0, 1.0, 1.0, 1.0]
     """
     thread_cell("set_max_registers")
     if action not in ("increase", "decrease"):

@@ -8,7 +8,7 @@ from ...core.support.errors import InputWriteError, KernelBodyError, ResourceErr
 from ..kernel.kernel import Kernel
 from ..ops.dma import PRIMITIVES as COPIES
 from ..targets.target import KIB, Target
-from .parts import GLOBAL
+from .common import GLOBAL
 from .products import COLUMNS, PRIMITIVES, wait_products_p, wgmma_p
 from .specs import mesh_of
 

@@ -11,7 +11,7 @@ from ...core.primitives.movement.shape import iota_p
 from ...core.primitives.refs import ref_views as refs
 from ...core.support.errors import ArgumentError
 from ..kernel.block_spec import BlockSpec as PlainSpec
-from .parts import GLOBAL, check_space, thread_cell
+from .common import GLOBAL, check_space, thread_cell
 
 
 @dataclass(frozen=True)
@@ -92,36 +92,98 @@ class TMEMLayout(_Hint):
 
 
 def layout_cast(x: Any, new_layout: Any) -> Any:
-    """The same array; the layout is a hint."""
+    """The same array; the layout is a hint.
+
+    >>> import numpy as np
+    >>> import tilewright as tw
+    >>> from tilewright.lang import mosaic_gpu as plgpu
+    >>> def body(x, o):
+    ...     o[...] = plgpu.layout_cast(x[...], plgpu.Layout.WG_STRIDED)
+    >>> call = plgpu.kernel(body, out_type=tw.ShapeDtypeStruct((4,), "float32"), interpret=True)
+    >>> call(np.ones(4, "float32")).tolist()
+    [1.0, 1.0, 1.0, 1.0]
+    """
     return x
 
 
 def async_prefetch(
     ref: Any, *, collective_axes: Any = None, leader_tracked: Any = None, predicate: Any = None
 ) -> None:
-    """A hint that a part of global memory is copied soon, which is not used; raises for a Ref in other memory."""
+    """A hint that a part of global memory is copied soon, which is not used; raises for a Ref in other memory.
+
+    >>> import numpy as np
+    >>> import tilewright as tw
+    >>> from tilewright.lang import mosaic_gpu as plgpu
+    >>> def body(x, o):
+    ...     plgpu.async_prefetch(x)
+    ...     o[...] = x[...]
+    >>> call = plgpu.kernel(body, out_type=tw.ShapeDtypeStruct((4,), "float32"), interpret=True)
+    >>> call(np.ones(4, "float32")).tolist()
+    [1.0, 1.0, 1.0, 1.0]
+    """
     thread_cell("async_prefetch")
     check_space("async_prefetch", "the source", refs.view(ref).ref.aval, *GLOBAL)
 
 
 def griddepcontrol_wait() -> None:
-    """Wait for the kernel before this one: here a kernel starts when it has ended."""
+    """Wait for the kernel before this one: here a kernel starts when it has ended.
+
+    >>> import numpy as np
+    >>> import tilewright as tw
+    >>> from tilewright.lang import mosaic_gpu as plgpu
+    >>> def body(x, o):
+    ...     plgpu.griddepcontrol_wait()
+    ...     o[...] = x[...]
+    >>> call = plgpu.kernel(body, out_type=tw.ShapeDtypeStruct((4,), "float32"), interpret=True)
+    >>> call(np.ones(4, "float32")).tolist()
+    [1.0, 1.0, 1.0, 1.0]
+    """
     thread_cell("griddepcontrol_wait")
 
 
 def griddepcontrol_launch_dependents() -> None:
-    """A hint that the next kernel may start, which is not used: it starts when this one has ended."""
+    """A hint that the next kernel may start, which is not used: it starts when this one has ended.
+
+    >>> import numpy as np
+    >>> import tilewright as tw
+    >>> from tilewright.lang import mosaic_gpu as plgpu
+    >>> def body(x, o):
+    ...     plgpu.griddepcontrol_launch_dependents()
+    ...     o[...] = x[...]
+    >>> call = plgpu.kernel(body, out_type=tw.ShapeDtypeStruct((4,), "float32"), interpret=True)
+    >>> call(np.ones(4, "float32")).tolist()
+    [1.0, 1.0, 1.0, 1.0]
+    """
     thread_cell("griddepcontrol_launch_dependents")
 
 
 def load(src: Any, idx: Any = Ellipsis, *, layout: Any = None, optimized: bool = True) -> Any:
-    """What a part of a Ref holds; `layout` and `optimized` are hints."""
+    """What a part of a Ref holds; `layout` and `optimized` are hints.
+
+    >>> import numpy as np
+    >>> import tilewright as tw
+    >>> from tilewright.lang import mosaic_gpu as plgpu
+    >>> def body(x, o):
+    ...     o[...] = plgpu.load(x, (0, slice(None)), layout=plgpu.Layout.WG_STRIDED)
+    >>> call = plgpu.kernel(body, out_type=tw.ShapeDtypeStruct((4,), "float32"), interpret=True)
+    >>> call(np.ones((2, 4), "float32")).tolist()
+    [1.0, 1.0, 1.0, 1.0]
+    """
     thread_cell("load")
     return refs.read(refs.view(src, idx))
 
 
 def broadcasted_iota(dtype: Any, shape: Any, dimension: int, *, layout: Any = None) -> Any:
-    """Each element's place along an axis; `layout` is a hint."""
+    """Each element's place along an axis; `layout` is a hint.
+
+    >>> import tilewright as tw
+    >>> from tilewright.lang import mosaic_gpu as plgpu
+    >>> def body(o):
+    ...     o[...] = plgpu.broadcasted_iota("int32", (4,), 0)
+    >>> call = plgpu.kernel(body, out_type=tw.ShapeDtypeStruct((4,), "int32"), interpret=True)
+    >>> call().tolist()
+    [0, 1, 2, 3]
+    """
     return iota_p.bind(dtype=canonical_dtype(dtype), shape=tuple(shape), dimension=int(dimension))
 
 

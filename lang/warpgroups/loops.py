@@ -15,7 +15,7 @@ from ...core.primitives.elementwise.comparison import lt_p, select_n_p
 from ...core.primitives.spmd.collective import axis_index, axis_size
 from ...core.support.errors import ArgumentError
 from ..ops.basic import unravel
-from .parts import thread_cell
+from .common import thread_cell
 
 
 @dataclass(frozen=True)
@@ -37,13 +37,14 @@ def nd_loop(
     traced, int32. Raises an `ArgumentError` where tiles do not divide the grid.
 
     >>> import numpy as np
-    >>> from tilewright.core.ir.types import ArrayType
+    >>> import tilewright as tw
     >>> from tilewright.lang import mosaic_gpu as plgpu
     >>> def number(o):
     ...     @plgpu.nd_loop((2, 3), collective_axes="sm")
     ...     def _(info):
     ...         o[info.index] = info.local_index
-    >>> call = plgpu.kernel(number, out_type=ArrayType((2, 3), "int32"), grid=(4,), grid_names=("sm",), interpret=True)
+    >>> call = plgpu.kernel(number, out_type=tw.ShapeDtypeStruct((2, 3), "int32"), grid=(4,), grid_names=("sm",),
+    ...                     interpret=True)
     >>> print(np.asarray(call()))
     [[0 0 0]
      [0 1 1]]
@@ -81,6 +82,18 @@ def dynamic_scheduling_loop(
 
     The function takes an `NDLoopInfo`, and with `init_carry` also `carry=`, as in `nd_loop`; `grid_names` are the axes
     of the grid. `thread_axis` and `cluster_axes` change nothing here.
+
+    >>> import tilewright as tw
+    >>> from tilewright.lang import mosaic_gpu as plgpu
+    >>> def body(o):
+    ...     @plgpu.dynamic_scheduling_loop(("i", "j"))
+    ...     def _(info):
+    ...         i, j = info.index
+    ...         o[i, j] = 10 * i + j
+    >>> call = plgpu.kernel(body, out_type=tw.ShapeDtypeStruct((2, 3), "int32"), grid=(2, 3), grid_names=("i", "j"),
+    ...                     interpret=True)
+    >>> call().tolist()
+    [[0, 1, 2], [10, 11, 12]]
     """
     thread_cell("dynamic_scheduling_loop")
     names = tuple(grid_names) if isinstance(grid_names, (tuple, list)) else (grid_names,)

@@ -25,7 +25,7 @@ from ..kernel.block_spec import BlockAxis, BlockSpec, BoundedSlice, block_index,
 from ..ops.basic import unravel, when
 from ..ops.run_scoped import allocate
 from .barriers import barrier_arrive, barrier_wait, set_max_registers
-from .parts import GLOBAL, thread_cell
+from .common import GLOBAL, thread_cell
 from .specs import SMEM, Barrier, ClusterBarrier
 from .specs import MemorySpace as Spaces
 from .transfers import commit_smem, copy_gmem_to_smem, copy_smem_to_gmem, wait_smem_to_gmem
@@ -213,6 +213,18 @@ def emit_pipeline(
     gives the next one, and the function gives the last. `max_concurrent_steps` blocks of each operand are buffered.
     A result's block whose index map gives the same for all steps stays in shared memory to the end. Raises an
     `ArgumentError` in kernels of several warpgroups, and for numbers of Refs or stages that do not fit.
+
+    >>> import numpy as np
+    >>> import tilewright as tw
+    >>> from tilewright.lang import mosaic_gpu as plgpu
+    >>> def double(x, o):
+    ...     def step(indices, x_block, o_block):
+    ...         o_block[...] = x_block[...] * 2
+    ...     row = plgpu.BlockSpec((1, 4), lambda i: (i, 0))
+    ...     plgpu.emit_pipeline(step, grid=(3,), in_specs=[row], out_specs=[row], max_concurrent_steps=2)(x, o)
+    >>> call = plgpu.kernel(double, out_type=tw.ShapeDtypeStruct((3, 4), "float32"), interpret=True)
+    >>> call(np.ones((3, 4), "float32"))[2].tolist()
+    [2.0, 2.0, 2.0, 2.0]
     """
     sizes = _grid("emit_pipeline", grid)
 
@@ -292,6 +304,23 @@ def emit_pipeline_warp_specialized(
     at which it arrives when it has used an input (with `delay_release`, that of so many steps before, from then on).
     `memory_registers` is for each thread of the warpgroup that copies.
     Raises an `ArgumentError` for a mesh of another number of warpgroups.
+
+    >>> import numpy as np
+    >>> import tilewright as tw
+    >>> from tilewright import lang as tl, lax
+    >>> from tilewright.lang import mosaic_gpu as plgpu
+    >>> def double(x, o):
+    ...     def step(indices, x_block, o_block):  # on warpgroups 0 and 1, each of which computes two columns
+    ...         mine = (0, tl.ds(2 * lax.axis_index("wg"), 2))
+    ...         o_block[mine] = x_block[mine] * 2
+    ...     row = plgpu.BlockSpec((1, 4), lambda i: (i, 0))
+    ...     run = plgpu.emit_pipeline_warp_specialized(
+    ...         step, grid=(3,), in_specs=[row], out_specs=[row], wg_axis="wg", num_compute_wgs=2, memory_registers=40)
+    ...     run(x, o)
+    >>> call = plgpu.kernel(double, out_type=tw.ShapeDtypeStruct((3, 4), "float32"), interpret=True,
+    ...                     num_threads=3, thread_name="wg")
+    >>> call(np.ones((3, 4), "float32"))[2].tolist()
+    [2.0, 2.0, 2.0, 2.0]
     """
     what, sizes = "emit_pipeline_warp_specialized", _grid("emit_pipeline_warp_specialized", grid)
     if pipeline_state is not None:

@@ -34,7 +34,7 @@ from ...core.tracing.trace import shape_of, typeof
 from ..ops.dma import BOTH, operands_of, operation
 from ..ops.interpret_params import running
 from .barriers import spec_of
-from .parts import acting, at_barrier, check_index, check_space, ordered_on, split, thread_cell
+from .common import acting, at_barrier, check_index, check_space, ordered_on, split, thread_cell
 from .transfers import count_of, said
 
 if TYPE_CHECKING:
@@ -50,6 +50,22 @@ def transpose_ref(ref: Any, permutation: tuple[int, ...]) -> Any:
     """A Ref of two axes with its axes exchanged, an operand of `wgmma` or `tcgen05_mma`: `ref.transpose((1, 0))`.
 
     Raises a `ShapeError` for other axes.
+
+    >>> import tilewright as tw
+    >>> from tilewright import lang as tl, numpy as tnp
+    >>> from tilewright.lang import mosaic_gpu as plgpu
+    >>> def product(o, a, b):
+    ...     a[...], b[...] = tnp.ones((64, 16), "float16"), tnp.ones((8, 16), "float16")
+    ...     plgpu.commit_smem()
+    ...     def sums(acc):
+    ...         plgpu.wgmma(acc, a, plgpu.transpose_ref(b, (1, 0)))
+    ...         plgpu.wgmma_wait(0)
+    ...         o[...] = acc[...]
+    ...     tl.run_scoped(sums, plgpu.ACC((64, 8)))
+    >>> call = plgpu.kernel(product, out_type=tw.ShapeDtypeStruct((64, 8), "float32"), interpret=True,
+    ...                     scratch_types=[plgpu.SMEM((64, 16), "float16"), plgpu.SMEM((8, 16), "float16")])
+    >>> float(call()[0, 0])
+    16.0
     """
     return ref.transpose(permutation)
 
@@ -131,6 +147,22 @@ def wgmma(acc: Any, a: Any, b: Any) -> None:
     `acc` is the accumulator that `run_scoped` made of `ACC((m, n))`: m is a multiple of 64, n of 8 up to 256. `b`, and
     `a` in memory, may be given by `transpose_ref`. Both buffers must not change until `wgmma_wait` confirms the
     end. Raises a `KernelBodyError`, `ShapeError` or `DtypeError` for what the tensor cores do not take.
+
+    >>> import tilewright as tw
+    >>> from tilewright import lang as tl, numpy as tnp
+    >>> from tilewright.lang import mosaic_gpu as plgpu
+    >>> def product(o, a, b):
+    ...     a[...], b[...] = tnp.ones((64, 16), "float16"), tnp.ones((16, 8), "float16")
+    ...     plgpu.commit_smem()
+    ...     def sums(acc):
+    ...         plgpu.wgmma(acc, a, b)
+    ...         plgpu.wgmma_wait(0)
+    ...         o[...] = acc[...]
+    ...     tl.run_scoped(sums, plgpu.ACC((64, 8)))
+    >>> call = plgpu.kernel(product, out_type=tw.ShapeDtypeStruct((64, 8), "float32"), interpret=True,
+    ...                     scratch_types=[plgpu.SMEM((64, 16), "float16"), plgpu.SMEM((16, 8), "float16")])
+    >>> float(call()[0, 0])
+    16.0
     """
     thread_cell("wgmma")
     (left, left_turned), (right, right_turned) = _operand(a), _operand(b)
@@ -147,13 +179,48 @@ def wgmma(acc: Any, a: Any, b: Any) -> None:
 
 
 def wgmma_wait(n: int) -> None:
-    """Wait until at most the last `n` products of this warpgroup are under way."""
+    """Wait until at most the last `n` products of this warpgroup are under way.
+
+    >>> import tilewright as tw
+    >>> from tilewright import lang as tl, numpy as tnp
+    >>> from tilewright.lang import mosaic_gpu as plgpu
+    >>> def product(o, a, b):
+    ...     a[...], b[...] = tnp.ones((64, 16), "float16"), tnp.ones((16, 8), "float16")
+    ...     plgpu.commit_smem()
+    ...     def sums(acc):
+    ...         plgpu.wgmma(acc, a, b)
+    ...         plgpu.wgmma(acc, a, b)
+    ...         plgpu.wgmma_wait(1)  # the first one is complete
+    ...         plgpu.wgmma_wait(0)
+    ...         o[...] = acc[...]
+    ...     tl.run_scoped(sums, plgpu.ACC((64, 8)))
+    >>> call = plgpu.kernel(product, out_type=tw.ShapeDtypeStruct((64, 8), "float32"), interpret=True,
+    ...                     scratch_types=[plgpu.SMEM((64, 16), "float16"), plgpu.SMEM((16, 8), "float16")])
+    >>> float(call()[0, 0])
+    32.0
+    """
     thread_cell("wgmma_wait")
     wait_products_p.bind(n=count_of("wgmma_wait", n))
 
 
 def wgmma_accumulator_load(acc: Any, *, wait_n: int | None = 0) -> Any:
-    """What an accumulator holds, once at most `wait_n` products are under way: `acc[...]` waits for all."""
+    """What an accumulator holds, once at most `wait_n` products are under way: `acc[...]` waits for all.
+
+    >>> import tilewright as tw
+    >>> from tilewright import lang as tl, numpy as tnp
+    >>> from tilewright.lang import mosaic_gpu as plgpu
+    >>> def product(o, a, b):
+    ...     a[...], b[...] = tnp.ones((64, 16), "float16"), tnp.ones((16, 8), "float16")
+    ...     plgpu.commit_smem()
+    ...     def sums(acc):
+    ...         plgpu.wgmma(acc, a, b)
+    ...         o[...] = plgpu.wgmma_accumulator_load(acc)
+    ...     tl.run_scoped(sums, plgpu.ACC((64, 8)))
+    >>> call = plgpu.kernel(product, out_type=tw.ShapeDtypeStruct((64, 8), "float32"), interpret=True,
+    ...                     scratch_types=[plgpu.SMEM((64, 16), "float16"), plgpu.SMEM((16, 8), "float16")])
+    >>> float(call()[0, 0])
+    16.0
+    """
     if wait_n:
         wgmma_wait(wait_n)
     return refs.read(refs.view(acc))
@@ -243,6 +310,22 @@ def tcgen05_mma(
     of 2 blocks, the first block starts a product of both: each has 128 rows of `acc` and `a`, and `b` has one half of
     the columns of `acc`. Raises as `wgmma`, an `ArgumentError` for another axis, and an `UnsupportedError`
     for products with scales and of sparse operands.
+
+    >>> import tilewright as tw
+    >>> from tilewright import numpy as tnp
+    >>> from tilewright.lang import mosaic_gpu as plgpu
+    >>> def product(o, a, b, acc, made):
+    ...     a[...], b[...] = tnp.ones((128, 16), "float16"), tnp.ones((16, 8), "float16")
+    ...     plgpu.commit_smem()
+    ...     plgpu.tcgen05_mma(acc, a, b, made, accumulate=False)
+    ...     plgpu.barrier_wait(made)
+    ...     o[...] = plgpu.async_load_tmem(acc)
+    ...     plgpu.wait_load_tmem()
+    >>> call = plgpu.kernel(product, out_type=tw.ShapeDtypeStruct((128, 8), "float32"), interpret=True, scratch_types=[
+    ...     plgpu.SMEM((128, 16), "float16"), plgpu.SMEM((16, 8), "float16"), plgpu.TMEM((128, 8), "float32"),
+    ...     plgpu.Barrier(orders_tensor_core=True)])
+    >>> float(call()[0, 0])
+    16.0
     """
     joint = _joint("tcgen05_mma", collective_axis)
     for name, given in {"a_scale": a_scale, "b_scale": b_scale, "a_sparse_metadata": a_sparse_metadata}.items():
@@ -275,6 +358,24 @@ def tcgen05_commit_arrive(barrier: Any, collective_axis: Any = None) -> None:
 
     Along `collective_axis` it is one at the barriers of both blocks. Raises a `KernelBodyError` for a barrier without
     `orders_tensor_core=True`.
+
+    >>> import tilewright as tw
+    >>> from tilewright import numpy as tnp
+    >>> from tilewright.lang import mosaic_gpu as plgpu
+    >>> def product(o, a, b, acc, made):
+    ...     a[...], b[...] = tnp.ones((128, 16), "float16"), tnp.ones((16, 8), "float16")
+    ...     plgpu.commit_smem()
+    ...     plgpu.tcgen05_mma(acc, a, b, accumulate=False)
+    ...     plgpu.tcgen05_mma(acc, a, b)
+    ...     plgpu.tcgen05_commit_arrive(made)
+    ...     plgpu.barrier_wait(made)
+    ...     o[...] = plgpu.async_load_tmem(acc)
+    ...     plgpu.wait_load_tmem()
+    >>> call = plgpu.kernel(product, out_type=tw.ShapeDtypeStruct((128, 8), "float32"), interpret=True, scratch_types=[
+    ...     plgpu.SMEM((128, 16), "float16"), plgpu.SMEM((16, 8), "float16"), plgpu.TMEM((128, 8), "float32"),
+    ...     plgpu.Barrier(orders_tensor_core=True)])
+    >>> float(call()[0, 0])
+    32.0
     """
     joint = _joint("tcgen05_commit_arrive", collective_axis)
     spec = spec_of(barrier)
@@ -289,6 +390,20 @@ def async_load_tmem(src: Any, *, layout: Any = None, reduce: str | None = None) 
     """What a part of TMEM holds; before anything writes there again, `wait_load_tmem`.
 
     `layout` is a hint. `reduce` ("max", "min", "absmax", "absmin") gives the extremum of each row as well.
+
+    >>> import tilewright as tw
+    >>> from tilewright import numpy as tnp
+    >>> from tilewright.lang import mosaic_gpu as plgpu
+    >>> def body(o, held):
+    ...     plgpu.async_store_tmem(held, tnp.eye(128, 32))
+    ...     plgpu.commit_tmem()
+    ...     _, largest = plgpu.async_load_tmem(held, reduce="max")
+    ...     o[...] = largest
+    ...     plgpu.wait_load_tmem()
+    >>> call = plgpu.kernel(body, out_type=tw.ShapeDtypeStruct((128,), "float32"), interpret=True,
+    ...                     scratch_types=[plgpu.TMEM((128, 32), "float32")])
+    >>> call()[30:34].tolist()
+    [1.0, 1.0, 0.0, 0.0]
     """
     thread_cell("async_load_tmem")
     operands, indices = operands_of(ref=src)
@@ -302,13 +417,43 @@ def async_load_tmem(src: Any, *, layout: Any = None, reduce: str | None = None) 
 
 
 def wait_load_tmem() -> None:
-    """Wait until this warpgroup's loads from TMEM are done, so that what they read may be written."""
+    """Wait until this warpgroup's loads from TMEM are done, so that what they read may be written.
+
+    >>> import tilewright as tw
+    >>> from tilewright import numpy as tnp
+    >>> from tilewright.lang import mosaic_gpu as plgpu
+    >>> def body(o, held):
+    ...     plgpu.async_store_tmem(held, tnp.ones((128, 32), "float32"))
+    ...     plgpu.commit_tmem()
+    ...     first = plgpu.async_load_tmem(held)
+    ...     plgpu.wait_load_tmem()
+    ...     plgpu.async_store_tmem(held, first * 3)
+    ...     plgpu.commit_tmem()
+    ...     o[...] = plgpu.async_load_tmem(held)
+    >>> call = plgpu.kernel(body, out_type=tw.ShapeDtypeStruct((128, 32), "float32"), interpret=True,
+    ...                     scratch_types=[plgpu.TMEM((128, 32), "float32")])
+    >>> float(call()[0, 0])
+    3.0
+    """
     thread_cell("wait_load_tmem")
     wait_loads_p.bind()
 
 
 def async_store_tmem(ref: Any, value: Any) -> None:
-    """Store an array in a part of TMEM; it is seen after `commit_tmem`."""
+    """Store an array in a part of TMEM; it is seen after `commit_tmem`.
+
+    >>> import tilewright as tw
+    >>> from tilewright import numpy as tnp
+    >>> from tilewright.lang import mosaic_gpu as plgpu
+    >>> def body(o, held):
+    ...     plgpu.async_store_tmem(held, tnp.ones((128, 32), "float32"))
+    ...     plgpu.commit_tmem()
+    ...     o[...] = plgpu.async_load_tmem(held)
+    >>> call = plgpu.kernel(body, out_type=tw.ShapeDtypeStruct((128, 32), "float32"), interpret=True,
+    ...                     scratch_types=[plgpu.TMEM((128, 32), "float32")])
+    >>> float(call()[0, 0])
+    1.0
+    """
     thread_cell("async_store_tmem")
     operands, indices = operands_of(ref=ref)
     dtype = refs.view(ref).dtype
@@ -317,7 +462,20 @@ def async_store_tmem(ref: Any, value: Any) -> None:
 
 
 def commit_tmem() -> None:
-    """Make what this warpgroup stored in TMEM known to loads and products that start after this."""
+    """Make what this warpgroup stored in TMEM known to loads and products that start after this.
+
+    >>> import tilewright as tw
+    >>> from tilewright import numpy as tnp
+    >>> from tilewright.lang import mosaic_gpu as plgpu
+    >>> def body(o, held):
+    ...     plgpu.async_store_tmem(held, tnp.ones((128, 32), "float32"))
+    ...     plgpu.commit_tmem()  # without it the load raises a `RaceError`
+    ...     o[...] = plgpu.async_load_tmem(held)
+    >>> call = plgpu.kernel(body, out_type=tw.ShapeDtypeStruct((128, 32), "float32"), interpret=True,
+    ...                     scratch_types=[plgpu.TMEM((128, 32), "float32")])
+    >>> float(call()[0, 0])
+    1.0
+    """
     thread_cell("commit_tmem")
     commit_tmem_p.bind()
 

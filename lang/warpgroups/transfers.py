@@ -20,7 +20,7 @@ from ...core.primitives.refs.state_primitives import access_shape
 from ...core.support.errors import ArgumentError, DtypeError, ShapeError
 from ..ops import atomics
 from ..ops.dma import BOTH, operands_of, operation
-from .parts import GLOBAL, acting, check_index, check_one, check_space, condition, ordered_on, split, thread_cell
+from .common import GLOBAL, acting, check_index, check_one, check_space, condition, ordered_on, split, thread_cell
 from .specs import Mesh
 
 if TYPE_CHECKING:
@@ -129,6 +129,18 @@ def copy_gmem_to_smem(
     `collective_axes` start the copy, and each of them gets all of it; with `leader_tracked`, a `CopyPartition`, its
     part or all of it, and the first block's barrier alone tracks both copies. Raises a `KernelBodyError`
     for Refs in other memories, a `ShapeError`, a `DtypeError`, and an `ArgumentError` for axes that are no cluster's.
+
+    >>> import numpy as np
+    >>> import tilewright as tw
+    >>> from tilewright.lang import mosaic_gpu as plgpu
+    >>> def double(x, o, tile, arrived):
+    ...     plgpu.copy_gmem_to_smem(x, tile, arrived)
+    ...     plgpu.barrier_wait(arrived)
+    ...     o[...] = tile[...] * 2
+    >>> call = plgpu.kernel(double, out_type=tw.ShapeDtypeStruct((4,), "float32"), interpret=True,
+    ...                     scratch_types=[plgpu.SMEM((4,), "float32"), plgpu.Barrier()])
+    >>> call(np.ones(4, "float32")).tolist()
+    [2.0, 2.0, 2.0, 2.0]
     """
     cell = thread_cell("copy_gmem_to_smem")
     if barrier is None:
@@ -159,6 +171,19 @@ def copy_smem_to_gmem(
     What this warpgroup stored in `src` must have been made known by `commit_smem`. `commit_group` ends the group of
     copies that share one wait; with `reduction_op` ("add", "min", "max", "and", "or", "xor") the source is
     combined with what is there. Raises as `copy_gmem_to_smem`.
+
+    >>> import numpy as np
+    >>> import tilewright as tw
+    >>> from tilewright.lang import mosaic_gpu as plgpu
+    >>> def ones(o, tile):
+    ...     tile[...] = np.ones(4, "float32")
+    ...     plgpu.commit_smem()
+    ...     plgpu.copy_smem_to_gmem(tile, o)
+    ...     plgpu.wait_smem_to_gmem(0)
+    >>> call = plgpu.kernel(ones, out_type=tw.ShapeDtypeStruct((4,), "float32"), interpret=True,
+    ...                     scratch_types=[plgpu.SMEM((4,), "float32")])
+    >>> call().tolist()
+    [1.0, 1.0, 1.0, 1.0]
     """
     thread_cell("copy_smem_to_gmem")
     if reduction_op is not None and reduction_op not in REDUCTIONS:
@@ -170,7 +195,25 @@ def copy_smem_to_gmem(
 
 
 def commit_smem_to_gmem_group() -> None:
-    """End a group of copies to global memory that were started with `commit_group=False`."""
+    """End a group of copies to global memory that were started with `commit_group=False`.
+
+    >>> import numpy as np
+    >>> import tilewright as tw
+    >>> from tilewright import lang as tl
+    >>> from tilewright.lang import mosaic_gpu as plgpu
+    >>> def halves(o, tile):
+    ...     tile[...] = np.ones(4, "float32")
+    ...     plgpu.commit_smem()
+    ...     for start in (0, 2):
+    ...         half = tl.ds(start, 2)
+    ...         plgpu.copy_smem_to_gmem(tile.at[half], o.at[half], commit_group=False)
+    ...     plgpu.commit_smem_to_gmem_group()
+    ...     plgpu.wait_smem_to_gmem(0)
+    >>> call = plgpu.kernel(halves, out_type=tw.ShapeDtypeStruct((4,), "float32"), interpret=True,
+    ...                     scratch_types=[plgpu.SMEM((4,), "float32")])
+    >>> call().tolist()
+    [1.0, 1.0, 1.0, 1.0]
+    """
     thread_cell("commit_smem_to_gmem_group")
     commit_group_p.bind()
 
@@ -179,13 +222,49 @@ def wait_smem_to_gmem(n: int, wait_read_only: bool = False) -> None:
     """Wait until at most the last `n` groups of this warpgroup's copies to global memory are under way.
 
     With `wait_read_only` their source has been read, and may be written again, but the copies may not have arrived.
+
+    >>> import numpy as np
+    >>> import tilewright as tw
+    >>> from tilewright.lang import mosaic_gpu as plgpu
+    >>> def rows(o, tile):
+    ...     for i in range(2):
+    ...         plgpu.wait_smem_to_gmem(0, wait_read_only=True)  # the tile may be written again
+    ...         tile[...] = np.full(2, i, "float32")
+    ...         plgpu.commit_smem()
+    ...         plgpu.copy_smem_to_gmem(tile, o.at[i])
+    ...     plgpu.wait_smem_to_gmem(0)
+    >>> call = plgpu.kernel(rows, out_type=tw.ShapeDtypeStruct((2, 2), "float32"), interpret=True,
+    ...                     scratch_types=[plgpu.SMEM((2,), "float32")])
+    >>> call().tolist()
+    [[0.0, 0.0], [1.0, 1.0]]
     """
     thread_cell("wait_smem_to_gmem")
     wait_group_p.bind(n=count_of("wait_smem_to_gmem", n), read_only=bool(wait_read_only))
 
 
 def commit_smem() -> None:
-    """Make what this warpgroup stored in shared memory known to copies and products that start after this."""
+    """Make what this warpgroup stored in shared memory known to copies and products that start after this.
+
+    >>> import numpy as np
+    >>> import tilewright as tw
+    >>> from tilewright.lang import mosaic_gpu as plgpu
+    >>> def ones(o, tile, *, commit):
+    ...     tile[...] = np.ones(4, "float32")
+    ...     if commit:
+    ...         plgpu.commit_smem()
+    ...     plgpu.copy_smem_to_gmem(tile, o)
+    ...     plgpu.wait_smem_to_gmem(0)
+    >>> def run(commit):
+    ...     return plgpu.kernel(lambda o, tile: ones(o, tile, commit=commit), interpret=True,
+    ...                         out_type=tw.ShapeDtypeStruct((4,), "float32"),
+    ...                         scratch_types=[plgpu.SMEM((4,), "float32")])()
+    >>> run(commit=True).tolist()
+    [1.0, 1.0, 1.0, 1.0]
+    >>> run(commit=False)
+    Traceback (most recent call last):
+        ...
+    tilewright.core.support.errors.RaceError: ...
+    """
     thread_cell("commit_smem")
     commit_smem_p.bind()
 
@@ -205,7 +284,15 @@ def _update(kind: str) -> Callable[[Any, Any], None]:
         update(ref, None, val)
 
     apply.__name__ = apply.__qualname__ = name
-    apply.__doc__ = f"`lang.{name}` on a Ref or a part of one (`ref.at[...]`): blocks may update one place."
+    apply.__doc__ = (
+        f"`lang.{name}` on a Ref or a part of one (`ref.at[...]`): blocks may update one place.\n\n"
+        ">>> import numpy as np\n>>> import tilewright as tw\n>>> from tilewright.lang import mosaic_gpu as plgpu\n"
+        ">>> def body(x, o, total):\n...     total[0] = np.int32(6)\n"
+        f"...     plgpu.{name}(total.at[0], x[0])\n...     o[...] = total[...]\n"
+        '>>> call = plgpu.kernel(body, out_type=tw.ShapeDtypeStruct((1,), "int32"), interpret=True,\n'
+        '...                     scratch_types=[plgpu.SMEM((1,), "int32")])\n'
+        f">>> call(np.int32([3])).tolist()\n[{atomics.LEFT[kind]}]"
+    )
     return apply
 
 

@@ -14,7 +14,7 @@ from ...core.primitives.control_flow.subprograms import hoisted, shifted, trace_
 from ...core.support import pytree
 from ...core.support.errors import ArgumentTypeError
 from ..ops.dma import operation
-from .parts import acting, thread_cell
+from .common import acting, thread_cell
 
 if TYPE_CHECKING:
     from ...core.ir.primitive import Primitive
@@ -38,13 +38,13 @@ def warp_map(f: Callable[[Any], None]) -> None:
     that gives something, and a `KernelBodyError` outside of kernels for warpgroups.
 
     >>> import numpy as np
-    >>> from tilewright.core.ir.types import ArrayType
+    >>> import tilewright as tw
     >>> from tilewright.lang import mosaic_gpu as plgpu
     >>> def numbers(o):
     ...     @plgpu.warp_map
     ...     def _(warp):
     ...         o[warp] = warp * 2
-    >>> print(np.asarray(plgpu.kernel(numbers, out_type=ArrayType((4,), "int32"), interpret=True)()))
+    >>> print(np.asarray(plgpu.kernel(numbers, out_type=tw.ShapeDtypeStruct((4,), "int32"), interpret=True)()))
     [0 2 4 6]
     """
     thread_cell("warp_map")

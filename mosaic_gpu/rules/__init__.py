@@ -11,7 +11,7 @@ from ...core.ir.primitive import Primitive
 from ...core.primitives.control_flow.scan import scan_p
 from ...core.primitives.control_flow.while_loop import while_p, while_vjp_p
 from ...core.primitives.elementwise.arithmetic import pow_p
-from ...core.primitives.elementwise.comparison import clz_p, population_count_p
+from ...core.primitives.elementwise.bitwise import clz_p, population_count_p
 from ...core.primitives.elementwise.conversion import reduce_precision_p
 from ...core.primitives.movement.shape import pad_p, rev_p, split_p
 from ...core.primitives.special.functions import (
@@ -25,14 +25,14 @@ from ...core.primitives.special.functions import (
 from ...lang.gpu.normalize import passes
 from ...lang.legalize import GONE, REWRITES, Backend
 from ...lang.legalize.opset import FAMILIES
-from . import access, atomics, contract, control, elementwise, reduce, shape
+from . import access, atomics, cond, contract, elementwise, reduce, shape
 
 RULES: dict[Primitive, Any] = {
     **elementwise.RULES,
     **reduce.RULES,
     **shape.RULES,
     **contract.RULES,
-    **control.RULES,
+    **cond.RULES,
     **access.RULES,
     **atomics.RULES,
 }

@@ -15,6 +15,7 @@ from ...core.ir.primitive import Primitive
 from ...core.ir.types import ArrayType, is_bool, is_float
 from ...core.primitives.custom.checkpoint import name_p
 from ...core.primitives.elementwise import arithmetic as ew
+from ...core.primitives.elementwise import bitwise
 from ...core.primitives.elementwise import comparison as cmp
 from ...core.primitives.elementwise import conversion as conv
 from ...core.primitives.elementwise.arithmetic import RoundingMethod
@@ -208,7 +209,7 @@ ew_op: dict[Primitive, Numbers] = {
     ew.neg_p: _neg, ew.abs_p: _abs, ew.square_p: _square, ew.sign_p: _sign, ew.round_p: _round, ew.rsqrt_p: _rsqrt,
     ew.exp_p: exp, ew.exp2_p: exp2, scaled_exp2_p: _scaled_exp2, ew.logistic_p: _logistic,
     approx_reciprocal_p: _reciprocal,
-    cmp.is_finite_p: _finite, cmp.clamp_p: _clamp, cmp.not_p: _not,
+    cmp.is_finite_p: _finite, cmp.clamp_p: _clamp, bitwise.not_p: _not,
 }  # fmt: skip
 
 

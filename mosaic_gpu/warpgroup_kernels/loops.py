@@ -18,7 +18,7 @@ from ...lang.legalize import Unfit
 from ...lang.transforms.discharge import written
 from ...lang.warpgroups.products import wait_products_p
 from ..refs import Carried, Register
-from ..rules.control import RULES as CONTROL
+from ..rules.cond import RULES as CONTROL
 from ..text import Int
 from ..values import Lazy
 from .memory import Barriers

@@ -17,7 +17,7 @@ from ...lang.ops.run_scoped import undefine_p
 from ...lang.warpgroups import barriers as bar
 from ...lang.warpgroups import products as pro
 from ...lang.warpgroups import transfers as tra
-from ...lang.warpgroups.parts import split
+from ...lang.warpgroups.common import split
 from ...lang.warpgroups.warps import warp_map_p
 from .. import ptx, tcgen05
 from ..mma_types import FLOAT32, KINDS, depth, kind_of

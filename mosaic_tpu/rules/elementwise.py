@@ -13,6 +13,7 @@ from ...core.ir.primitive import Primitive
 from ...core.ir.types import UINT32, ArrayType, is_bool, is_float, is_integer, is_unsigned
 from ...core.primitives.custom.checkpoint import name_p
 from ...core.primitives.elementwise import arithmetic as ew
+from ...core.primitives.elementwise import bitwise
 from ...core.primitives.elementwise import comparison as cmp
 from ...core.primitives.elementwise import conversion as conv
 from ...core.primitives.movement.shape import copy_p
@@ -29,7 +30,7 @@ from ..values import Value, physical, stored, wide
 UNARY = (ew.neg_p, ew.floor_p, ew.ceil_p, ew.sqrt_p, ew.rsqrt_p, ew.exp2_p, ew.log_p, ew.log1p_p, ew.sin_p, ew.cos_p,
          ew.tan_p, ew.tanh_p, erf_p)  # fmt: skip
 # A result has no more bits than the operands.
-EXACT = (cmp.and_p, cmp.or_p, ew.max_p, ew.min_p, ew.rem_p, remainder_p)
+EXACT = (bitwise.and_p, bitwise.or_p, ew.max_p, ew.min_p, ew.rem_p, remainder_p)
 SIGN = -(2**31)
 UNSIGNED = {"arith.maxui": "arith.maxsi", "arith.minui": "arith.minsi"}
 
@@ -331,8 +332,8 @@ RULES: dict[Primitive, Rule] = {
     **{primitive: _compare(name) for primitive, name in COMPARISONS.items()},
     ew.exp_p: _exp, ew.abs_p: _abs, ew.sign_p: _sign, ew.square_p: _square, ew.round_p: _round, ew.pow_p: _pow,
     ew.atan2_p: _atan2, approx_reciprocal_p: _approx_reciprocal, multiple_of_p: _multiple_of,
-    cmp.select_n_p: _select_n, cmp.clamp_p: _clamp, cmp.is_finite_p: _is_finite, cmp.not_p: _not,
-    bits_down_p: _bits_down, cmp.population_count_p: _count("math.ctpop"), cmp.clz_p: _count("math.ctlz"),
+    cmp.select_n_p: _select_n, cmp.clamp_p: _clamp, cmp.is_finite_p: _is_finite, bitwise.not_p: _not,
+    bits_down_p: _bits_down, bitwise.population_count_p: _count("math.ctpop"), bitwise.clz_p: _count("math.ctlz"),
     conv.convert_element_type_p: _convert, conv.bitcast_convert_type_p: _bitcast,
     conv.reduce_precision_p: _reduce_precision, conv.stop_gradient_p: _identity, copy_p: _identity, name_p: _identity,
 }  # fmt: skip

@@ -16,15 +16,8 @@ from ...core.ir.primitive import Primitive
 from ...core.ir.program import Eqn
 from ...core.ir.types import INT32, UINT32
 from ...core.primitives.elementwise.arithmetic import add_p, max_p, min_p, mul_p
-from ...core.primitives.elementwise.comparison import (
-    and_p,
-    ge_p,
-    le_p,
-    or_p,
-    select_n_p,
-    shift_left_p,
-    shift_right_logical_p,
-)
+from ...core.primitives.elementwise.bitwise import and_p, or_p, shift_left_p, shift_right_logical_p
+from ...core.primitives.elementwise.comparison import ge_p, le_p, select_n_p
 from ...core.primitives.elementwise.conversion import bitcast_convert_type, bitcast_convert_type_p, convert_element_type
 from ...core.primitives.movement.gather_dimension_numbers import (
     CLIP,

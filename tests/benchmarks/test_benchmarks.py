@@ -1,5 +1,6 @@
 """The benchmark harness: a measurement in its own process, and what is made of the numbers."""
 
+import itertools
 import os
 import subprocess
 import sys
@@ -9,6 +10,8 @@ import pytest
 
 from benchmarks import __main__ as command
 from benchmarks import fusion, harness, rounds, spine
+from benchmarks.cpu import compiling
+from tests.support.machine_code import needs_llvm
 from tilewright import errors
 
 
@@ -123,3 +126,12 @@ def test_what_was_compiled_is_forgotten():
                           env={**os.environ, "PYTHONPATH": path, "TILEWRIGHT_DEBUG_CHECKS": "0"})  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stdout.startswith("start ")
+
+
+@needs_llvm
+def test_the_time_to_compile_kernels_and_to_load_them():
+    times = list(itertools.islice(compiling.measured(), 2))
+    for one in times:
+        assert one.lines > 0 < one.size and 0 < one.from_disk < one.compiled
+    table = compiling.table(times).splitlines()
+    assert "2 kernels" in table[2] and [line.split(" | ")[0][2:] for line in table[-2:]] == [t.name for t in times]

@@ -264,6 +264,52 @@ def test_what_needs_all_rows_stays_one_cell():
     assert in_cells(prime).kernel is prime
 
 
+def in_steps(steps, dtype="float32", finished=False):
+    """A kernel of sums, maxima and doubled rows over blocks of rows in order."""
+
+    def body(x_ref, s_ref, m_ref, y_ref):
+        @tl.when(tl.program_id(0) == 0)
+        def _():
+            s_ref[...] = tnp.zeros_like(s_ref)
+            m_ref[...] = tnp.full(m_ref.shape, -tnp.inf, m_ref.dtype)
+
+        s_ref[...] += tnp.sum(x_ref[...], axis=0)
+        m_ref[...] = tnp.maximum(m_ref[...], tnp.max(x_ref[...], axis=0))
+        y_ref[...] = x_ref[...] * 2
+        if finished:
+
+            @tl.when(tl.program_id(0) == steps - 1)
+            def _():
+                s_ref[...] = tnp.sqrt(s_ref[...])
+
+    block, row = tl.BlockSpec((64, 512), lambda i: (i, 0)), tl.BlockSpec((512,), lambda i: (0,))
+    shape, sums = tw.ShapeDtypeStruct((64 * steps, 512), dtype), tw.ShapeDtypeStruct((512,), dtype)
+    call = tl.kernel_call(body, (sums, sums, shape), grid=steps, in_specs=[block], out_specs=(row, row, block))
+    type_ = tw.core.ir.types.ArrayType(shape.shape, tnp.dtype(dtype))
+    (kernel,) = set(kernels_of(trace_program(lambda x: list(call(x)), [type_])))
+    return kernel
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_sums_over_steps_in_order_are_sums_of_stretches(dtype):
+    kernel = in_steps(48, dtype)
+    found = in_cells(kernel)
+    assert found.finish is not None and found.kernel.grid == (16, 3)
+    x = np.random.default_rng(0).standard_normal((48 * 64, 512), np.float32).astype(tnp.dtype(dtype))
+    with tw.config(cpu_route="machine_code"):
+        total, most, doubled = tw.jit(lambda x: kernel_call_p.bind(x, kernel=kernel))(x)
+    assert total.dtype == most.dtype == doubled.dtype == x.dtype
+    tolerance = 1e-3 if dtype == "float32" else 0.3
+    np.testing.assert_allclose(np.float64(total), x.astype(np.float64).sum(0), rtol=1e-2, atol=tolerance)
+    np.testing.assert_array_equal(most, x.max(0))
+    np.testing.assert_array_equal(doubled, x * 2)
+
+
+def test_steps_that_stretches_do_not_divide_or_that_use_their_sums_stay():
+    assert in_cells(kernel := in_steps(47)).kernel is kernel
+    assert in_cells(kernel := in_steps(48, finished=True)).kernel is kernel
+
+
 # ---------------------------------------------------------------------------- the choice
 
 

@@ -135,9 +135,9 @@ def test_what_needs_a_number_says_which_constraint_or_operation():
     with pytest.raises(ExportError, match="do not determine t"):
         export.export(tw.jit(lambda x: x))(struct((b * export.symbolic_shape("t", scope=b.scope)[0], b)))
     blocks = tl.BlockSpec((4,), lambda i: (i,))
-    kernel = tl.kernel_call(_kernel, struct((8 * b,)), grid=(2 * b,), in_specs=[blocks], out_specs=blocks)
+    kernel = tl.kernel_call(_kernel, struct((9 * b,)), grid=(2 * b,), in_specs=[blocks], out_specs=blocks)
     with pytest.raises(UnsupportedError, match="symbolic"):
-        export.export(tw.jit(kernel))(struct((8 * b,)))
+        export.export(tw.jit(kernel))(struct((9 * b,)))
     with pytest.raises(UnsupportedError, match="symbolic sizes, and cuda launches known grids"):
         export.export(tw.jit(tw.vmap(_vector)), platforms=["cuda:sm_90"])(struct((b, 128)))
     with pytest.raises(ExportError, match="calls functions of the host"):

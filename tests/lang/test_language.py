@@ -14,7 +14,7 @@ from tilewright.core.ir.primitive import Primitive
 from tilewright.core.ir.types import is_complex, is_key
 from tilewright.core.primitives.catalogue import ALL
 from tilewright.core.primitives.elementwise import arithmetic as ew
-from tilewright.core.primitives.elementwise.comparison import or_p, shift_left_p
+from tilewright.core.primitives.elementwise.bitwise import or_p, shift_left_p
 from tilewright.core.primitives.movement.shape import broadcast_in_dim_p
 from tilewright.core.primitives.refs import state_primitives as ref
 from tilewright.core.primitives.special.functions import polygamma_p, zeta_p

@@ -37,7 +37,7 @@ JAXLIB = {
 }  # fmt: skip
 # What gives clients bindings of jaxlib.
 JAXLIB |= {f"src/tilewright/as_jax/{name}" for name in (
-    "mlir_rules.py", "jax/_src/lib/mlir/__init__.py", "jax/_src/lib/mlir/dialects/__init__.py",
+    "lowering_context.py", "jax/_src/lib/mlir/__init__.py", "jax/_src/lib/mlir/dialects/__init__.py",
     "jax/extend/ifrt_programs.py", "jax/extend/mlir/__init__.py", "jax/extend/mlir/dialects/__init__.py",
 )}  # fmt: skip
 JAXLIB_LAYERS = {"triton_backend", "mosaic_tpu", "mosaic_gpu", "emulator"}

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import tilewright as tw
-from examples import cnn, diffusion, gaussian_process, reinforcement
+from examples import cnn, diffusion, gaussian_process, machine_code, reinforcement
 from tests.support.paths import ROOT
 from tilewright import random
 
@@ -71,8 +71,18 @@ def test_examples_with_other_libraries(root, name, library, options):
     assert done.stdout
 
 
+def test_kernels_as_machine_code_equal_the_expressions(monkeypatch):
+    monkeypatch.setattr(machine_code, "ROWS", 256)
+    monkeypatch.setattr(machine_code, "QUERIES", (1, 128, 2, 64))
+    pairs = machine_code.pairs()
+    assert len(pairs) == 4
+    for kernel, expression, operands in pairs.values():
+        ours, xla = machine_code.measure(kernel, expression, operands, 0.01)
+        assert 0 < ours < np.inf and 0 < xla < np.inf
+
+
 def test_examples_start_from_any_folder(tmp_path):
-    for example in ("cnn", "diffusion", "onnx_digits"):
+    for example in ("cnn", "diffusion", "machine_code", "onnx_digits"):
         script = ROOT / "examples" / f"{example}.py"
         command = [sys.executable, script, "--help"]
         done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=120)

@@ -85,7 +85,7 @@ def gather_rows():
 
 def module(make):
     """The Mosaic text of a kernel, as MLIR prints it."""
-    from tilewright.mosaic_tpu.call import pretty
+    from tilewright.mosaic_tpu.custom_call import pretty
     from tilewright.mosaic_tpu.lower import mosaic_module
 
     call, *structs = make()

@@ -14,8 +14,6 @@ import tilewright as tw
 from docs.website import flowchart, gallery, links, notebooks, public_names, reference
 from tests.support.paths import DOCS, ROOT
 
-REACHED = 46  # functions without an example, to become none
-
 
 @pytest.fixture(scope="module")
 def pages():
@@ -176,6 +174,4 @@ def test_examples_of_generated_functions_run(entry):
 
 
 def test_public_names_have_a_docstring_and_an_example():
-    lacking = public_names.lacking()
-    assert lacking["docstring"] == []
-    assert len(lacking["example"]) <= REACHED, "an example is missing; python -m docs.website.public_names lists all"
+    assert public_names.lacking() == {"docstring": [], "example": []}

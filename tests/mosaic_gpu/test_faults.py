@@ -153,7 +153,7 @@ MORE_FAULTS = [
     ("pages on Blackwell", "shares that are not stored yet", every(r".*tcgen05\.wait::st.*\n", ""), "tcgen05.wait::st"),
     ("pages on Blackwell", "scores that are not loaded yet", every(r".*tcgen05\.wait::ld.*\n", ""), "tcgen05.wait::ld"),
     ("pages on Blackwell", "tensor memory given back twice", without(r"(.*tcgen05\.dealloc.*\n)", 0, r"\1\1"),
-     "with -256 columns of tensor memory"),
+     "256 columns of tensor memory are given back, of 0"),
     ("attention in turns on Hopper", "no first turn", without(r".*bar\.arrive.*\n"), "all wait: bar.sync 4"),
     ("attention in turns on Hopper", "a turn not passed on", without(r".*bar\.arrive.*\n", 1), "all wait: bar.sync 4"),
     ("attention in turns on Hopper", "a turn not waited for", without(r".*bar\.sync \$0, 256.*\n"),

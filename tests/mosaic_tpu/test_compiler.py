@@ -91,7 +91,7 @@ def kernel_of(shape, block, dtype="float32", name="kernel"):
 
 
 def compiled(text, target="tpu:v5e", kernels=()):
-    from tilewright.mosaic_tpu.program import compile
+    from tilewright.mosaic_tpu.compiler import compile
     from tilewright.xla_backend.devices import tpu_plugin as tpu
 
     return compile(text, "program", target, list(kernels), tpu.compile)

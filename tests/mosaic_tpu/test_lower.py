@@ -27,7 +27,7 @@ from tilewright.kernels import TEMPLATES
 from tilewright.lang.interpret.interpreter import interpret
 from tilewright.lang.targets.target import target_of
 from tilewright.mosaic_tpu import mosaic_module
-from tilewright.mosaic_tpu.call import pretty
+from tilewright.mosaic_tpu.custom_call import pretty
 from tilewright.mosaic_tpu.rules import UNSUPPORTED
 from tilewright.mosaic_tpu.values import UNSUPPORTED_DTYPES
 

@@ -16,6 +16,7 @@ from ...core.ir.program import Eqn
 from ...core.ir.types import ArrayType, is_bool, is_float, is_unsigned
 from ...core.primitives.custom.checkpoint import name_p
 from ...core.primitives.elementwise import arithmetic as ew
+from ...core.primitives.elementwise import bitwise
 from ...core.primitives.elementwise import comparison as cmp
 from ...core.primitives.elementwise import conversion as conv
 from ...core.primitives.elementwise.arithmetic import RoundingMethod
@@ -234,7 +235,7 @@ RULES: dict[Primitive, Rule] = {
     **{primitive: _compare(how) for primitive, how in COMPARISONS.items()},
     ew.add_p: _add, ew.add_any_p: _add, ew.mulhi_p: _mulhi, ew.neg_p: _neg, ew.abs_p: _abs, ew.sign_p: _sign,
     ew.square_p: _square, ew.pow_p: _pow, ew.round_p: in_float32(_round), cmp.is_finite_p: _is_finite,
-    cmp.select_n_p: _select_n, cmp.clamp_p: _clamp, cmp.not_p: _not,
+    cmp.select_n_p: _select_n, cmp.clamp_p: _clamp, bitwise.not_p: _not,
     conv.convert_element_type_p: _convert, conv.bitcast_convert_type_p: _bitcast,
     conv.stop_gradient_p: _identity, copy_p: _identity, name_p: _identity,
 }  # fmt: skip

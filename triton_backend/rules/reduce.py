@@ -11,7 +11,7 @@ import numpy as np
 from ...core.ir.primitive import Primitive
 from ...core.ir.types import BOOL, INT32, ArrayType, is_bool, is_float
 from ...core.primitives.elementwise.arithmetic import add_p, log_p, max_p, min_p, mul_p
-from ...core.primitives.elementwise.comparison import and_p, or_p, xor_p
+from ...core.primitives.elementwise.bitwise import and_p, or_p, xor_p
 from ...core.primitives.reduction.reduce import (
     argmax_p,
     argmin_p,

@@ -3,7 +3,7 @@
     windows(x; specs) -> array with axes (count, size) for each axis of x       specs: (first, count, stride, size)
 
 A body that takes windows and then uses static parts of them (a stencil) never needs the windows themselves: see
-`narrow.py`.
+`narrow_windows.py`.
 """
 
 from __future__ import annotations

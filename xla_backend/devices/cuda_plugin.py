@@ -20,7 +20,7 @@ from ...core.support.errors import CompileError, DriverError, VersionError
 from ...core.support.memo import once
 from ...core.support.runtime import runtime
 from ...core.support.version import JAXLIB
-from ...lang.gpu.boards import BOARDS, description
+from ...lang.gpu.target_config import BOARDS, description
 from ...lang.targets.target import Target, target_of
 from ..jaxlib import shim
 from .ahead_of_time import Binary

@@ -19,7 +19,7 @@ from ...core.support.errors import CompileError, ShapeError
 from ...core.support.runtime import runtime
 from ...core.support.version import JAXLIB, __version__
 from ..arrays.transfer import physical
-from ..cpu_passes.places import without_places
+from ..cpu_passes.strip_debug_info import without_places
 from ..devices.client import Device, SingleDeviceSharding, client, default_device, device_list
 from ..devices.coordination import group, processes_of
 from ..host import callback_errors, malloc_tuning, mmap_watch

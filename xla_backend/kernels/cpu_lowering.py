@@ -39,7 +39,7 @@ from ...lang.transforms.discharge import Cell, run_cells, undefined
 from ...lang.transforms.dynamic_grid import by_ids, guarded
 from ...lang.transforms.windows import margins, padded, read_window, starts_of
 from ..cpu_passes.contractions import exchange, merge_sums
-from ..cpu_passes.narrow import narrow
+from ..cpu_passes.narrow_windows import narrow
 from ..cpu_passes.options import ZEROS
 from .block_layout import (
     DimPlan,

@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 
 from ...core.primitives.elementwise.arithmetic import add_p, mul_p
-from ...core.primitives.elementwise.comparison import lt_p, or_p, select_n_p
+from ...core.primitives.elementwise.bitwise import or_p
+from ...core.primitives.elementwise.comparison import lt_p, select_n_p
 from ...core.primitives.movement.dynamic_slice import dynamic_slice_in_dim
 from ...core.primitives.movement.shape import broadcast_in_dim_p, concatenate, iota_p, pad_p, slice_in_dim
 from ...core.primitives.spmd.collective import axis_index_p

@@ -14,7 +14,8 @@ import numpy as np
 
 from ...core.ir.program import Eqn
 from ...core.primitives.elementwise.arithmetic import mul_p, sub_p
-from ...core.primitives.elementwise.comparison import and_p, clamp, le_p, select_n_p
+from ...core.primitives.elementwise.bitwise import and_p
+from ...core.primitives.elementwise.comparison import clamp, le_p, select_n_p
 from ...core.primitives.elementwise.conversion import convert_element_type
 from ...core.primitives.movement.gather_dimension_numbers import CLIP, FILL, default_fill, window_sizes
 from ...core.primitives.movement.gather_scatter import PRIMITIVES, gather_p

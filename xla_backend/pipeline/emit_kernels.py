@@ -22,7 +22,7 @@ from ...lang.ops.mesh_axes import device_count, mesh_of
 from ...lang.targets.target import CustomCall
 from ...lang.warpgroups.checks import refuse
 from ..kernels.cpu_lowering import lowered
-from ..kernels.symbolic_grid import lowered_rows
+from ..kernels.symbolic_grid import lowered_tiles
 from ..stablehlo.calls.custom_call import custom_call_p
 from .expand_primitives import expanded, in_place, require_rules
 
@@ -61,7 +61,7 @@ def _of(kernel: Kernel, emit: Emit | None, off: frozenset[str]) -> tuple[Program
         traced = trace_program(_interpreted(kernel), kernel.in_types, kernel.name)
         return expanded(traced), "the interpreter, on the host"
     if kernel.symbolic:
-        program, route = lowered_rows(kernel, off)
+        program, route = lowered_tiles(kernel, off)
         return expanded(program), f"XLA, {route}"
     call = kernel if emit is None else emit(kernel)
     if isinstance(call, Kernel):

@@ -8,7 +8,7 @@ from typing import Any
 from ...core.ir.primitive import Primitive
 from ...core.support.memo import once
 from . import contract, control, conv, elementwise, index, random, reduce, shape, sort, window
-from .calls import callback, custom, custom_call, jit
+from .calls import callback, checkpoint, custom_call, jit
 
 _RULES: dict[Primitive, Any] = {
     **jit.RULES,
@@ -22,7 +22,7 @@ _RULES: dict[Primitive, Any] = {
     **window.RULES,
     **random.RULES,
     **control.RULES,
-    **custom.RULES,
+    **checkpoint.RULES,
     **callback.RULES,
     **custom_call.RULES,
 }

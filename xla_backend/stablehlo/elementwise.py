@@ -52,11 +52,20 @@ from ...core.primitives.elementwise.arithmetic import (
     tan_p,
     tanh_p,
 )
+from ...core.primitives.elementwise.bitwise import (
+    and_p,
+    clz_p,
+    not_p,
+    or_p,
+    population_count_p,
+    shift_left_p,
+    shift_right_arithmetic_p,
+    shift_right_logical_p,
+    xor_p,
+)
 from ...core.primitives.elementwise.builders import real_dtype
 from ...core.primitives.elementwise.comparison import (
-    and_p,
     clamp_p,
-    clz_p,
     eq_p,
     ge_p,
     gt_p,
@@ -64,14 +73,7 @@ from ...core.primitives.elementwise.comparison import (
     le_p,
     lt_p,
     ne_p,
-    not_p,
-    or_p,
-    population_count_p,
     select_n_p,
-    shift_left_p,
-    shift_right_arithmetic_p,
-    shift_right_logical_p,
-    xor_p,
 )
 from ...core.primitives.elementwise.conversion import (
     bitcast_convert_type_p,

@@ -11,7 +11,8 @@ from ...core.ir.types import INT32, ArrayType
 from ...core.primitives.contraction.coo_matmul import coo_matmul_p
 from ...core.primitives.control_flow.cond import cond
 from ...core.primitives.elementwise.arithmetic import add_p, div_p, mul_p, sub_p
-from ...core.primitives.elementwise.comparison import and_p, ge_p, le_p, lt_p, select_n_p
+from ...core.primitives.elementwise.bitwise import and_p
+from ...core.primitives.elementwise.comparison import ge_p, le_p, lt_p, select_n_p
 from ...core.primitives.elementwise.conversion import convert_element_type
 from ...core.primitives.movement.gather_dimension_numbers import FILL, ScatterDimensionNumbers
 from ...core.primitives.movement.gather_functions import take_along

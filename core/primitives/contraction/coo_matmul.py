@@ -14,7 +14,8 @@ from ...tracing.trace import shape_of, typeof
 from ...transforms.rule_helpers import like, zeros
 from ...transforms.structural_primitives import add_tangents, broadcast_in_dim_p, moveaxis, moved, reshape_to, spread
 from ..elementwise.arithmetic import add_p, mul_p
-from ..elementwise.comparison import and_p, ge_p, lt_p, select_n_p
+from ..elementwise.bitwise import and_p
+from ..elementwise.comparison import ge_p, lt_p, select_n_p
 from ..movement.gather_dimension_numbers import FILL, GatherDimensionNumbers, ScatterDimensionNumbers
 from ..movement.gather_functions import gather
 from ..movement.scatter_functions import scatter_add

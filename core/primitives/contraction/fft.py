@@ -19,7 +19,8 @@ from ...tracing.trace import typeof
 from ...transforms.rule_helpers import like, linear_jvp
 from ...transforms.structural_primitives import spread
 from ..elementwise.arithmetic import mul_p
-from ..elementwise.comparison import and_p, gt_p, lt_p, select_n_p
+from ..elementwise.bitwise import and_p
+from ..elementwise.comparison import gt_p, lt_p, select_n_p
 from ..elementwise.conversion import conj_p, convert_element_type
 from ..movement.shape import broadcasted_iota, integers
 

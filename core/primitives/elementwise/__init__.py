@@ -1,4 +1,4 @@
-"""Elementwise primitives: arithmetic, comparison, conversion, and the builders of their rules.
+"""Elementwise primitives: arithmetic, comparison, bitwise operations, conversion, and the builders of their rules.
 
 Imports what is below `core.primitives`.
 Start with `builders.py`, then `arithmetic.py`.

@@ -1,8 +1,8 @@
 """Elementwise arithmetic and elementary functions: primitives as data, and the functions of `jax.lax`.
 
 Every entry gives the dtypes taken, the NumPy meaning and the derivative; see `builders.py` for the words.
-Special functions are in `core/primitives/special/functions.py`, comparisons and bits in `comparison.py`, conversions in
-`conversion.py`.
+Special functions are in `core/primitives/special/functions.py`, comparisons in `comparison.py`, bits in `bitwise.py`,
+conversions in `conversion.py`.
 """
 
 from __future__ import annotations
@@ -23,8 +23,9 @@ from ...support.errors import ShapeError, UnsupportedError
 from ...tracing.trace import typeof
 from ...transforms.rule_helpers import like, nary_jvp
 from ...transforms.structural_primitives import add_any_p, add_p, neg_p
+from .bitwise import and_p, bits_of, shift_right_arithmetic_p, shift_right_logical_p
 from .builders import curve, curves, function, nary, operands, real_dtype, stretched, unary
-from .comparison import and_p, bits_of, eq_p, lt_p, select_n_p, shift_right_arithmetic_p, shift_right_logical_p
+from .comparison import eq_p, lt_p, select_n_p
 from .conversion import complex as make_complex
 from .conversion import conj, convert_element_type, imag, real
 

@@ -1,4 +1,4 @@
-"""Comparisons, selection, and operations on bits."""
+"""Comparisons, selection and clamping."""
 
 from __future__ import annotations
 
@@ -8,14 +8,15 @@ import numpy as np
 
 from ...ir.array import Array
 from ...ir.axis_relation import FREE, POINTWISE, pointwise
-from ...ir.elementwise_typing import ANY, BITS, FLOAT, INT, ORDERED, check_kind, common_shape, same_dtype
+from ...ir.elementwise_typing import ANY, FLOAT, ORDERED, check_kind, common_shape, same_dtype
 from ...ir.primitive import Linear, Primitive, Zero
-from ...ir.types import BOOL, INT32, INT64, ArrayType, is_bool, is_inexact, kind
+from ...ir.types import BOOL, INT32, INT64, ArrayType, is_bool, is_inexact
 from ...support.errors import DtypeError, ShapeError
 from ...support.memo import cached
 from ...tracing.trace import Scalar, typeof
 from ...transforms.rule_helpers import instantiate, like, zeros
 from ...transforms.structural_primitives import add_tangents, spread, unbroadcast
+from .bitwise import and_p, or_p
 from .builders import function, nary, operands, unary
 
 if TYPE_CHECKING:
@@ -122,62 +123,6 @@ def _clamp_jvp(primals: Any, tangents: Any) -> Any:
 clamp_p: Primitive = nary("clamp", ORDERED, lambda low, x, high: np.minimum(np.maximum(x, low), high), jvp=_clamp_jvp)
 
 
-# ---------------------------------------------------------------------------- bits
-
-
-def bits_of(dtype: Any) -> int:
-    """The number of bits of an integer dtype, those narrower than a byte included."""
-    name = str(dtype)
-    return int("".join(c for c in name if c.isdigit()))
-
-
-def _unsigned(x: Any) -> Any:
-    """The bits of integers as uint64."""
-    bits = bits_of(x.dtype)
-    return x.astype(np.int64 if kind(x.dtype) == "int" else np.uint64).astype(np.uint64) & np.uint64(2**bits - 1)
-
-
-def _shift(direction: str) -> Any:
-    def shift(x: Any, y: Any) -> Any:
-        bits = bits_of(x.dtype)
-        amount = _unsigned(y)
-        inside = amount < bits
-        amount = np.where(inside, amount, 0).astype(np.uint64)
-        if direction == "left":
-            moved = np.where(inside, np.left_shift(_unsigned(x), amount), np.uint64(0))
-        elif direction == "logical":
-            moved = np.where(inside, np.right_shift(_unsigned(x), amount), np.uint64(0))
-        else:
-            wide = _unsigned(x).astype(np.int64)
-            if bits < 64:  # the highest bit is the sign, of an unsigned dtype too
-                wide = (wide ^ 1 << bits - 1) - (1 << bits - 1)
-            moved = np.where(inside, np.right_shift(wide, amount.astype(np.int64)), np.where(wide < 0, -1, 0))
-        return moved.astype(np.int64).astype(x.dtype)
-
-    return shift
-
-
-def _population_count(x: Any) -> Any:
-    return np.bitwise_count(_unsigned(x)).astype(x.dtype)
-
-
-def _leading_zeros(x: Any) -> Any:
-    bits, value = bits_of(x.dtype), _unsigned(x)
-    length = sum((value >> np.uint64(i)) > 0 for i in range(bits))
-    return (bits - length).astype(x.dtype)
-
-
-not_p: Primitive = unary("not", BITS, np.invert, flat=True)
-and_p: Primitive = nary("and", BITS, np.bitwise_and, flat=True)
-or_p: Primitive = nary("or", BITS, np.bitwise_or, flat=True)
-xor_p: Primitive = nary("xor", BITS, np.bitwise_xor, flat=True)
-shift_left_p: Primitive = nary("shift_left", INT, _shift("left"), flat=True)
-shift_right_logical_p: Primitive = nary("shift_right_logical", INT, _shift("logical"), flat=True)
-shift_right_arithmetic_p: Primitive = nary("shift_right_arithmetic", INT, _shift("arithmetic"), flat=True)
-population_count_p: Primitive = unary("population_count", INT, _population_count, flat=True)
-clz_p: Primitive = unary("clz", INT, _leading_zeros, flat=True)
-
-
 # ---------------------------------------------------------------------------- functions of jax.lax
 
 eq: Binary = function(eq_p, 2, "Elementwise x == y, as booleans.")
@@ -187,18 +132,6 @@ le: Binary = function(le_p, 2, "Elementwise x <= y, as booleans; complex numbers
 gt: Binary = function(gt_p, 2, "Elementwise x > y, as booleans; complex numbers in lexicographic order.")
 ge: Binary = function(ge_p, 2, "Elementwise x >= y, as booleans; complex numbers in lexicographic order.")
 is_finite: Unary = function(is_finite_p, 1, "Elementwise whether a float is neither infinite nor NaN.")
-bitwise_not: Unary = function(not_p, 1, "Elementwise complement of bits, or of booleans.", "bitwise_not")
-bitwise_and: Binary = function(and_p, 2, "Elementwise conjunction of bits, or of booleans.", "bitwise_and")
-bitwise_or: Binary = function(or_p, 2, "Elementwise disjunction of bits, or of booleans.", "bitwise_or")
-bitwise_xor: Binary = function(xor_p, 2, "Elementwise exclusive disjunction of bits, or of booleans.", "bitwise_xor")
-shift_left: Binary = function(shift_left_p, 2, "Elementwise x shifted left by y bits, 0 once all are shifted out.")
-shift_right_logical: Binary
-shift_right_logical = function(shift_right_logical_p, 2, "Elementwise x shifted right by y bits, filled with zeros.")
-shift_right_arithmetic: Binary = function(
-    shift_right_arithmetic_p, 2, "Elementwise x shifted right by y bits, filled with its highest one.")  # fmt: skip
-population_count: Unary = function(population_count_p, 1, "Elementwise number of bits that are set.")
-clz: Unary = function(clz_p, 1, "Elementwise number of leading zero bits.")
-
 
 def clamp(min: Any, x: Any, max: Any) -> Array:  # noqa: A002
     """Elementwise x limited to [min, max]; the bounds are scalars or of the shape of x.
@@ -232,15 +165,9 @@ def select_n(which: Any, *cases: Any) -> Array:
     return select_n_p.bind(which, *operands("select_n", *cases))
 
 
-PRIMITIVES: tuple[Primitive, ...] = (
-    eq_p, ne_p, lt_p, le_p, gt_p, ge_p, is_finite_p, select_n_p, clamp_p, not_p, and_p, or_p, xor_p,
-    shift_left_p, shift_right_logical_p, shift_right_arithmetic_p, population_count_p, clz_p,
-)  # fmt: skip
+PRIMITIVES: tuple[Primitive, ...] = (eq_p, ne_p, lt_p, le_p, gt_p, ge_p, is_finite_p, select_n_p, clamp_p)
 
 __all__ = [
-    "and_p", "bitwise_and", "bitwise_not", "bitwise_or", "bitwise_xor", "clamp", "clamp_p", "clz", "clz_p", "eq",
-    "eq_p", "ge", "ge_p", "gt", "gt_p", "is_finite", "is_finite_p", "le", "le_p", "lt", "lt_p", "ne", "ne_p",
-    "not_p", "or_p", "population_count", "population_count_p", "select", "select_n", "select_n_p", "shift_left",
-    "shift_left_p", "shift_right_arithmetic", "shift_right_arithmetic_p", "shift_right_logical",
-    "shift_right_logical_p", "xor_p",
+    "clamp", "clamp_p", "eq", "eq_p", "ge", "ge_p", "gt", "gt_p", "is_finite", "is_finite_p", "le", "le_p", "lt",
+    "lt_p", "ne", "ne_p", "select", "select_n", "select_n_p",
 ]  # fmt: skip

@@ -18,8 +18,8 @@ from ...support.errors import ArgumentError, DtypeError, ShapeError
 from ...tracing.trace import Scalar, typeof
 from ...transforms.rule_helpers import like, linear_jvp, no_tangent
 from ...transforms.structural_primitives import neg_p
+from .bitwise import bits_of
 from .builders import complex_dtype, function, nary, operands, real_dtype, stretched, unary
-from .comparison import bits_of
 
 if TYPE_CHECKING:
     from .builders import Unary

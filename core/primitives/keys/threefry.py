@@ -22,7 +22,7 @@ from ...support.errors import ArgumentError, DtypeError, ShapeError
 from ...tracing.trace import shape_of, typeof
 from ...transforms.rule_helpers import no_tangent
 from ..elementwise.arithmetic import add_p
-from ..elementwise.comparison import or_p, shift_left_p, shift_right_logical_p, xor_p
+from ..elementwise.bitwise import or_p, shift_left_p, shift_right_logical_p, xor_p
 from ..elementwise.conversion import convert_element_type
 from ..movement.shape import broadcast_in_dim, concatenate, expand_dims, iota, reshape, slice_in_dim, squeeze
 

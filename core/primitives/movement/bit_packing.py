@@ -8,7 +8,7 @@ from typing import Any
 
 from ...ir.types import as_dtype, itemsize_bits
 from ...tracing.trace import shape_of, typeof
-from ..elementwise.comparison import or_p, shift_left_p, shift_right_logical_p
+from ..elementwise.bitwise import or_p, shift_left_p, shift_right_logical_p
 from ..elementwise.conversion import bitcast_convert_type, convert_element_type
 from .shape import full_like, reshape, slice_in_dim, stack
 

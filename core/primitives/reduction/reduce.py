@@ -41,7 +41,8 @@ from ...transforms.structural_primitives import (
     without_axes,
 )
 from ..elementwise.arithmetic import add_p, div_p, max_p, min_p, mul_p
-from ..elementwise.comparison import and_p, bits_of, eq_p, or_p, xor_p
+from ..elementwise.bitwise import and_p, bits_of, or_p, xor_p
+from ..elementwise.comparison import eq_p
 from ..elementwise.conversion import convert_element_type
 from ..movement.shape import (
     as_axes,

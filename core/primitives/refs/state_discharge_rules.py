@@ -9,7 +9,8 @@ import numpy as np
 
 from ...tracing.trace import shape_of, typeof
 from ..elementwise.arithmetic import add_p, mul_p
-from ..elementwise.comparison import and_p, ge_p, lt_p, select_n_p
+from ..elementwise.bitwise import and_p
+from ..elementwise.comparison import ge_p, lt_p, select_n_p
 from ..elementwise.conversion import convert_element_type
 from ..movement.dynamic_slice import dynamic_slice, dynamic_update_slice
 from ..movement.gather_dimension_numbers import CLIP, FILL, GatherDimensionNumbers, ScatterDimensionNumbers

@@ -20,7 +20,8 @@ from ...support.errors import ArgumentError, DtypeError, ShapeError
 from ...tracing.trace import shape_of, typeof
 from ..custom.checkpoint import optimization_barrier_p
 from ..elementwise.arithmetic import add_p, mul_p, mulhi_p
-from ..elementwise.comparison import lt_p, or_p, shift_left_p, xor_p
+from ..elementwise.bitwise import or_p, shift_left_p, xor_p
+from ..elementwise.comparison import lt_p
 from ..elementwise.conversion import bitcast_convert_type, convert_element_type
 from ..keys.threefry import UINTS, threefry2x32_p
 from ..movement.shape import as_shape, broadcast_in_dim, concatenate, expand_dims, iota, reshape, slice_in_dim, squeeze

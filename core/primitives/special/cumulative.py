@@ -24,7 +24,8 @@ from ...transforms.rule_helpers import like, linear_jvp
 from ...transforms.structural_primitives import moveaxis, spread
 from ..control_flow.scan import bind_scan
 from ..elementwise.arithmetic import add_p, exp_p, log_p, max_p, min_p, mul_p, sub_p
-from ..elementwise.comparison import and_p, eq_p, gt_p, lt_p, select_n_p
+from ..elementwise.bitwise import and_p
+from ..elementwise.comparison import eq_p, gt_p, lt_p, select_n_p
 from ..elementwise.conversion import convert_element_type, real_p, stop_gradient_p
 from ..movement.shape import as_axis, concatenate_p, expand_dims, index_in_dim, pad_p, reshape_p, slice_p
 

@@ -43,8 +43,9 @@ from ..elementwise.arithmetic import (
     square_p,
     sub_p,
 )
+from ..elementwise.bitwise import and_p, not_p, or_p
 from ..elementwise.builders import curve, curves, function, operands, stretched
-from ..elementwise.comparison import and_p, eq_p, ge_p, gt_p, le_p, lt_p, ne_p, not_p, or_p, select_n_p
+from ..elementwise.comparison import eq_p, ge_p, gt_p, le_p, lt_p, ne_p, select_n_p
 from ..elementwise.conversion import convert_element_type
 from ..reduction.reduce import reduce_or_p
 from . import reference as meaning

@@ -40,7 +40,17 @@ def ordered(names: Any) -> Names:
 
 
 def pvary(x: Any, names: Any) -> Any:
-    """A value that counts as other along some axes of the mesh on each device; itself where it does already."""
+    """A value that counts as other along some axes of the mesh on each device; itself where it does already.
+
+    >>> import tilewright as tw
+    >>> from tilewright import lax, numpy as tnp
+    >>> def f(x):
+    ...     zero = lax.pvary(tnp.zeros(()), ("x",))
+    ...     return lax.fori_loop(0, 3, lambda i, total: total + x.sum(), zero)[None]
+    >>> mesh = tw.make_mesh((1,), ("x",))
+    >>> tw.shard_map(f, mesh=mesh, in_specs=tw.P("x"), out_specs=tw.P("x"))(tnp.ones(2)).tolist()
+    [6.0]
+    """
     missing = frozenset(names) - typeof(x).vary
     return pvary_p.bind(x, axes=ordered(missing)) if missing else x
 

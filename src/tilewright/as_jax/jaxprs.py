@@ -19,7 +19,7 @@ from ..core.primitives.control_flow.while_loop import while_p
 from ..core.primitives.custom.checkpoint import checkpoint_p
 from ..core.primitives.custom.custom_derivative_primitives import custom_jvp_call_p, custom_vjp_call_p
 from ..core.tracing.trace import eval_program
-from .show import show_jaxpr
+from .jaxpr_printer import show_jaxpr
 
 # jax's names of parameters that hold programs, where ours are others.
 NAMES = {

@@ -23,6 +23,7 @@ def add_to(commands: Any) -> None:
     _add_function(one)
     one.add_argument("--target", help="a device such as cuda:sm_90 or tpu:v5e, for the roofline")
     one.add_argument("--compile", action="store_true", help="compile for the target, and report its resources")
+    one.add_argument("--assembly", action="store_true", help="print the assembly of kernels that are machine code")
     one.add_argument("-o", "--out", type=Path, help="write the report to a .html or .txt file")
     two = commands.add_parser("visualize", help="a picture of the blocks of a function's first kernel")
     _add_function(two)
@@ -46,7 +47,7 @@ def _function(options: argparse.Namespace) -> tuple[Any, list[Any]]:
 def run_explain(options: argparse.Namespace, console: Console) -> int:
     """Print the report, or write it to a file."""
     function, args = _function(options)
-    found = explain(function, *args, target=options.target, compile=options.compile)
+    found = explain(function, *args, target=options.target, compile=options.compile, assembly=options.assembly)
     if options.out is not None:
         found.save(options.out)
         console.print(Text(f"{found.counts()}: {options.out}"), soft_wrap=True)

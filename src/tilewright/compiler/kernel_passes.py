@@ -319,8 +319,8 @@ def as_written(unit: Unit) -> Unit:
 class Emitted:
     """The kernels that are custom calls now, those that XLA computes because they were refused, and each one's way.
 
-    `compiled` are the names of the routes that took `kernels`; `passed` are the rejections by routes;
-    `before` is the unit with its kernels, as they were written.
+    `codes` are those that are machine code of this CPU; `compiled` are the names of the routes that took `kernels`;
+    `passed` are the rejections by routes; `before` is the unit with its kernels, as they were written.
     """
 
     kernels: tuple[Legal, ...] = ()
@@ -329,6 +329,7 @@ class Emitted:
     compiled: tuple[str, ...] = ()
     passed: tuple[Passed, ...] = ()
     before: Unit | None = None
+    codes: tuple[tuple[Kernel, Any], ...] = ()
 
 
 def emit(unit: Unit, settings: Settings, reports: Reports) -> tuple[Unit, Emitted]:
@@ -348,7 +349,8 @@ def emit(unit: Unit, settings: Settings, reports: Reports) -> tuple[Unit, Emitte
         program, ways = emitted(unit.program, calls, settings.off)
         if calls is not None:
             ways = tuple((kernel, calls.told(kernel, way)) for kernel, way in ways)
-        return replace(unit, program=program), Emitted(routes=ways)
+        codes = () if calls is None else tuple(calls.codes.items())
+        return replace(unit, program=program), Emitted(routes=ways, codes=codes)
     before, machine, written = as_written(unit), settings.target, _written(reports)
     _check_devices(before.program, unit.place)
     legal: Legalized = reports["legalize"]

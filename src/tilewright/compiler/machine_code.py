@@ -19,7 +19,7 @@ from ..core.tracing.trace import trace_program
 from ..cpu_backend.cost.cells import in_cells
 from ..cpu_backend.cost.estimate import ALONE, Around, Estimate, Machine, estimate
 from ..cpu_backend.cost.rates import rates
-from ..cpu_backend.llvm.compile import missing
+from ..cpu_backend.llvm.compile import missing, object_of
 from ..cpu_backend.lowering.kernel import Code, code_of
 from ..cpu_backend.lowering.refusal import refuse
 from ..cpu_backend.lowering.streaming import uncached
@@ -51,8 +51,8 @@ def machine() -> Machine:
     return Machine(rates(current().cpu_rates, disk_cache()), first, second, cores(), features().lanes, uncached())
 
 
-def call_of(kernel: Kernel, most_seconds: float = math.inf) -> CustomCall:
-    """The custom call that is a kernel.
+def call_of(kernel: Kernel, most_seconds: float = math.inf) -> tuple[CustomCall, Code]:
+    """The custom call that is a kernel, and its code.
 
     Raises an `UnsupportedError`, a `CompileError` or a `VersionError` where there is no machine code of it here, or
     where it would take more than some seconds to compile.
@@ -69,7 +69,13 @@ def call_of(kernel: Kernel, most_seconds: float = math.inf) -> CustomCall:
     if not ffi_registry.is_registered(name, "cpu"):
         ffi_registry.register(name, capsule(found.symbols["handler"]), "cpu", 1)
     finish = parts.around(kernel, code.out_types, _results(kernel, code))
-    return CustomCall(name, "{}", code.in_types, code.out_types, TYPED, code.aliases, None, finish, kernel.name)
+    call = CustomCall(name, "{}", code.in_types, code.out_types, TYPED, code.aliases, None, finish, kernel.name)
+    return call, code
+
+
+def assembly_of(code: Code) -> str:
+    """A kernel's code as the assembler's text; raises a `VersionError` without llvmlite."""
+    return object_of(code.text, features(), assembly=True)
 
 
 def _results(kernel: Kernel, code: Code) -> Program | None:
@@ -85,8 +91,9 @@ class Calls:
     """The calls of a program's kernels.
 
     `refused` has the reason for each that might have been machine code and that XLA computes, `estimates` what was
-    estimated of those that are chosen by cost. `off` are options of the CPU that are not used; with `checked` an
-    internal error of the code generation is raised, otherwise XLA computes the kernel and a warning says so.
+    estimated of those that are chosen by cost, `codes` are those that are machine code. `off` are options of the CPU
+    that are not used; with `checked` an internal error of the code generation is raised, otherwise XLA computes the
+    kernel and a warning says so.
     """
 
     off: frozenset[str]
@@ -96,6 +103,7 @@ class Calls:
         self.off, self.checked = off, checked
         self.refused: dict[Kernel, str] = {}
         self.estimates: dict[Kernel, Estimate] = {}
+        self.codes: dict[Kernel, Code] = {}
         self.around: dict[Kernel, Around] = surroundings(program)
 
     def __call__(self, kernel: Kernel) -> Any:
@@ -104,7 +112,9 @@ class Calls:
             return kernel
         try:
             found = self.estimates.get(kernel)
-            return call_of(kernel, math.inf if found is None else (found.xla - found.machine_code) * CALLS)
+            most = math.inf if found is None else (found.xla - found.machine_code) * CALLS
+            call, self.codes[kernel] = call_of(kernel, most)
+            return call
         except TilewrightError as error:
             self.refused[kernel] = error.what
         except Exception as error:

@@ -76,6 +76,19 @@ def initialize(
       ArgumentError: what is not given is not in the environment either, or is no number or address.
       CoordinatorError: the coordinator is not reached, or not all processes come, within `initialization_timeout`.
       ProcessMismatchError: processes of different versions.
+
+    A "cluster" of one process, in a new interpreter:
+
+    >>> import socket, subprocess, sys
+    >>> with socket.create_server(("127.0.0.1", 0)) as free:
+    ...     port = free.getsockname()[1]
+    >>> script = f'''
+    ... import tilewright as tw
+    ... tw.distributed.initialize("127.0.0.1:{port}", num_processes=1, process_id=0)
+    ... print(tw.process_index(), "of", tw.process_count())
+    ... '''
+    >>> print(subprocess.run([sys.executable, "-c", script], capture_output=True, text=True).stdout.strip())
+    0 of 1
     """
     if is_initialized() or _state.ended:
         raise ProcessError("distributed.initialize was called a second time", "call it once in each process")

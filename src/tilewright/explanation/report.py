@@ -47,6 +47,8 @@ class Explanation:
     refused: tuple[Refused, ...] = ()
     xla: XlaReport | None = None
     routes: tuple[tuple[Kernel, str], ...] = ()
+    nests: tuple[tuple[Kernel, str], ...] = ()  # loops of those that are machine code
+    assembly: tuple[tuple[Kernel, str], ...] = ()
     compiled: tuple[tuple[Kernel, str], ...] = ()
     passed: tuple[Passed, ...] = ()
     program: Program | None = None
@@ -65,12 +67,14 @@ class Explanation:
         lines += [line for k in self.kernels for line in k.lines()]
         lines += self._split_lines()
         lines += [f"kernel {kernel.name} runs by {route}" for kernel, route in self.routes]
+        lines += [line for kernel, nest in self.nests for line in [f"loops of kernel {kernel.name}:", *_indented(nest)]]
         if self.target is not None and len(ROUTES.get(self.target.partition(":")[0], ())) > 1:
             lines += [f"kernel {kernel.name} is compiled by {name}" for kernel, name in self.compiled]
         lines += [p.line() for p in self.passed]
         lines += [loop.line() for loop in self.loops]
         lines += [] if self.communication is None else self.communication.lines()
-        return "\n".join(lines + ([] if self.xla is None else self.xla.lines()))
+        lines += [] if self.xla is None else self.xla.lines()
+        return "\n".join([*lines, *(f"assembly of kernel {kernel.name}:\n{text}" for kernel, text in self.assembly)])
 
     def _split_lines(self) -> list[str]:
         """The kernels that were split in two, and what these take."""
@@ -111,8 +115,8 @@ class Explanation:
 
 def explain(
     function: Kernel | Callable[..., Any], *args: Any, target: str | None = None, tiles: Any = None,
-    compile: bool = False, measure: bool = False, mesh: Any = None, communication: str | None = None,
-    print_passes: bool | None = None, **kwargs: Any,
+    compile: bool = False, measure: bool = False, assembly: bool = False, mesh: Any = None,
+    communication: str | None = None, print_passes: bool | None = None, **kwargs: Any,
 ) -> Explanation:  # fmt: skip
     """What the kernels of a function are at some arguments (arrays or structs): blocks, cost, proofs, derivatives.
 
@@ -125,10 +129,11 @@ def explain(
     With `compile=True` it is compiled for the target, which need not be here, and each kernel has what it takes there:
     VMEM or shared memory, registers, spills, and the compiler's estimate of cycles where there is one; a kernel that
     the device's compiler refused is reported with its reason, and each with its route. On the CPU, XLA's
-    fusions are reported beside the kernels. With `measure=True` the function also runs here, on arguments that are
-    arrays: `profile` has what took the time, and on the CPU the least times are by what this machine was
-    measured to reach. `explain(...).save("report.html")` writes it all as a page with pictures. `target`, `tiles` and
-    `print_passes` are those of `compile`.
+    fusions are reported beside the kernels, and the loop nest of each kernel that is machine code; with
+    `assembly=True`, which implies `compile`, its assembly too. With `measure=True` the function also runs here, on
+    arguments that are arrays: `profile` has what took the time, and on the CPU the least times are by what this
+    machine was measured to reach. `explain(...).save("report.html")` writes it all as a page with pictures. `target`,
+    `tiles` and `print_passes` are those of `compile`.
 
     For a program on a mesh each collective is reported: its kind and axes, its bytes, your line, and the
     least time that the target's links take. The mesh may be an `AbstractMesh` of any size: `mesh` is the one in force
@@ -136,7 +141,7 @@ def explain(
     what the program does not write itself.
 
     Raises:
-      ArgumentError: an unknown target.
+      ArgumentError: an unknown target, `assembly` of another than the CPU.
       CommunicationError: as said.
       CompileError, VersionError: as compiling.
 
@@ -160,13 +165,15 @@ def explain(
     if communication is not None:
         asked["communication"] = communication
     with config(**asked):
-        return _explained(function, args, kwargs, target, tiles, compile, measure)
+        return _explained(function, args, kwargs, target, tiles, compile or assembly, measure, assembly)
 
 
 def _explained(
-    function: Any, args: Any, kwargs: Any, target: str | None, tiles: Any, compile: bool, measure: bool
-) -> Explanation:
+    function: Any, args: Any, kwargs: Any, target: str | None, tiles: Any, compile: bool, measure: bool, assembly: bool,
+) -> Explanation:  # fmt: skip
     settings = settings_for(default_device(), True, tiles) if target is None else settings_ahead(target, tiles)
+    if assembly and settings.target != "cpu":
+        raise ArgumentError(f"assembly of kernels for {settings.target}", "leave out target, which is for this CPU")
     unit, name, reports = _begun(function, args, kwargs, settings)
     # For a mesh, which may have no devices, it is planned and not compiled.
     if unit.place is not None or (is_loaded(lazy_layers.mesh) and lazy_layers.partition.on_mesh(unit.program)):
@@ -193,12 +200,19 @@ def _explained(
     emitted = done.reports.get("emit")
     if emitted is not None:
         compiled = tuple((k.given, name) for k, name in zip(emitted.kernels, emitted.compiled, strict=True))
-        found = replace(found, routes=emitted.routes, compiled=compiled, passed=emitted.passed)
+        nests = tuple((kernel, "\n".join(code.nest)) for kernel, code in emitted.codes)
+        texts = tuple((k, lazy_layers.machine_code.assembly_of(code)) for k, code in emitted.codes if assembly)
+        found = replace(found, routes=emitted.routes, nests=nests, assembly=texts, compiled=compiled,
+                        passed=emitted.passed)  # fmt: skip
     if found.communication is not None and done.value.executable is not None:
         counted = lazy_layers.collective_report.compiled_collectives(done.value.as_text())
         found = replace(found, communication=replace(found.communication, compiled=counted))
     found = replace(found, refused=tuple(refusals(done.reports)), xla=done.reports.get("compile"))
     return _against(found, _this_machine()) if measure and settings.target == "cpu" else found
+
+
+def _indented(text: str) -> list[str]:
+    return [f"  {line}" for line in text.splitlines()]
 
 
 def _measured(function: Any, args: Any, kwargs: Any) -> Any:

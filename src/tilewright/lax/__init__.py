@@ -11,6 +11,7 @@ from ..core.primitives.control_flow.scan import *
 from ..core.primitives.control_flow.while_loop import *
 from ..core.primitives.custom.checkpoint import *
 from ..core.primitives.elementwise.arithmetic import *
+from ..core.primitives.elementwise.bitwise import *
 from ..core.primitives.elementwise.comparison import *
 from ..core.primitives.elementwise.conversion import *
 from ..core.primitives.movement.dynamic_slice import *

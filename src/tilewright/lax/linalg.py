@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from ..core.jit.eager_jit import composite
+from ..core.jit.inline_jit import composite
 from ..core.primitives.linalg import cholesky as _cholesky
 from ..core.primitives.linalg import eig as _eig
 from ..core.primitives.linalg import eigh as _eigh

@@ -20,7 +20,7 @@ from ..core.api.transformations import vmap
 from ..core.ir.array import Array
 from ..core.ir.binding import with_out_sharding
 from ..core.ir.types import INT32, as_dtype, canonical_dtype, is_integer
-from ..core.jit.eager_jit import composite
+from ..core.jit.inline_jit import composite
 from ..core.primitives.contraction.dot_general import (
     accumulator,
     canonical_dimension_numbers,

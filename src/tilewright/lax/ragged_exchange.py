@@ -8,7 +8,8 @@ import numpy as np
 
 from ..core.ir.array import Array
 from ..core.ir.types import INT32, is_integer
-from ..core.primitives.elementwise.comparison import and_p, le_p, lt_p, select
+from ..core.primitives.elementwise.bitwise import and_p
+from ..core.primitives.elementwise.comparison import le_p, lt_p, select
 from ..core.primitives.elementwise.conversion import convert_element_type
 from ..core.primitives.movement.gather_dimension_numbers import GatherScatterMode
 from ..core.primitives.movement.gather_scatter import GatherDimensionNumbers, gather_p

@@ -19,6 +19,7 @@ from .index import *
 from .join import *
 from .manipulation.pad import *
 from .manipulation.repeat import *
+from .manipulation.roll import *
 from .matrices import *
 from .numerics.calculus import *
 from .protocols.binary_ufuncs import *
@@ -50,6 +51,7 @@ if TYPE_CHECKING:
     from .spaces import *
     from .statistics.histograms import *
     from .statistics.nanreductions import *
+    from .windows import *
 
 # What few programs use: each module with its names.
 _LATER = {
@@ -61,8 +63,9 @@ _LATER = {
     "statistics.nanreductions": "nanargmax nanargmin nanmax nanmean nanmin nanprod nanstd nansum nanvar",
     "numerics.polynomials": "poly polyadd polyder polydiv polyfit polyint polymul polysub polyval roots",
     "sets": "intersect1d isin setdiff1d setxor1d union1d unique unique_all unique_counts unique_inverse unique_values",
-    "spaces": "bartlett blackman geomspace hamming hanning kaiser linspace logspace",
+    "spaces": "geomspace linspace logspace",
     "statistics.histograms": "corrcoef cov histogram histogram2d histogram_bin_edges histogramdd",
+    "windows": "bartlett blackman hamming hanning kaiser",
 }
 if not TYPE_CHECKING:  # checkers know the names from the imports above
     __getattr__ = _later(__name__, {"fft": ".fft", "linalg": ".linalg"} | _members(_LATER))

@@ -16,7 +16,7 @@ from ..core.support.call_errors import public
 from ..core.support.errors import ArgumentError
 from .create import asarray
 from .elementwise import conj
-from .manipulation.repeat import roll
+from .manipulation.roll import roll
 from .shape import moveaxis
 from .util import (
     Array,

@@ -1,4 +1,4 @@
-"""Numbers spaced evenly along a line, a logarithmic one too, and windows."""
+"""Numbers spaced evenly along a line, a logarithmic one too."""
 
 from __future__ import annotations
 
@@ -12,9 +12,8 @@ from ..core.support.call_errors import public
 from ..core.support.errors import ArgumentError
 from . import util
 from .arithmetic import power
-from .bessel import i0
-from .create import arange, asarray, full, ones
-from .elementwise import exp, log, sqrt
+from .create import asarray, full
+from .elementwise import exp, log
 from .util import (
     Array,
     ArrayLike,
@@ -113,52 +112,6 @@ def geomspace(
     return result if dtype is None else util.astype(result, dtype_argument(dtype))
 
 
-_WINDOWS = {
-    "hanning": "The Hann window of `M` points.",
-    "hamming": "The Hamming window of `M` points.",
-    "blackman": "The Blackman window of `M` points.",
-    "bartlett": "The Bartlett (triangular) window of `M` points.",
-}
-
-
-def _window(name: str) -> Any:
-    def window(M: int) -> Array:
-        return asarray(getattr(np, name)(int(M)), dtype=canonical_dtype(float))
-
-    window.__name__ = window.__qualname__ = name
-    window.__doc__ = f"""{_WINDOWS[name]}
-
-    >>> from tilewright import numpy as jnp
-    >>> jnp.{name}(3).shape
-    (3,)
-    """
-    return window
-
-
-hanning: Any
-hamming: Any
-blackman: Any
-bartlett: Any
-hanning, hamming, blackman, bartlett = (public(_window(name)) for name in _WINDOWS)
-
-
-@public
-def kaiser(M: int, beta: ArrayLike) -> Array:
-    """The Kaiser window of `M` points with shape parameter `beta`.
-
-    >>> from tilewright import numpy as jnp
-    >>> jnp.kaiser(3, 0.0)
-    Array([1., 1., 1.], dtype=float32)
-    """
-
-    M = operator.index(M)
-    if M <= 1:
-        return ones(M)
-    centre = (M - 1) / 2
-    n = arange(M, dtype=canonical_dtype(float))
-    return i0(beta * sqrt(1 - ((n - centre) / centre) ** 2)) / i0(beta)
-
-
 __all__ = [
-    "bartlett", "blackman", "geomspace", "hamming", "hanning", "kaiser", "linspace", "logspace",
+    "geomspace", "linspace", "logspace",
 ]  # fmt: skip

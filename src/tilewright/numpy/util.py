@@ -26,7 +26,7 @@ from ..core.ir.types import (
     is_integer,
     is_unsigned,
 )
-from ..core.jit.eager_jit import composite, hashable
+from ..core.jit.inline_jit import composite, hashable
 from ..core.primitives.elementwise.conversion import cast
 from ..core.support.errors import (
     ArgumentTypeError,

@@ -179,6 +179,13 @@ def start_server(port: int, requires_backend: bool = True) -> Any:
 
     Raises:
       ProfilerError: there is a server already, or the port is taken. ArgumentError: there is no such port.
+
+    >>> import socket
+    >>> import tilewright as tw
+    >>> with socket.create_server(("127.0.0.1", 0)) as free:
+    ...     port = free.getsockname()[1]
+    >>> server = tw.profiler.start_server(port)
+    >>> tw.profiler.stop_server()
     """
     if not 0 < port < 2**16:
         raise ArgumentError(f"there is no port {port}", "choose one from 1 to 65535")
@@ -198,6 +205,12 @@ def stop_server() -> None:
 
     Raises:
       ProfilerError: there is none.
+
+    >>> stop_server()
+    Traceback (most recent call last):
+        ...
+    tilewright.core.support.errors.ProfilerError: the profiler has no server
+    ...
     """
     if _state.server is None:
         raise ProfilerError("the profiler has no server", "start one by `start_server(port)`")

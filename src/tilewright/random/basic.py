@@ -17,7 +17,7 @@ from ..core.ir.array import Array
 from ..core.ir.promotion import to_inexact
 from ..core.ir.types import canonical_dtype, is_float, is_integer, is_unsigned, kind
 from ..core.jit.jit import jit
-from ..core.primitives.elementwise import arithmetic, comparison, conversion
+from ..core.primitives.elementwise import arithmetic, bitwise, comparison, conversion
 from ..core.primitives.elementwise.conversion import convert_element_type
 from ..core.primitives.keys.threefry import UINTS
 from ..core.primitives.movement import shape as shapes
@@ -97,9 +97,9 @@ def draw_uniform(key: Any, minval: Any, maxval: Any, shape: Any, dtype: Any) -> 
     width = 8 if info.nmant < 8 else info.bits
     word = UINTS[info.bits]
     mantissa = convert_element_type(raw_bits(key, width, shape), word)
-    mantissa = comparison.shift_right_logical_p.bind(mantissa, constant(word, width - info.nmant))
+    mantissa = bitwise.shift_right_logical_p.bind(mantissa, constant(word, width - info.nmant))
     one = np.ones((), dtype).view(word)[()]
-    fraction = conversion.bitcast_convert_type(comparison.or_p.bind(mantissa, one), dtype) - constant(dtype, 1)
+    fraction = conversion.bitcast_convert_type(bitwise.or_p.bind(mantissa, one), dtype) - constant(dtype, 1)
     found = fraction * (high - low) + low
     if info.bits == 8:  # XLA computes the operands of a maximum of such floats anew for each place that reads them
         return comparison.select(found < low, low, found)
@@ -421,7 +421,7 @@ def _finest_gumbel(key: Any, shape: Any) -> Any:
     carry = convert_element_type(low == np.uint32(0), np.uint32)
     high = comparison.select(small, high, ~high + carry)
     low = comparison.select(small, low, ~low + np.uint32(1))
-    zeros, more = comparison.clz(high), comparison.clz(low)
+    zeros, more = bitwise.clz(high), bitwise.clz(low)
     none = zeros == np.uint32(32)
     joined = (high << zeros) | (low >> (np.uint32(32) - zeros))
     top = comparison.select(none, low << more, joined) >> np.uint32(8)

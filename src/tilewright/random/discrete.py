@@ -13,7 +13,7 @@ from ..core.ir.promotion import to_inexact
 from ..core.jit.jit import jit
 from ..core.primitives.control_flow.functions import while_loop
 from ..core.primitives.control_flow.scan import scan
-from ..core.primitives.elementwise import arithmetic, comparison
+from ..core.primitives.elementwise import arithmetic, bitwise, comparison
 from ..core.primitives.elementwise.conversion import convert_element_type
 from ..core.primitives.movement import shape as shapes
 from ..core.primitives.movement.shape import as_shape, broadcast_shapes
@@ -134,7 +134,7 @@ def _poisson_by_rejection(key: Any, lam: Any, dtype: Any, most: int) -> Any:
     v_r = 0.9277 - 3.6224 / (b - 2)
 
     def unfinished(state: Any) -> Any:
-        return _any(comparison.not_p.bind(state[2])) & (state[0] < _counter(most))
+        return _any(bitwise.not_p.bind(state[2])) & (state[0] < _counter(most))
 
     def step(state: Any) -> Any:
         i, out, accepted, key = state
@@ -146,7 +146,7 @@ def _poisson_by_rejection(key: Any, lam: Any, dtype: Any, most: int) -> Any:
         s = log(v * inverse_alpha / (a / (room * room) + b))
         reject = (k < 0) | ((room < 0.013) & (v > room))
         exact = s <= -lam + k * log_lam - functions.lgamma(k + 1)
-        accept = ((room >= 0.07) & (v <= v_r)) | (comparison.not_p.bind(reject) & exact)
+        accept = ((room >= 0.07) & (v <= v_r)) | (bitwise.not_p.bind(reject) & exact)
         return i + np.int32(1), select(accept, k, out), accepted | accept, key
 
     init = (np.int32(0), _like(lam, -1), shapes.full(shape, False, np.dtype(bool)), key)
@@ -174,7 +174,7 @@ def binomial(key: Any, n: Any, p: Any, shape: Shape | None = None, dtype: Any = 
 def _binomial(key: Any, count: Any, prob: Any, shape: Any, dtype: Any) -> Any:
     real = to_inexact(dtype_of(prob))
     count, prob = (shapes.broadcast_to(convert_element_type(v, real), shape) for v in (count, prob))
-    flipped = comparison.not_p.bind(prob < 0.5)
+    flipped = bitwise.not_p.bind(prob < 0.5)
     q = select(flipped, 1.0 - prob, prob)
     bad_count, nan = (count != count) | (count < 0.0), q != q
     infinite = arithmetic.abs(count) == _like(count, np.inf)
@@ -191,8 +191,8 @@ def _binomial(key: Any, count: Any, prob: Any, shape: Any, dtype: Any) -> Any:
     out = convert_element_type(select(few, inverted, rejection), dtype)
     invalid = bad | bad_count
     out = select(invalid, _like(out, np.nan), out)
-    out = select(infinite & comparison.not_p.bind(invalid), _like(out, np.inf), out)
-    keep = comparison.not_p.bind(flipped) | bad_count | nan | infinite
+    out = select(infinite & bitwise.not_p.bind(invalid), _like(out, np.inf), out)
+    keep = bitwise.not_p.bind(flipped) | bad_count | nan | infinite
     return select(keep, out, convert_element_type(count, dtype) - out)
 
 
@@ -246,7 +246,7 @@ def _binomial_by_rejection(key: Any, count: Any, prob: Any, most: Any) -> Any:
     m = floor((count + 1) * prob)
 
     def unfinished(state: Any) -> Any:
-        return _any(comparison.not_p.bind(state[2])) & (state[0] < most)
+        return _any(bitwise.not_p.bind(state[2])) & (state[0] < most)
 
     def step(state: Any) -> Any:
         i, out, accepted, key = state
@@ -264,7 +264,7 @@ def _binomial_by_rejection(key: Any, count: Any, prob: Any, most: Any) -> Any:
             + _stirling_tail(m) + _stirling_tail(count - m) - _stirling_tail(k) - _stirling_tail(count - k)
         )  # fmt: skip
         exact = log(v * alpha / (a / (room * room) + b)) <= bound
-        accept = ((room >= 0.07) & (v <= v_r)) | (comparison.not_p.bind(reject) & exact)
+        accept = ((room >= 0.07) & (v <= v_r)) | (bitwise.not_p.bind(reject) & exact)
         return i + np.int32(1), select(accept, k, out), accepted | accept, key
 
     init = (np.int32(0), _like(prob, -1), shapes.full(shape, False, np.dtype(bool)), key)

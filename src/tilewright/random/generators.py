@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..core.ir.types import PHILOX, RBG, THREEFRY, UNSAFE_RBG, KeyDtype
-from ..core.primitives.elementwise.comparison import xor_p
+from ..core.primitives.elementwise.bitwise import xor_p
 from ..core.primitives.keys.threefry import (
     random_bits_p,
     random_clone_p,

@@ -27,9 +27,9 @@ from ..lang.targets.target import target_of
 from ..xla_backend.devices.client import default_device
 from . import kernels, measure
 from .autotuned import Autotuned, watching
-from .decide import P, gain_of
 from .report import Report
 from .session import searched
+from .signed_rank import P, gain_of
 from .space import Configuration
 from .store import Store
 

@@ -2,7 +2,8 @@
 
 Configurations that XLA compiles to the same program are one trial. The fastest few are timed alternately with the
 defaults, and the fastest of these once more, alone with them. It replaces the defaults if it is faster beyond noise: a
-signed rank test of the ratios of neighbouring timings has p below 0.01 (`decide.py`), and their median exceeds 1.01.
+signed rank test of the ratios of neighbouring timings has p below 0.01 (`signed_rank.py`), and their median exceeds
+1.01.
 """
 
 from __future__ import annotations
@@ -21,9 +22,9 @@ from ..lang.cost.roofline import roofline
 from ..lang.kernel.kernel import UNBOUNDED
 from ..lang.kernel.traverse import block_bytes, kernels_of
 from ..lang.targets.target import target_of
-from .decide import P, gain_of
-from .model import Search
+from .gaussian_process import Search
 from .report import Report, Trial
+from .signed_rank import P, gain_of
 from .space import Configuration
 
 FINALISTS, WITHIN, ROUNDS = 5, 1.15, 7  # measured again, alternately: those within a factor of the best

@@ -6,6 +6,8 @@ import sys
 
 import pytest
 
+import tilewright as tw
+from tests.support.machine_code import needs_llvm
 from tests.support.paths import DOCS
 from tilewright.as_jax import clients
 from tilewright.cli import completion, main
@@ -73,6 +75,13 @@ def test_explain(program, capsys):
     code, _ = run(capsys, "explain", f"{program}::double", "--shape", "f32[60,128]", "-o", "report.html")
     with open("report.html") as page:
         assert code == 0 and "<svg" in page.read()
+
+
+@needs_llvm
+def test_explain_prints_assembly(program, capsys):
+    with tw.config(cpu_route="machine_code"):
+        code, out = run(capsys, "explain", f"{program}::double", "--shape", "f32[60,128]", "--assembly")
+    assert code == 0 and "loops of kernel body:" in out and "handler:" in out
 
 
 def test_visualize(program, capsys, tmp_path):

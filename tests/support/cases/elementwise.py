@@ -5,6 +5,7 @@ from typing import Any
 from tests.support.cases import Case
 from tilewright.core.ir.types import ArrayType, as_dtype
 from tilewright.core.primitives.elementwise import arithmetic as e
+from tilewright.core.primitives.elementwise import bitwise
 from tilewright.core.primitives.elementwise import comparison as c
 from tilewright.core.primitives.elementwise import conversion as v
 from tilewright.core.primitives.special import functions as s
@@ -76,11 +77,11 @@ COMPARISON = [
     Case(c.select_n_p, (_type("bool"), _type("float32", ()), _type("float32")), note="scalar-case"),
     Case(c.select_n_p, (_type("int32"), *(_type("float32"),) * 3), low=0, high=2, note="three"),
     Case(c.select_n_p, (_type("int32", ()), *(_type("float32"),) * 3), low=0, high=2, note="three-scalar"),
-    *[case for p in (c.and_p, c.or_p, c.xor_p) for case in _cases(p, 2, "int32 bool uint8")],
-    *_cases(c.not_p, 1, "int32 bool uint8 int4"),
-    *[case for p in (c.shift_left_p, c.shift_right_logical_p, c.shift_right_arithmetic_p)
+    *[case for p in (bitwise.and_p, bitwise.or_p, bitwise.xor_p) for case in _cases(p, 2, "int32 bool uint8")],
+    *_cases(bitwise.not_p, 1, "int32 bool uint8 int4"),
+    *[case for p in (bitwise.shift_left_p, bitwise.shift_right_logical_p, bitwise.shift_right_arithmetic_p)
       for case in _cases(p, 2, "int32 uint32 int8 uint8", -9, 40)],
-    *_cases(c.population_count_p, 1, "int32 uint8", -99, 99), *_cases(c.clz_p, 1, "int32 uint8", -99, 99),
+    *_cases(bitwise.population_count_p, 1, "int32 uint8", -99, 99), *_cases(bitwise.clz_p, 1, "int32 uint8", -99, 99),
 ]  # fmt: skip
 
 _CONVERSIONS = [

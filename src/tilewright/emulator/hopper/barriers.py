@@ -8,6 +8,8 @@ import numpy as np
 
 from ...core.support.errors import EmulationError
 
+MOST = (1 << 20) - 1  # of arrivals and of bytes that one phase counts
+
 
 class Barrier:
     """An mbarrier."""
@@ -23,6 +25,8 @@ class Barrier:
     phases: int
 
     def __init__(self, count: int, agent: int, address: int, made: tuple[int, int], agents: int):
+        if address % 8 or not 1 <= count <= MOST:
+            raise EmulationError(f"an mbarrier of {count} arrivals at {address}: 1 to {MOST}, at a multiple of 8")
         self.count, self.left, self.bytes, self.phases, self.agent = count, count, 0, 0, agent
         self.address, self.products = address, False  # whether it has told of products in tensor memory
         self.made, self.fenced = made, False  # by whom and when; whether others than threads may see that it is made
@@ -33,9 +37,20 @@ class Barrier:
         self.clock: np.ndarray = np.maximum(self.clock, clock)
         self.bytes += expected
         self.left -= 1
+        if self.bytes > MOST:
+            raise EmulationError(f"mbarrier {self.address}: {self.bytes} bytes are expected in a phase, of {MOST}")
         if self.left < 0:
             raise EmulationError(f"mbarrier {self.address}: more arrivals than its count {self.count}")
         self.step()
+
+    def awaited(self, parity: int, known: int) -> None:
+        """A warp that knows of the end of some phases waits for the next one, or again for the last one."""
+        phase = known if known & 1 == parity else known - 1
+        if parity not in (0, 1) or self.phases > phase + 1:
+            raise EmulationError(
+                f"mbarrier {self.address}: a wait for parity {parity} means phase {phase}, and {self.phases} phases "
+                "have ended: a parity tells the phase under way from the one before it alone"
+            )
 
     def seen(self, by: str) -> None:
         """It is used by others than the threads of its block."""

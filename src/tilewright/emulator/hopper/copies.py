@@ -38,7 +38,7 @@ def box(g: Group, descriptor: int, coordinates: Sequence[int]) -> Any:
                         f"{f['swizzle_mode',]}")  # fmt: skip
     box = tuple(f["box_dim", d] for d in reversed(range(rank)))
     size = box[-1] * dtype.itemsize
-    if mode == 3 and size > 128 or max(box) > 256 or size % 16:
+    if mode == 3 and size > 128 or max(box) > 256 or min(box) < 1 or size % 16:
         raise EmulationError(f"a box of {box} elements of {dtype}, swizzle {mode}")
     place, live = np.zeros(box, np.int64), np.ones(box, bool)
     for axis, d in enumerate(reversed(range(rank))):
@@ -48,6 +48,8 @@ def box(g: Group, descriptor: int, coordinates: Sequence[int]) -> Any:
         if d and stride % 16:
             raise EmulationError(f"a stride of {stride} bytes in a descriptor")
         place = place + x * stride
+    if f["global_address",] % 16 or any(f["element_stride", d] != 1 for d in range(rank)):
+        raise EmulationError("a descriptor of an address that is not a multiple of 16, or that leaves elements out")
     linear = np.arange(np.prod(box)).reshape(box) * dtype.itemsize
     where = swizzled if mode == 3 else as_it_is
     return dtype, f["global_address",], place, live, linear, where
@@ -103,6 +105,8 @@ def tma_store(g: Group, text: str, *args: Any) -> None:
     for lane in g.each():
         descriptor, source, *coordinates = [int(g.lanes(a)[lane]) for a in args]
         dtype, base, place, live, linear, laid = box(g, descriptor, coordinates)
+        if source % 128:
+            raise EmulationError(f"a copy from {source}, which is not a multiple of 128")
         where = laid(source + linear)
         grains = g.b.shared.grains(where, dtype.itemsize)
         g.b.shared.reading(grains, g.clocks[lane // WARP], g.engine, g.stores + 1, True,

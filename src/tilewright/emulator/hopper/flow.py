@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from ...core.support.errors import EmulationError
-from . import accesses, conversions, copies, products, tensor, waits
+from . import accesses, conversions, copies, products, tcgen05, waits
 from .group import Group, Walk
 from .values import LANES, plain
 
@@ -112,7 +112,7 @@ PTX = (
     *waits.PTX,
     *copies.PTX,
     *products.PTX,
-    *tensor.PTX,
+    *tcgen05.PTX,
     *accesses.PTX,
     *conversions.PTX,
     ("mov.u32", lambda g, text, *args: np.asarray(g.b.rank, np.int32)),

@@ -15,12 +15,13 @@ import numpy as np
 from jaxlib.mlir import ir
 
 from ...core.support.errors import DeadlockError, EmulationError, SemaphoreError
+from ...lang.warpgroups.specs import MOST_BLOCKS
 from ..core import reading
 from .cluster import Cluster
 from .flow import run
 from .global_memory import GlobalMemory
 from .group import Group, Walk
-from .steps import HOST, Reader
+from .module_reader import HOST, Reader
 from .values import LANES, WARP
 
 
@@ -50,6 +51,8 @@ class Machine:
             _finished(run(host, self.host))
             sizes = [int(host.frame[s]) for s in self.sizes]
             step = sizes[6] if len(sizes) > 6 else 1
+            if step > MOST_BLOCKS or sizes[0] % step:
+                raise EmulationError(f"{sizes[0]} blocks in clusters of {step}: {MOST_BLOCKS} at most, and whole ones")
             for z, y, x in np.ndindex(sizes[2], sizes[1], sizes[0] // step):
                 self.together((x * step, y, z), sizes, host.frame, rng, eager)
         return self.memory.found

@@ -27,6 +27,8 @@ def multiply(g: Group, text: str, *args: Any) -> Any:
     numbers = [x == "1" for x in found[6].split(", ")]
     kinds, n, depth = [np.dtype(MULTIPLIED[found[i]]) for i in (4, 5)], int(found[1]), int(found[2])
     started, turned = numbers[0], numbers[3:] if found[4] in HALF else [False, False]
+    if n % 8 or not 8 <= n <= 256:
+        raise EmulationError(f"a product of {n} columns: 8 to 256, in eights")
     integers, size = found[3] == "s32", kinds[0].itemsize
     if depth * size != 32 or kinds[1].itemsize != size or integers != (kinds[0].kind in "iu"):
         raise EmulationError(f"there is no product of {found[4]} and {found[5]} in {found[3]} over {depth}")
@@ -77,6 +79,8 @@ def order(g: Group, text: str, *args: Any) -> None:
         g.committed += 1
     else:
         left = number(r"(\d+);$", text)
+        if left > 7:
+            raise EmulationError(f"{text}: at most 7 groups stay under way")
         while len(g.groups) > left:
             for make in g.groups.pop(0):
                 make()

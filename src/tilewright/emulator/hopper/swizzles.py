@@ -19,6 +19,10 @@ def matrix_places(descriptor: int, rows: int, depth: int, turned: bool, size: in
     start, leading, stride = ((descriptor >> shift & 0x3FFF) << 4 for shift in (0, 16, 32))
     if descriptor >> 62 & 3 != 1:
         raise EmulationError("a matrix that is not swizzled by 128 bytes")
+    if start & 0x380 or descriptor >> 49 & 7 or not turned and stride % 1024:
+        raise EmulationError(
+            f"a matrix at {start}, {stride} bytes from 8 rows to the next: the swizzle repeats after 1024 bytes"
+        )
     r, c = np.meshgrid(np.arange(rows), np.arange(depth), indexing="ij")
     if turned:  # 128 bytes of elements and 8 of the sum make 1024 bytes
         row = 128 // size

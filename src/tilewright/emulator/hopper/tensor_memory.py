@@ -11,6 +11,7 @@ from .shared import Shared
 from .values import LANES
 
 COLUMNS, QUARTERS = 512, 4
+SIZES = (32, 64, 128, 256, 512)  # of what is taken, in columns
 
 
 class TensorMemory:
@@ -19,9 +20,23 @@ class TensorMemory:
     def __init__(self, agents: int) -> None:
         self.value: np.ndarray = np.full((LANES, COLUMNS), np.nan, np.float32)
         self.columns = 0
+        self.closed = False  # whether no more columns may be taken
         self.order: Shared = Shared(4 * QUARTERS * COLUMNS, "tensor memory", agents)
         # 2: its stores are not waited for, 1: what threads stored or loaded there is not fenced
         self.open: np.ndarray = np.zeros((QUARTERS, COLUMNS), np.int64)
+
+    def take(self, columns: int) -> None:
+        """Columns for a block; products of later blocks wait for them."""
+        if columns not in SIZES or self.columns or self.closed:
+            already = "after the permit is given up" if self.closed else f"where {self.columns} are taken"
+            raise EmulationError(f"{columns} columns of tensor memory are taken {already}: take one of {SIZES} once")
+        self.columns = columns
+
+    def give_back(self, columns: int) -> None:
+        """The columns that were taken."""
+        if columns != self.columns:
+            raise EmulationError(f"{columns} columns of tensor memory are given back, of {self.columns} taken")
+        self.columns = 0
 
     def grains(self, first: int, columns: int, quarter: int | None = None) -> Any:
         if first + columns > self.columns:

@@ -52,6 +52,8 @@ def everyone(g: Group, given: None) -> Walk:
 def wait(g: Group, address: Any, parity: Any) -> Walk:
     at, parity = g.same(address), g.same(parity)
     barrier = g.b.barrier(at)
+    for w in g.warps():
+        barrier.awaited(parity, int(g.clocks[w, barrier.agent]))
     while barrier.phases & 1 == parity:
         if not g.b.cluster.land(barrier):
             yield f"mbarrier {at}, parity {parity}, {barrier.left} arrivals and {barrier.bytes} bytes short"
@@ -77,6 +79,8 @@ def make_barrier(g: Group, text: str, address: Any) -> None:
     at = g.same(address)
     (w,) = g.warps()
     made = g.agent(w), int(g.clocks[w, g.agent(w)])
+    if at in g.b.barriers:
+        raise EmulationError(f"an mbarrier is made at {at}, where there is one already")
     g.b.barriers[at] = Barrier(count, g.b.base + COPIES + len(g.b.barriers), at, made, g.b.agents)
     if COPIES + len(g.b.barriers) > AGENTS:
         raise EmulationError("more mbarriers than the walker has clocks for")

@@ -28,6 +28,7 @@ from ...core.primitives.control_flow.while_loop import while_p
 from ...core.primitives.custom.checkpoint import checkpoint_p, name_p
 from ...core.primitives.custom.custom_derivative_primitives import custom_jvp_call_p, custom_vjp_call_p
 from ...core.primitives.elementwise import arithmetic as ew
+from ...core.primitives.elementwise import bitwise
 from ...core.primitives.elementwise import comparison as cmp
 from ...core.primitives.elementwise import conversion as conv
 from ...core.primitives.movement import shape as shp
@@ -319,14 +320,15 @@ _ZERO_AT_ZERO = (
 DENSE = frozenset((
     ew.acos_p, ew.acosh_p, ew.cos_p, ew.cosh_p, ew.exp_p, ew.exp2_p, ew.log_p, ew.logistic_p, ew.one_minus_square_p,
     ew.rsqrt_p,
-    spc.bessel_i0e_p, spc.erfc_p, cmp.eq_p, cmp.ne_p, cmp.lt_p, cmp.le_p, cmp.gt_p, cmp.ge_p, cmp.xor_p, cmp.not_p,
+    spc.bessel_i0e_p, spc.erfc_p, cmp.eq_p, cmp.ne_p, cmp.lt_p, cmp.le_p, cmp.gt_p, cmp.ge_p, bitwise.xor_p,
+    bitwise.not_p,
 ))  # fmt: skip
 
 RULES: Mapping[Primitive, Rule] = {
     **{p: _linear(p) for p in _LINEAR},
     **{p: _zero_at_zero(p) for p in _ZERO_AT_ZERO},
     ew.integer_pow_p: _integer_pow, ew.pow_p: _pow, ew.add_p: _add, ew.sub_p: _sub, ew.mul_p: _mul, ew.div_p: _div,
-    cmp.or_p: _or,
+    bitwise.or_p: _or,
     reduce_sum_p: _reduce_sum, shp.transpose_p: _transpose, shp.reshape_p: _reshape,
     shp.broadcast_in_dim_p: _broadcast, shp.concatenate_p: _concatenate, shp.slice_p: _slice,
     shp.rev_p: lambda x, dimensions: bcoo_rev(x, dimensions),

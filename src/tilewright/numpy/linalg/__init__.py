@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 from ..shape import matrix_transpose
-from .factors import (
+from .decompositions import (
     EighResult,
     EigResult,
     QRResult,

@@ -28,7 +28,7 @@ from ..util import (
     shape_of,
     value,
 )
-from .factors import eigvalsh, epsilon, operand, square, svd
+from .decompositions import eigvalsh, epsilon, operand, square, svd
 from .norms import norm
 
 

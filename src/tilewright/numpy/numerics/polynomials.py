@@ -16,7 +16,7 @@ from ..contract import convolve
 from ..create import asarray
 from ..dtypes import finfo
 from ..join import concatenate
-from ..manipulation.repeat import roll
+from ..manipulation.roll import roll
 from ..matrices import eye, vander
 from ..reductions import sum as sum_of
 from ..select import where

@@ -6,7 +6,21 @@ from ...core.ir.array import Array
 from ...numpy.linalg.solving import det as _det
 from ...numpy.linalg.solving import inv as _inv
 from ...numpy.util import ArrayLike
-from .factors import eigh, eigh_tridiagonal, hessenberg, polar, qr, qr_multiply, rsf2csf, schur, svd
+from .decompositions import (
+    cho_factor,
+    cholesky,
+    eigh,
+    eigh_tridiagonal,
+    hessenberg,
+    lu,
+    lu_factor,
+    polar,
+    qr,
+    qr_multiply,
+    rsf2csf,
+    schur,
+    svd,
+)
 from .functions import expm, expm_frechet, funm, sqrtm
 from .matrices import (
     block_diag,
@@ -26,17 +40,7 @@ from .matrices import (
     pascal,
     toeplitz,
 )
-from .solving import (
-    cho_factor,
-    cho_solve,
-    cholesky,
-    lu,
-    lu_factor,
-    lu_solve,
-    solve,
-    solve_sylvester,
-    solve_triangular,
-)
+from .solving import cho_solve, lu_solve, solve, solve_sylvester, solve_triangular
 
 
 def det(a: ArrayLike, overwrite_a: bool = False, check_finite: bool = True) -> Array:

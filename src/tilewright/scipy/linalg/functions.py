@@ -13,10 +13,10 @@ from ...core.primitives.custom.custom_derivatives import custom_jvp
 from ...core.primitives.linalg.matrices import adjoint, diagonal, eye, product
 from ...core.support.errors import ArgumentError, ShapeError, UnsupportedError
 from ...numpy import linalg as numpy_linalg
-from ...numpy.linalg.factors import square
+from ...numpy.linalg.decompositions import square
 from ...numpy.select import where
 from ...numpy.util import Array, ArrayLike, composite, dtype_of, promote_dtypes_inexact, shape_of, value
-from .factors import to_complex
+from .decompositions import to_complex
 from .solving import by_schur, sylvester
 
 # N. J. Higham, "The scaling and squaring method for the matrix exponential revisited", SIAM Journal on Matrix Analysis

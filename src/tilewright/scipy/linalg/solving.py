@@ -13,7 +13,7 @@ from ...core.primitives.linalg.matrices import adjoint, eye, from_triangle, prod
 from ...core.support.call_errors import public
 from ...core.support.errors import ArgumentError, ShapeError, warn
 from ...numpy import linalg as numpy_linalg
-from ...numpy.linalg.factors import operand, square
+from ...numpy.linalg.decompositions import square
 from ...numpy.select import where
 from ...numpy.util import (
     Array,
@@ -27,6 +27,7 @@ from ...numpy.util import (
     shape_of,
     value,
 )
+from .decompositions import cholesky
 
 
 def system(name: str, a: ArrayLike, b: ArrayLike, narrow: bool = False) -> tuple[Array, Array, bool]:
@@ -52,19 +53,6 @@ def answer(x: Array, vector: bool) -> Array:
 
 
 # ---------------------------------------------------------------------------- LU
-
-
-@composite("overwrite_a", "check_finite")
-def lu_factor(a: ArrayLike, overwrite_a: bool = False, check_finite: bool = True) -> tuple[Array, Array]:
-    """LU factors of matrices and the row swaps: `(lu, pivots)`, for `lu_solve` those of square ones.
-
-    >>> from tilewright import numpy as jnp
-    >>> from tilewright.scipy import linalg
-    >>> linalg.lu_factor(jnp.array([[1., 2.], [4., 4.]]))[1]
-    Array([1, 1], dtype=int32)
-    """
-    factors, pivots, _ = lax.linalg.lu(operand(a, "lu_factor"))
-    return factors, pivots
 
 
 @public
@@ -94,58 +82,7 @@ def _lu_solve(factors: ArrayLike, pivots: ArrayLike, b: ArrayLike, trans: int) -
     return answer(solved, vector)
 
 
-@composite("permute_l", "overwrite_a", "check_finite")
-def lu(a: ArrayLike, permute_l: bool = False, overwrite_a: bool = False, check_finite: bool = True) -> Any:
-    """LU factors of matrices: `(p, l, u)` with `A = P L U`, or `(P L, u)` with `permute_l`.
-
-    >>> from tilewright import numpy as jnp
-    >>> from tilewright.scipy import linalg
-    >>> linalg.lu(jnp.array([[1., 2.], [4., 4.]]))[2]
-    Array([[4., 4.],
-           [0., 1.]], dtype=float32)
-    """
-    a = operand(a, "lu")
-    batch, (m, n), k = shape_of(a)[:-2], shape_of(a)[-2:], min(shape_of(a)[-2:])
-    factors, _, permutation = lax.linalg.lu(a)
-    lower = triangle(_lu.part(factors, m, k), True, -1) + eye((*batch, m, k), dtype_of(a))
-    upper = triangle(_lu.part(factors, k, n), False)
-    if permute_l:
-        order = lax.sort_key_val(permutation, lax.broadcasted_iota(np.int32, shape_of(permutation), len(batch)))[1]
-        return _lu.permuted(lower, order), upper
-    rows = lax.broadcasted_iota(np.int32, (*batch, m, m), len(batch))
-    wanted = lax.broadcast_in_dim(permutation, (*batch, m, m), (*range(len(batch)), len(batch) + 1))
-    return lax.convert_element_type(rows == wanted, np.zeros((), dtype_of(a)).real.dtype), lower, upper
-
-
 # ---------------------------------------------------------------------------- Cholesky
-
-
-@composite("lower", "overwrite_a", "check_finite")
-def cholesky(a: ArrayLike, lower: bool = False, overwrite_a: bool = False, check_finite: bool = True) -> Array:
-    """The upper (or lower) Cholesky factors of Hermitian matrices, of which that triangle is read.
-
-    >>> from tilewright import numpy as jnp
-    >>> from tilewright.scipy import linalg
-    >>> linalg.cholesky(jnp.array([[4., 2.], [2., 5.]]))
-    Array([[2., 1.],
-           [0., 2.]], dtype=float32)
-    """
-    a = square(a, "cholesky")
-    factor = lax.linalg.cholesky(a if lower else adjoint(a), symmetrize_input=False)
-    return factor if lower else adjoint(factor)
-
-
-def cho_factor(
-    a: ArrayLike, lower: bool = False, overwrite_a: bool = False, check_finite: bool = True
-) -> tuple[Array, bool]:
-    """Cholesky factors of Hermitian matrices, and whether they are lower ones, for `cho_solve`.
-
-    >>> from tilewright import numpy as jnp
-    >>> from tilewright.scipy import linalg
-    >>> linalg.cho_factor(jnp.array([[4., 2.], [2., 5.]]))[1]
-    False
-    """
-    return cholesky(a, lower=lower), lower
 
 
 @public

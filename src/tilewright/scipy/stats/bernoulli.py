@@ -15,7 +15,7 @@ from ...numpy.elementwise import where3
 from ...numpy.util import dtype_of
 from .. import special
 from .family import Family
-from .powers import with_powers
+from .safe_powers import with_powers
 
 if TYPE_CHECKING:
     from ...core.ir.array import Array

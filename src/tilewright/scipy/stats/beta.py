@@ -14,7 +14,7 @@ from ... import lax
 from ...numpy.elementwise import where3
 from .. import special
 from .family import Family, both, positive
-from .powers import with_powers
+from .safe_powers import with_powers
 
 if TYPE_CHECKING:
     from .signatures import OfXABLocated

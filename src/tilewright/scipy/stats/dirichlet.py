@@ -22,7 +22,7 @@ from ...numpy.reductions import prod as _prod
 from ...numpy.reductions import sum as _sum
 from ...numpy.util import Array, ArrayLike, composite, dtype_of, promote_dtypes_inexact, shape_of
 from .. import special
-from .powers import split_power
+from .safe_powers import split_power
 
 
 @composite()

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from ... import lax
 from .. import special
 from .family import INF, Family
-from .powers import with_powers
+from .safe_powers import with_powers
 
 if TYPE_CHECKING:
     from .signatures import OfKPAt

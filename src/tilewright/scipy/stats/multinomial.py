@@ -31,7 +31,7 @@ from ...numpy.util import (
     value,
 )
 from .. import special
-from .powers import split_power
+from .safe_powers import split_power
 
 
 @composite()

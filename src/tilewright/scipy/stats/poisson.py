@@ -18,7 +18,7 @@ from ...numpy.reductions import sum as _sum
 from ...numpy.util import Array, ArrayLike, composite, dtype_of, promote_inexact, shape_of
 from .. import special
 from .family import INF, Family
-from .powers import with_powers
+from .safe_powers import with_powers
 from .signatures import OfKMuAt
 
 _D = Family(__name__, "mu", lambda mu: mu >= 0, (1.0,), (0.0, INF), 0.0, whole=True, weak="pmf logpmf")

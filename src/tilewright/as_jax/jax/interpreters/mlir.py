@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from ...lowering import LowerFun, lower_fun, mlir_rules, register_lowering
 from ...missing import not_adapted
+from ...register_lowering import LowerFun, lower_fun, lowering_context, register_lowering
 
 _WRITING = frozenset((
     "LoweringRuleContext", "ModuleContext", "aval_to_ir_type", "aval_to_ir_types", "custom_call", "dense_int_array",
@@ -16,4 +16,4 @@ __all__ = ["LowerFun", "lower_fun", "register_lowering"]
 
 
 def __getattr__(name: str) -> Any:
-    return getattr(mlir_rules(), name) if name in _WRITING else _missing(name)
+    return getattr(lowering_context(), name) if name in _WRITING else _missing(name)

@@ -1,4 +1,4 @@
-"""Factors of matrices under SciPy's names: QR, Schur, Hessenberg, eigenvalues, singular values, polar."""
+"""Decompositions under SciPy's names: LU, Cholesky, QR, Schur, Hessenberg, eigenvalues, singular values, polar."""
 
 from __future__ import annotations
 
@@ -8,11 +8,12 @@ import numpy as np
 
 from ... import lax
 from ...core.primitives.custom.custom_derivatives import custom_jvp
+from ...core.primitives.linalg import lu as _lu
 from ...core.primitives.linalg.matrices import adjoint, conjugate, eye, part, product, triangle
 from ...core.primitives.linalg.qr import full_product, geqp3_p, geqrf_p
 from ...core.support.errors import ArgumentError, DtypeError, ShapeError, UnsupportedError
 from ...numpy import linalg as numpy_linalg
-from ...numpy.linalg.factors import operand, square
+from ...numpy.linalg.decompositions import operand, square
 from ...numpy.select import where
 from ...numpy.util import (
     Array,
@@ -403,3 +404,73 @@ def _bisect(d: Array, e: Array, first: int, last: int, tol: float | None) -> Arr
         most = min(most, max(1, int(np.ceil(-np.log2(tol))) + 8))
     low, high = lax.fori_loop(0, most, halve, (low, high))
     return (low + high) / 2
+
+
+# ---------------------------------------------------------------------------- LU
+
+
+@composite("overwrite_a", "check_finite")
+def lu_factor(a: ArrayLike, overwrite_a: bool = False, check_finite: bool = True) -> tuple[Array, Array]:
+    """LU factors of matrices and the row swaps: `(lu, pivots)`, for `lu_solve` those of square ones.
+
+    >>> from tilewright import numpy as jnp
+    >>> from tilewright.scipy import linalg
+    >>> linalg.lu_factor(jnp.array([[1., 2.], [4., 4.]]))[1]
+    Array([1, 1], dtype=int32)
+    """
+    factors, pivots, _ = lax.linalg.lu(operand(a, "lu_factor"))
+    return factors, pivots
+
+
+@composite("permute_l", "overwrite_a", "check_finite")
+def lu(a: ArrayLike, permute_l: bool = False, overwrite_a: bool = False, check_finite: bool = True) -> Any:
+    """LU factors of matrices: `(p, l, u)` with `A = P L U`, or `(P L, u)` with `permute_l`.
+
+    >>> from tilewright import numpy as jnp
+    >>> from tilewright.scipy import linalg
+    >>> linalg.lu(jnp.array([[1., 2.], [4., 4.]]))[2]
+    Array([[4., 4.],
+           [0., 1.]], dtype=float32)
+    """
+    a = operand(a, "lu")
+    batch, (m, n), k = shape_of(a)[:-2], shape_of(a)[-2:], min(shape_of(a)[-2:])
+    factors, _, permutation = lax.linalg.lu(a)
+    lower = triangle(_lu.part(factors, m, k), True, -1) + eye((*batch, m, k), dtype_of(a))
+    upper = triangle(_lu.part(factors, k, n), False)
+    if permute_l:
+        order = lax.sort_key_val(permutation, lax.broadcasted_iota(np.int32, shape_of(permutation), len(batch)))[1]
+        return _lu.permuted(lower, order), upper
+    rows = lax.broadcasted_iota(np.int32, (*batch, m, m), len(batch))
+    wanted = lax.broadcast_in_dim(permutation, (*batch, m, m), (*range(len(batch)), len(batch) + 1))
+    return lax.convert_element_type(rows == wanted, np.zeros((), dtype_of(a)).real.dtype), lower, upper
+
+
+# ---------------------------------------------------------------------------- Cholesky
+
+
+@composite("lower", "overwrite_a", "check_finite")
+def cholesky(a: ArrayLike, lower: bool = False, overwrite_a: bool = False, check_finite: bool = True) -> Array:
+    """The upper (or lower) Cholesky factors of Hermitian matrices, of which that triangle is read.
+
+    >>> from tilewright import numpy as jnp
+    >>> from tilewright.scipy import linalg
+    >>> linalg.cholesky(jnp.array([[4., 2.], [2., 5.]]))
+    Array([[2., 1.],
+           [0., 2.]], dtype=float32)
+    """
+    a = square(a, "cholesky")
+    factor = lax.linalg.cholesky(a if lower else adjoint(a), symmetrize_input=False)
+    return factor if lower else adjoint(factor)
+
+
+def cho_factor(
+    a: ArrayLike, lower: bool = False, overwrite_a: bool = False, check_finite: bool = True
+) -> tuple[Array, bool]:
+    """Cholesky factors of Hermitian matrices, and whether they are lower ones, for `cho_solve`.
+
+    >>> from tilewright import numpy as jnp
+    >>> from tilewright.scipy import linalg
+    >>> linalg.cho_factor(jnp.array([[4., 2.], [2., 5.]]))[1]
+    False
+    """
+    return cholesky(a, lower=lower), lower

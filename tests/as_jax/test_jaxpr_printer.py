@@ -6,8 +6,8 @@ import pytest
 import tilewright as tw
 from tilewright import lax
 from tilewright import numpy as tnp
+from tilewright.as_jax.jaxpr_printer import NOTHING, SPACE, Group, Nest, laid_out
 from tilewright.as_jax.jaxprs import make_jaxpr
-from tilewright.as_jax.show import NOTHING, SPACE, Group, Nest, laid_out
 
 X = np.ones(3, np.float32)
 ARRAY = tnp.arange(3.0)

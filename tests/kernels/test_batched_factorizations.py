@@ -12,7 +12,7 @@ from tests.support.gpu.walker import check_all, check_mosaic, check_triton
 from tilewright import numpy as jnp
 from tilewright.core.support.errors import DtypeError, ShapeError
 from tilewright.kernels.fused import OPERATIONS
-from tilewright.kernels.fused.factor import small_cholesky, small_inverse, small_solve_triangular
+from tilewright.kernels.fused.batched_factorizations import small_cholesky, small_inverse, small_solve_triangular
 
 X = np.random.default_rng(0).standard_normal((2, 3, 5, 5)).astype("float32")
 P = X @ X.swapaxes(-1, -2) + np.eye(5, dtype="float32")

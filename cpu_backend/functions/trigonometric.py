@@ -1,7 +1,7 @@
 """Sine and cosine of float32, computed in float64: x less a multiple of pi / 2, then the series.
 
 Up to 2**40 two parts of pi / 2 are enough. Beyond, x is m 2**e with a whole m of 24 bits, and 2**e (2 / pi) modulo 4
-is read of a table in three parts of 26 bits, so that its products with m are exact. `wide_circular` has float64.
+is read of a table in three parts of 26 bits, so that its products with m are exact. `trigonometric_f64` has float64.
 """
 
 from __future__ import annotations
@@ -10,9 +10,9 @@ import math
 from fractions import Fraction
 
 from ..llvm.builder import Builder, Value, vector
-from . import wide_circular
+from . import trigonometric_f64
 from .parts import INFINITY, NAN, bits_of, from_bits, horner, magnitude, rare
-from .wide_circular import pi_to
+from .trigonometric_f64 import pi_to
 
 _SIN = tuple((-1) ** k / math.factorial(2 * k + 1) for k in range(1, 7))
 _COS = tuple((-1) ** k / math.factorial(2 * k) for k in range(1, 8))
@@ -95,8 +95,8 @@ def _function(b: Builder, x: Value, shift: int) -> Value:
 
 
 def sine(b: Builder, x: Value) -> Value:
-    return _function(b, x, 0) if x.scalar == "float" else wide_circular.function(b, x, 0)
+    return _function(b, x, 0) if x.scalar == "float" else trigonometric_f64.function(b, x, 0)
 
 
 def cosine(b: Builder, x: Value) -> Value:
-    return _function(b, x, 1) if x.scalar == "float" else wide_circular.function(b, x, 1)
+    return _function(b, x, 1) if x.scalar == "float" else trigonometric_f64.function(b, x, 1)

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from ..llvm.builder import Builder, Value, vector
 from .access import ZERO, Access, At
 from .elementwise import number, rounded
+from .expression_graph import HELD, Iota, Load, Map, Memory, Node, Number, View
 from .refusal import refuse
 from .schedule import spread
-from .values import HELD, Iota, Load, Map, Memory, Node, Number, View
 
 
 @dataclass(frozen=True)

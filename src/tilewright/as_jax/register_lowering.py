@@ -2,7 +2,7 @@
 
 `mlir.lower_fun` wraps a function of arrays, which is what nearly every client registers. It becomes the primitive's
 `expand`, so that every backend has it. A rule that is written in MLIR itself becomes a call of the module that it
-writes (`mlir_rules`), which XLA compiles; bodies of kernels cannot hold it.
+writes (`lowering_context`), which XLA compiles; bodies of kernels cannot hold it.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class LowerFun:
 
     def __call__(self, context: Any, *args: Any, **params: Any) -> Any:
         """Within a rule that is written in MLIR: the results for MLIR values."""
-        return mlir_rules().call_function(context, self.fun, args, params)
+        return lowering_context().call_function(context, self.fun, args, params)
 
     def expand(self, primitive: Primitive) -> Callable[..., Any]:
         """The function with its results as the primitive has them."""
@@ -69,9 +69,9 @@ def register_lowering(
     return rule
 
 
-def mlir_rules() -> Any:
+def lowering_context() -> Any:
     """What writes MLIR, whose bindings take time to load and which few programs need."""
-    return import_module(".mlir_rules", __package__)
+    return import_module(".lowering_context", __package__)
 
 
 def _written(primitive: Primitive, rule: Callable[..., Any], platform: str) -> Callable[..., Any]:
@@ -82,7 +82,7 @@ def _written(primitive: Primitive, rule: Callable[..., Any], platform: str) -> C
         types = tuple(typeof(x).strong() for x in args)
         key = types, tuple(params.items())
         if key not in modules:
-            modules[key] = mlir_rules().written(primitive, rule, types, params, platform)
+            modules[key] = lowering_context().written(primitive, rule, types, params, platform)
         outs = call_exported_p.bind(*args, exported=modules[key])
         return outs if primitive.multiple else outs[0]
 

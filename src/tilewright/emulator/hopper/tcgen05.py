@@ -18,7 +18,9 @@ from .values import KINDS, LANES, WARP, Loaded, number, product
 
 
 def allocate(g: Any, text: str, slot: Any) -> None:
-    g.b.tensor.columns = number(r"\], (\d+);", text)
+    if len(g.warps()) != 1:
+        raise EmulationError("tensor memory is taken by one warp")
+    g.b.tensor.take(number(r"\], (\d+);", text))
     store_shared(g, f"st.shared.b32 {text}", slot, np.asarray(0, np.int32))
 
 
@@ -28,7 +30,7 @@ def release(g: Any, text: str, address: Any) -> None:
     taken = memory.grains(0, memory.columns)
     memory.settled(taken, 0)
     memory.order.writing(taken, g.clocks[w], g.agent(w), int(g.clocks[w][g.agent(w)]), False, "tcgen05.dealloc")
-    g.b.tensor.columns -= number(r"\$0, (\d+);", text)
+    g.b.tensor.give_back(number(r"\$0, (\d+);", text))
 
 
 def ordered(g: Any, text: str, *args: Any) -> None:
@@ -105,6 +107,7 @@ def add_product(g: Any, text: str, *args: Any) -> None:
             form & 0x70 != (0x20 if kinds[0].kind in "iu" else 0x10)
             or rows != 128 * len(blocks)
             or n % (16 * len(blocks))
+            or not 0 < n <= 256
         ):
             raise EmulationError(f"a product of the form {form:#x}")
         if to >> 16:
@@ -163,6 +166,8 @@ def commit(g: Any, text: str, address: Any, mask: Any = None) -> None:
     made, done, at = g.open, g.committed, g.same(address)
     g.open = []
     g.queue.append(made)
+    if mask is not None and g.same(mask) >> len(g.b.cluster.blocks):
+        raise EmulationError(f"products are told of to blocks {g.same(mask):#b} of {len(g.b.cluster.blocks)}")
     blocks = [g.b] if mask is None else [b for b in g.b.cluster.blocks if g.same(mask) >> b.rank & 1]
     clock = g.clocks[g.each()[0] // WARP].copy()
     for block in blocks:
@@ -182,12 +187,12 @@ def commit(g: Any, text: str, address: Any, mask: Any = None) -> None:
             g.b.cluster.land(barrier)
 
 
-def nothing(g: Any, text: str, *args: Any) -> None:
-    return None
+def relinquish(g: Any, text: str, *args: Any) -> None:
+    g.b.tensor.closed = True
 
 
 PTX = (
-    ("tcgen05.alloc", allocate), ("tcgen05.relinquish", nothing), ("tcgen05.dealloc", release),
+    ("tcgen05.alloc", allocate), ("tcgen05.relinquish", relinquish), ("tcgen05.dealloc", release),
     ("tcgen05.mma", add_product), ("tcgen05.commit", commit), ("tcgen05.ld", load), ("tcgen05.st", store),
     ("tcgen05", ordered),
 )  # fmt: skip

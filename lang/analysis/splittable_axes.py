@@ -28,12 +28,11 @@ from ...core.primitives.refs.state_primitives import Span, access_shape, get_p, 
 from ...core.support.memo import cached
 from ...core.transforms.structural_primitives import SUM as ADDS
 from ...core.transforms.structural_primitives import add_any_p, add_p, neg_p, reduce_sum_p, transpose_p
-from ..analysis.dead_stores import ACCESSES
 from ..kernel.canonicalize import touches_refs
 from ..kernel.kernel import Kernel
 from ..kernel.traverse import dataflow
 from ..ops.run_scoped import undefine_p
-from .desugar import desugared
+from .dead_stores import ACCESSES
 
 Unit = Callable[[ArrayType, int], int]
 Place = tuple[Any, int]  # an axis of a Ref or value; of an equation, a loop of its relation
@@ -336,9 +335,8 @@ def linked_axes(kernel: Kernel) -> tuple[frozenset[Place], ...]:
 def cuts(kernel: Kernel, parts: int, unit: Unit) -> tuple[Cut, ...] | str:
     """The ways to cut a kernel's blocks in some parts, the one that makes the most of them smaller first.
 
-    `unit(type, axis)` divides what is left of an axis. Where there is no way, why.
+    The kernel is in plain accesses. `unit(type, axis)` divides what is left of an axis. Where there is no way, why.
     """
-    kernel = desugared(kernel, atomics=True, in_step=False)
     found, why = [], "its body needs each axis of its blocks whole"
     try:
         joined = _Joined(kernel)
@@ -360,7 +358,6 @@ def cuts(kernel: Kernel, parts: int, unit: Unit) -> tuple[Cut, ...] | str:
 
 def outputs_cut(kernel: Kernel, parts: int, unit: Unit) -> Cut | None:
     """The cut of an axis of each output, the one with the most elements that may be cut; None where one has none."""
-    kernel = desugared(kernel, atomics=True, in_step=False)
     try:
         joined = _Joined(kernel)
         classes = [c for c in joined.classes() if all(_divides(joined, place, parts, unit) for place in c)]

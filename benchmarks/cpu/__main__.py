@@ -2,6 +2,7 @@
 
     python -m benchmarks cpu --only softmax --seconds 3 --route machine_code
     python -m benchmarks cpu --json OUT.json            the figures and the description of the machine
+    python -m benchmarks cpu --compile                  the time to compile kernels, to benchmarks/results
 
 The least of the calls counts: other programs only make one slower. `ratio` is ours over XLA's.
 """
@@ -25,6 +26,8 @@ from tilewright import lang as tl
 from tilewright import nn
 from tilewright import numpy as tnp
 from tilewright.bench.machine import description
+
+from .compiling import write
 
 ROWS = COLUMNS = 4096
 BLOCK = 8
@@ -223,10 +226,14 @@ def main() -> None:
     options.add_argument("--only", default="", help="rows whose names have this text")
     options.add_argument("--seconds", type=float, default=3.0, help="time for each row")
     options.add_argument("--route", choices=("machine_code",), help="all kernels by this route that it takes")
+    options.add_argument("--compile", action="store_true", help="the time to compile the kernels of the corpus")
     options.add_argument("--json", type=Path, help="a file for the figures")
     given = options.parse_args()
     if hasattr(os, "sched_setaffinity"):
         os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
+    if given.compile:
+        print(write(), end="")
+        return
     print(f"{'':36}{'XLA ms':>10}{'ours ms':>10}{'ratio':>8}   kernels as machine code")
     figures = {}
     for name, row in SUITE.items():

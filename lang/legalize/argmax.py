@@ -9,7 +9,8 @@ import numpy as np
 
 from ...core.ir.primitive import Primitive
 from ...core.ir.types import INT32, is_bool, is_float
-from ...core.primitives.elementwise.comparison import eq_p, ne_p, or_p, select_n_p
+from ...core.primitives.elementwise.bitwise import or_p
+from ...core.primitives.elementwise.comparison import eq_p, ne_p, select_n_p
 from ...core.primitives.elementwise.conversion import convert_element_type
 from ...core.primitives.movement.shape import broadcast_in_dim_p, iota_p
 from ...core.primitives.reduction.reduce import argmax_p, argmin_p, reduce_max_p, reduce_min_p
