@@ -193,7 +193,7 @@ def _clamp(operands: Sequence[Value]) -> str:
     return f"tilewright::smaller(tilewright::larger({low}, {x}), {high})"
 
 
-def _converted(operands: Sequence[Value], new_dtype: Any, weak_type: bool) -> str:
+def _converted(operands: Sequence[Value], new_dtype: np.dtype[Any], weak_type: bool) -> str:
     (x,) = operands
     if is_bool(np.dtype(new_dtype)):
         return f"{x.text} != 0.0f"

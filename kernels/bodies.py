@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from ..core.ir.array import Array
 from ..core.ir.primitive import AxisInfo
 from ..core.ir.types import INT32
 from ..core.primitives.elementwise.arithmetic import add_p
@@ -22,7 +23,7 @@ from .generate.loops import Cut, both
 def within(shape: Sequence[int], bounds: Sequence[tuple[int, Any, int, int]]) -> Any:
     """A mask of a block: where, for each (axis, start, low, high), `start` + place is at least low and below high."""
 
-    def inside(axis: int, start: Any, low: int, high: int) -> Any:
+    def inside(axis: int, start: Array, low: int, high: int) -> Any:
         place = add_p.bind(iota_p.bind(dtype=INT32, shape=tuple(shape), dimension=axis), start)
         return and_p.bind(ge_p.bind(place, np.int32(low)), lt_p.bind(place, np.int32(high)))
 

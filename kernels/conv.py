@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from ..core.ir.array import Array
 from ..core.ir.types import ArrayType
 from ..core.primitives.contraction.conv import conv_general_dilated_p
 from ..core.primitives.movement.shape import reshape_p
@@ -73,7 +74,7 @@ class _Groups:
         """What the axes of a view follow, the groups a loop."""
         return list(axes) if self.count == 1 else [*axes[:axis], loop, *axes[axis:]]
 
-    def merged(self, block: Any, axis: int) -> Any:
+    def merged(self, block: Array, axis: int) -> Any:
         """A block with the groups as part of their axis again."""
         if self.count == 1:
             return block
@@ -101,7 +102,7 @@ def _product(cut: Cut, params: Params, reaches: Sequence[Reach], zero: Any, shap
     space, groups, rhs_spec = len(reaches), _Groups.of(params), params["dimension_numbers"].rhs_spec
     inner = params | {"padding": ((0, 0),) * space, "lhs_dilation": (1,) * space} | groups.counts(cut.tiles[-1])
 
-    def product(x: Any, y: Any, taps: Sequence[int], dtype: Any) -> Any:
+    def product(x: Any, y: Any, taps: Sequence[int], dtype: np.dtype[Any]) -> Any:
         block = inside(cut, groups.merged(x[...], groups.lhs_axis), reaches, zero)
         block = spread_out(cut, block, reaches, taps, zero)
         kernel = groups.merged(y[...], groups.rhs_axis)

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from ..core.ir.array import Array
 from ..core.ir.axis_relation import Whole
 from ..core.ir.primitive import Primitive
 from ..core.ir.types import ArrayType
@@ -159,7 +160,7 @@ def _split(types: Types, outs: Types, params: Params, cut: Cut) -> Parts:
             continue
         last = max(cdiv(out.shape[axis], tile) - 1, 0)
 
-        def place(i: Any, last: int = last) -> Any:
+        def place(i: Array, last: int = last) -> Any:
             return i if last + 1 >= cut.counts[axis] else min_p.bind(i, np.int32(last))
 
         own = Window(axis, int(offset), tile, tile, x.shape[axis])

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from ..core.ir.array import Array
 from ..core.ir.primitive import Primitive
 from ..core.primitives.elementwise.comparison import ge_p, select_n_p
 from ..core.primitives.elementwise.conversion import convert_element_type
@@ -162,7 +163,7 @@ def _scatter(types: Types, outs: Types, params: Params, cut: Cut) -> Parts:
         operand_axes.append(Window(d, start, tile * stride, (count - 1) * stride + taps, operand.shape[d]))
         crops.append((-start, tile * stride))
 
-    def masked(block: Any, axes: Sequence[Window], filler: Any) -> Any:
+    def masked(block: Array, axes: Sequence[Window], filler: Any) -> Any:
         bounds = [(d, cut.id(d) * np.int32(a.step) + np.int32(a.base), 0, a.n) for d, a in enumerate(axes)]
         shape = [a.size for a in axes]
         return select_n_p.bind(within(shape, bounds), full(filler, shape), block) if rank else block

@@ -111,7 +111,7 @@ class Lowering(ProgramPrinter):
             raise Unfit(f"the body holds an array of {value.shape}: give it to the kernel as an operand")
         return self.scalar(value, type.dtype)
 
-    def scalar(self, value: Any, dtype: Any) -> Lazy:
+    def scalar(self, value: Any, dtype: np.dtype[Any]) -> Lazy:
         type_ = computed(dtype)
         number = np.asarray(value).astype(dtype)
         plain = float(number) if type_ == "f32" else int(number)
@@ -319,7 +319,7 @@ class Lowering(ProgramPrinter):
             found = test if found is None else self.p.pure(f"arith.andi {found}, {test} : i1")
         return found
 
-    def tile(self, address: Int, shape: tuple[int, ...], dtype: Any, axes: tuple[int, int]) -> Tile:
+    def tile(self, address: Int, shape: tuple[int, ...], dtype: np.dtype[Any], axes: tuple[int, int]) -> Tile:
         """A block in swizzled shared memory."""
 
         def at(p: Printer, place: Sequence[Int]) -> str:
@@ -338,7 +338,7 @@ class Lowering(ProgramPrinter):
         within = p.int("xori", p.int("remui", offset, ptx.ROW), p.mul(p.int("andi", row, 7), 16))
         return p.add(tile.address, chunk, p.mul(row, ptx.ROW), within)
 
-    def loaded(self, address: Int, dtype: Any) -> str:
+    def loaded(self, address: Int, dtype: np.dtype[Any]) -> str:
         """A number in shared memory."""
         p, bits = self.p, 8 * dtype.itemsize
         if bits == 32:

@@ -61,7 +61,7 @@ class Body(ProgramPrinter):
         word = self.w.op("arith.extui", [x], None, "i32")
         return vector_layout.as_mask(self.w, self.w.op("vector.broadcast", [word], shape, "i32"), "i1")
 
-    def widen(self, x: SSA, dtype: Any) -> SSA:
+    def widen(self, x: SSA, dtype: np.dtype[Any]) -> SSA:
         """What memory holds as what is computed with."""
         if is_bool(dtype):
             return vector_layout.as_mask(self.w, x, "i1")
@@ -76,7 +76,7 @@ class Body(ProgramPrinter):
             x.narrow = self.narrowed(self.vector(x), x.dtype)
         return x.narrow
 
-    def narrowed(self, x: SSA, dtype: Any) -> SSA:
+    def narrowed(self, x: SSA, dtype: np.dtype[Any]) -> SSA:
         element = stored(dtype, self.source)
         if is_bool(dtype):
             return vector_layout.as_words(self.w, x)
@@ -118,7 +118,7 @@ class Body(ProgramPrinter):
             return Value(type, narrow=x)
         return Value(type, vector=x)
 
-    def rounded(self, x: SSA, dtype: Any) -> SSA:
+    def rounded(self, x: SSA, dtype: np.dtype[Any]) -> SSA:
         """A 32-bit number brought to the values that a narrower dtype has."""
         name = str(dtype)
         if x.element == "f32" and name != "float32":

@@ -425,7 +425,7 @@ def _times(b: Body, x: Value, n: int) -> Value:
     return RULES[mul_p](b, [x, b.integer(n)], ID)
 
 
-def _word(dtype: Any) -> str:
+def _word(dtype: np.dtype[Any]) -> str:
     """The element type of a dtype in scalar memory."""
     return "i32" if is_bool(dtype) else wide(dtype)
 

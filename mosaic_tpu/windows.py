@@ -136,7 +136,7 @@ def _picked(block: Block) -> int | None:
     return lead if whole and all(block.squeezed[:lead]) else None
 
 
-def _native(block: Block, dtype: Any) -> Window:
+def _native(block: Block, dtype: np.dtype[Any]) -> Window:
     lead = len(block.sizes) - len(block.shape)
     if any(block.squeezed[lead:]):  # squeezed axes between others: the block is tiled instead
         order = [d for d, gone in enumerate(block.squeezed) if gone] + [

@@ -22,7 +22,7 @@ STRICT: Sync = ("acq_rel", "gpu")
 _INTEGER = {"add": "add", "and": "and", "or": "or", "xor": "xor", "xchg": "exch"}
 
 
-def _narrow(kind: str, dtype: Any) -> UnsupportedError:
+def _narrow(kind: str, dtype: np.dtype[Any]) -> UnsupportedError:
     return UnsupportedError(
         f"atomic_{kind} of {dtype}: a GPU's atomic operations are on 32 or 64 bits (additions also on float16)",
         "keep the Ref in int32, uint32 or float32, and convert after the kernel")  # fmt: skip
@@ -37,7 +37,7 @@ def _rmw(p: Printer, name: str, pointers: Value, value: Value, mask: Value | Non
     return p.op(f"tt.atomic_rmw {name}, {order}, {scope}, {operands} : {types}", value.shape, value.dtype)
 
 
-def _cast(p: Printer, pointers: Value, dtype: Any) -> Value:
+def _cast(p: Printer, pointers: Value, dtype: np.dtype[Any]) -> Value:
     out = spell(pointers.shape, dtype, True)
     return p.op(f"tt.bitcast {pointers.name} : {pointers.type} -> {out}", pointers.shape, dtype, True)
 

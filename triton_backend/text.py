@@ -107,7 +107,7 @@ class Printer(Lines):
         self.once_used: set[str] = set()  # names of products that one operation uses
         self.made_at_top: dict[str, str] = {}
 
-    def op(self, text: str, shape: Sequence[int], dtype: Any, pointer: bool = False) -> Value:
+    def op(self, text: str, shape: Sequence[int], dtype: np.dtype[Any], pointer: bool = False) -> Value:
         """Print `%n = text`, whose result is of the given shape and dtype, unless it is known already."""
         pure = text.startswith(PURE)
         name = self.made.get(text) if pure else None
@@ -118,7 +118,7 @@ class Printer(Lines):
                 self.made[text] = name
         return Value(name, tuple(shape), dtype, pointer)
 
-    def same(self, name: str, *operands: Value, dtype: Any = None, attributes: str = "") -> Value:
+    def same(self, name: str, *operands: Value, dtype: np.dtype[Any] | None = None, attributes: str = "") -> Value:
         """An operation all of whose operands are of one type, which it names; by default the result's too."""
         first = operands[0]
         names = ", ".join(o.name for o in operands)
@@ -147,7 +147,7 @@ class Printer(Lines):
             self.known[key] = found
         return found
 
-    def constant(self, value: Any, dtype: Any, shape: Sequence[int] = ()) -> Value:
+    def constant(self, value: Any, dtype: np.dtype[Any], shape: Sequence[int] = ()) -> Value:
         """A number, spread over a shape."""
         text, type_ = number(value, dtype), spell(shape, dtype)
         if not shape:

@@ -243,7 +243,7 @@ def bitcast(p: Printer, x: Value, dtype: Any) -> Value:
     return p.op(f"tt.bitcast {x.name} : {x.type} -> {out}", x.shape, dtype)
 
 
-def _cast(p: Printer, name: str, x: Value, dtype: Any) -> Value:
+def _cast(p: Printer, name: str, x: Value, dtype: np.dtype[Any]) -> Value:
     return p.op(f"{name} {x.name} : {x.type} to {spell(x.shape, dtype)}", x.shape, dtype)
 
 
@@ -269,7 +269,7 @@ def convert(p: Printer, x: Value, dtype: Any) -> Value:
     return found
 
 
-def _float_to_float(p: Printer, x: Value, dtype: Any) -> Value:
+def _float_to_float(p: Printer, x: Value, dtype: np.dtype[Any]) -> Value:
     sizes = x.dtype.itemsize, dtype.itemsize
     if max(sizes) > 4 > min(sizes) or (max(sizes) < 4):  # through float32
         return _float_to_float(p, _float_to_float(p, x, FLOAT32), dtype)
@@ -279,7 +279,7 @@ def _float_to_float(p: Printer, x: Value, dtype: Any) -> Value:
     return _cast(p, "arith.extf" if sizes[0] < sizes[1] else "arith.truncf", x, dtype)
 
 
-def _float_to_int(p: Printer, x: Value, dtype: Any) -> Value:
+def _float_to_int(p: Printer, x: Value, dtype: np.dtype[Any]) -> Value:
     info = np.iinfo(dtype)
     low, high = p.constant(float(info.min), x.dtype), p.constant(float(info.max), x.dtype)
     above, below = compare(p, "ge", x, high), compare(p, "le", x, low)

@@ -91,7 +91,7 @@ def _batch(axis: AxisInfo, args: Any, dims: Any, *, program: Program, count: int
     return outs, [0] * len(outs)
 
 
-def _jvp(primals: Any, tangents: Any, *, program: Program, **_: Any) -> Any:
+def _jvp(primals: Sequence[Any], tangents: Sequence[Any], *, program: Program, **_: Any) -> Any:
     return jvp_flat(functools.partial(eval_program, program), primals, tangents)
 
 

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from ..ir.array import Array
 from ..ir.extension_types import MappingSpec, differentiable, is_opaque, mapped_types
 from ..ir.primitive import AxisInfo, Linear
 from ..ir.program import Program
@@ -710,7 +711,7 @@ def _mapped_size(flat: Sequence[Any], axes: Sequence[Any], given: int | None) ->
     return next(iter(sizes)), dims
 
 
-def _placed(axis: AxisInfo, x: Any, dim: int | None, wanted: Any, sum_match: bool) -> Any:
+def _placed(axis: AxisInfo, x: Array, dim: int | None, wanted: Any, sum_match: bool) -> Any:
     if wanted is None:
         if dim is not None and sum_match:
             return reduce_sum_p.bind(x, axes=(dim,))

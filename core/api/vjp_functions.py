@@ -219,7 +219,7 @@ class _Same:
     def __init__(self, value: Any):
         self.value = value
 
-    def __eq__(self, other: Any) -> bool:
+    def __eq__(self, other: object) -> bool:
         return type(other) is _Same and self.value is other.value
 
     def __hash__(self) -> int:

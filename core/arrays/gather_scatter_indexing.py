@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from ..ir.array import Array
 from ..ir.binding import is_evaluating, with_out_sharding
 from ..ir.promotion import promote_types
 from ..ir.types import INT32, INT64, Shape, is_bool, is_integer
@@ -517,7 +518,7 @@ def _update_as_box(entries: Sequence[Entry], shape: Shape, mode: GatherScatterMo
     return box if all(s == 1 for s in box.steps) else None
 
 
-def _write_box(x: Any, box: _Box, values: Any, combine: Callable[[Any, Any], Any], shape: Shape) -> Any:
+def _write_box(x: Array, box: _Box, values: Any, combine: Callable[[Any, Any], Any], shape: Shape) -> Any:
     if box.sizes == tuple(shape) and all(_is_known(s) for s in box.starts):
         return combine(x, values)
     if 0 in box.sizes:
@@ -533,7 +534,7 @@ def _is_traced_mask(index: Any) -> bool:
     return isinstance(index, Tracer) and is_bool(index.aval.dtype) and index.concrete() is None
 
 
-def _update_mask(x: Any, mask: Any, values: Any, operation: _Operation) -> Any:
+def _update_mask(x: Array, mask: Any, values: Any, operation: _Operation) -> Any:
     """An update where a traced mask holds, by selection; the values must not run over the mask's own elements."""
     mask = mask[0] if isinstance(mask, tuple) else mask
     shape, covered = shape_of(x), shape_of(mask)

@@ -77,7 +77,7 @@ def check_ranks(types: Sequence[Any]) -> None:
         warn(what)
 
 
-def _cast(values: tuple[Any, ...], dtype: Any, weak: bool) -> list[Any]:
+def _cast(values: tuple[Any, ...], dtype: np.dtype[Any], weak: bool) -> list[Any]:
     if dtype.kind == "V":  # a dtype that NumPy does not know: its own operators make wider floats of it
         values = tuple(as_array(x) if isinstance(x, (np.ndarray, np.generic)) else x for x in values)
     return [cast(x, dtype, weak) for x in values]
@@ -154,7 +154,7 @@ def _one_like(x: Any) -> Any:
     return like(x, 1)
 
 
-def _float_divmod(x: Any, y: Any) -> tuple[Any, Any]:
+def _float_divmod(x: Array, y: Array) -> tuple[Any, Any]:
     """Floored quotient and remainder of floats, as Python's `divmod`; by zero the quotient is x / 0.
 
     A quotient that is zero has the sign of x / y, a remainder that is zero that of y, as NumPy's.
@@ -170,7 +170,7 @@ def _float_divmod(x: Any, y: Any) -> tuple[Any, Any]:
     return select_n_p.bind(eq_p.bind(quotient, _zero_like(y)), quotient, signed), _sign_of_zero(mod, y)
 
 
-def _sign_of_zero(mod: Any, y: Any) -> Any:
+def _sign_of_zero(mod: Array, y: Array) -> Any:
     """A remainder, with the sign of the divisor where it is zero; its derivative is that of the remainder."""
     zero = select_n_p.bind(lt_p.bind(y, _zero_like(y)), _zero_like(y), like(y, -0.0))
     signed = sub_p.bind(zero, sub_p.bind(stop_gradient_p.bind(mod), mod))

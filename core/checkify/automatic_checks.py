@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from ..ir.array import Array
 from ..ir.axis_relation import EFFECT, IDENTITY, MOVER
 from ..ir.primitive import Primitive
 from ..ir.program import Eqn
@@ -68,17 +69,17 @@ def check_nans(walk: Any, eqn: Eqn, outs: Sequence[Any]) -> None:
 _RESULTS = frozenset({NaNError, GaveNaN, GaveInfinity})
 
 
-def _nan(x: Any) -> Any:
+def _nan(x: Array) -> Any:
     return _any(ne_p.bind(x, x))
 
 
-def _infinite(x: Any) -> Any:
+def _infinite(x: Array) -> Any:
     """Whether something in an array is neither finite nor NaN."""
     parts = [real_p.bind(x), imag_p.bind(x)] if is_complex(dtype_of(x)) else [x]
     return _either(_any(and_p.bind(not_p.bind(is_finite_p.bind(p)), eq_p.bind(p, p))) for p in parts)
 
 
-def _any(flags: Any) -> Any:
+def _any(flags: Array) -> Any:
     n = len(shape_of(flags))
     return reduce_or_p.bind(flags, axes=tuple(range(n))) if n else flags
 
@@ -101,7 +102,7 @@ def _divisor(walk: Any, eqn: Eqn, values: Sequence[Any]) -> None:
 # ---------------------------------------------------------------------------- indices
 
 
-def _outside(walk: Any, eqn: Eqn, starts: Any, axes: Sequence[int], sizes: Sequence[int]) -> None:
+def _outside(walk: Any, eqn: Eqn, starts: Array, axes: Sequence[int], sizes: Sequence[int]) -> None:
     """Fail where windows of some sizes start outside: `starts` has in its last axis the start along each of `axes`."""
     of = eqn.inputs[0].type.shape
     if not axes or 0 in shape_of(starts):
@@ -122,7 +123,7 @@ def _spread(row: np.ndarray, shape: tuple[int, ...]) -> Any:
     return broadcast_in_dim_p.bind(row, shape=shape, broadcast_dimensions=(len(shape) - 1,))
 
 
-def _entry(x: Any, at: Any) -> Any:
+def _entry(x: Any, at: Array) -> Any:
     return reshape_to(dynamic_slice_p.bind(x, at, slice_sizes=(1,)), ())
 
 

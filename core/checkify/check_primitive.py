@@ -166,7 +166,7 @@ def _effects(*types: Any, **_: Any) -> Effects:
     return frozenset({CHECK})
 
 
-def _jvp(primals: Any, tangents: Any, **params: Any) -> Any:
+def _jvp(primals: Sequence[Any], tangents: Sequence[Any], **params: Any) -> Any:
     return check_p.bind(*primals, **params), []
 
 

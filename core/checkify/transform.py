@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from ..api.transformations import as_array
+from ..ir.array import Array
 from ..ir.binding import is_evaluating
 from ..ir.passes import primitives_of
 from ..ir.program import Eqn, Program, subprograms
@@ -108,7 +109,7 @@ class Walk:
 
     # ------------------------------------------------------------ adding what may fail
 
-    def fail(self, kind: type[CheckError], failed: Any, text: str, eqn: Eqn, *values: Any) -> None:
+    def fail(self, kind: type[CheckError], failed: Array, text: str, eqn: Eqn, *values: Any) -> None:
         """One more place that can fail: `failed` is a boolean scalar."""
         if kind in self.errors:
             found, payload = site(kind, text, eqn.source, values)
@@ -135,7 +136,7 @@ class Walk:
         self.add(sites, *first_of(code, payload))
 
 
-def _shifted(code: Any, by: int) -> Any:
+def _shifted(code: Array, by: int) -> Any:
     """A code among sites of which `by` more come before."""
     return select_n_p.bind(ne_p.bind(code, ZERO), ZERO, add_p.bind(code, np.int32(by))) if by else code
 

@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from ..api.associative_scan import associative_scan
+from ..ir.array import Array
 from ..ir.primitive import Primitive, Zero
 from ..ir.program import Program, Var
 from ..ir.types import is_complex, is_inexact
@@ -54,7 +55,7 @@ def _total(parts: Sequence[Any]) -> Any:
     return functools.reduce(add_tangents, parts)
 
 
-def _times(x: Any, number: float) -> Any:
+def _times(x: Array, number: float) -> Any:
     return x if number == 1 else el.mul_p.bind(x, like(x, number))
 
 
@@ -249,7 +250,7 @@ def _product(x: Any, axes: Sequence[int]) -> Any:
     return x
 
 
-def _log_sums(x: Any, axis: int, reverse: bool) -> Any:
+def _log_sums(x: Array, axis: int, reverse: bool) -> Any:
     top = convert.stop_gradient(shape.broadcast_in_dim_p.bind(
         reduce_max_p.bind(x, axes=(axis,)), shape=typeof(x).shape,
         broadcast_dimensions=tuple(d for d in range(typeof(x).ndim) if d != axis),

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from ..ir.array import Array
 from ..ir.binding import EVAL, under
 from ..ir.extension_types import flat_parts, from_parts, is_opaque
 from ..ir.passes import substitute
@@ -181,7 +182,7 @@ def _parts_of(type: Any, value: Any) -> list[Any]:
     return [_cast(x, t) for x, t in zip(flat_parts(type, value), _types(type, False), strict=True)]
 
 
-def _cast(x: Any, type: Any) -> Any:
+def _cast(x: Array, type: Any) -> Any:
     found = typeof(x)
     if not isinstance(type, ArrayType) or (found.dtype, found.weak_type) == (type.dtype, type.weak_type):
         return x

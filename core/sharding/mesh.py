@@ -15,13 +15,14 @@ import contextlib
 import functools
 import math
 import operator
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from enum import Enum
 from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 
+from ..ir.array import Array
 from ..ir.primitive import OWN, AxisInfo, Primitive
 from ..ir.types import with_sharding
 from ..jit.jit import flat_shardings
@@ -283,7 +284,7 @@ class Mesh(_Axes):
             found = _interned.setdefault(key, found)
         return found
 
-    def update(self, devices: Any = None, axis_names: Any = None, axis_types: Any = None) -> Mesh:
+    def update(self, devices: Any = None, axis_names: Hashable | None = None, axis_types: Any = None) -> Mesh:
         """The mesh with other devices, or other names or types of its axes; None leaves them as they are."""
         return Mesh(*_given((devices, self.devices), (axis_names, self.axis_names), (axis_types, self.axis_types)))
 
@@ -575,7 +576,7 @@ class NamedSharding(DeviceGrid):
             return NamedSharding(mesh, self.spec, self.kind)
         return self
 
-    def constrain(self, x: Any) -> Any:
+    def constrain(self, x: Array) -> Any:
         """A value that lies so, within a program or outside of one; over a mesh without axes nothing is said."""
         if self.mesh.empty:
             return x

@@ -15,6 +15,7 @@ from typing import Any, Protocol, overload
 
 import numpy as np
 
+from ..ir.array import Array
 from ..ir.extension_types import OpaqueSpec, is_opaque
 from ..ir.passes import eliminate_dead, hoist
 from ..ir.primitive import OWN, AxisInfo, Linear, Primitive, Zero
@@ -484,7 +485,7 @@ def _check_in(t: Any, spec: PartitionSpec, mesh: Any, manual: Any) -> None:
             )
 
 
-def _leaving(x: Any, spec: PartitionSpec, mesh: Any, manual: Any, check: bool) -> Any:
+def _leaving(x: Array, spec: PartitionSpec, mesh: Any, manual: Any, check: bool) -> Any:
     """A result of the body: along axes that its spec leaves out the devices have one value, or are said to."""
     for part in _part_specs(spec):
         _check_axes(part, mesh, manual)

@@ -87,7 +87,7 @@ def type_of_result(primitive: Primitive, types: Sequence[Any], params: dict[str,
 OPEN = "open_axes"  # the parameter of a contraction over which axes its sum is not made
 
 
-def _relation(primitive: Primitive, plain: Any, outs: Any, params: dict[str, Any]) -> Any:
+def _relation(primitive: Primitive, plain: Any, outs: Sequence[Any], params: dict[str, Any]) -> Any:
     rule = primitive.relation
     return None if rule is None else _related(rule, plain, outs, tuple(params.items()))
 

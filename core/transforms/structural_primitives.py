@@ -201,7 +201,7 @@ def _broadcast_transpose(ct: Any, x: Linear, *, shape: Shape, broadcast_dimensio
     return [reshape_to(ct, x.shape)]
 
 
-def _broadcast_relation(ins: Any, outs: Any, *, shape: Shape, broadcast_dimensions: Axes) -> Relation:
+def _broadcast_relation(ins: Any, outs: Sequence[Any], *, shape: Shape, broadcast_dimensions: Axes) -> Relation:
     loops = Loops()
     out = loops.axes(shape)
     axes = (() if n == 1 else out[d] for n, d in zip(ins[0].shape, broadcast_dimensions, strict=True))
@@ -236,7 +236,7 @@ def _reshape_batch(axis: AxisInfo, args: Any, dims: Any, *, new_sizes: Shape, di
     return reshape_p.bind(moved(axis, x, b, 0), new_sizes=(axis.size, *new_sizes), dimensions=None), 0
 
 
-def _reshape_relation(ins: Any, outs: Any, **_: Any) -> Relation:
+def _reshape_relation(ins: Sequence[Any], outs: Sequence[Any], **_: Any) -> Relation:
     loops = Loops()
     old, new, kinds = loops.cut(ins[0].shape, outs[0].shape)
     return loops.relation([old], [new], kinds)
@@ -277,7 +277,7 @@ def _transpose_batch(axis: AxisInfo, args: Any, dims: Any, *, permutation: Axes)
     return transpose_p.bind(x, permutation=inserted(shift(permutation, b), out, b)), out
 
 
-def _transpose_relation(ins: Any, outs: Any, *, permutation: Axes) -> Relation:
+def _transpose_relation(ins: Sequence[Any], outs: Sequence[Any], *, permutation: Axes) -> Relation:
     loops = Loops()
     axes = loops.axes(ins[0].shape)
     return loops.relation([axes], [tuple(axes[p] for p in permutation)])
@@ -343,7 +343,7 @@ def reducer(
     """A reduction over `axes`; a sum is deferred along the mesh axes `open_axes` (`core/tracing/unreduced_scope`)."""
     kind = Reduced(monoid)
 
-    def relation(ins: Any, outs: Any, *, axes: Axes, open_axes: Any = None) -> Relation:
+    def relation(ins: Sequence[Any], outs: Sequence[Any], *, axes: Axes, open_axes: Any = None) -> Relation:
         return reducing(ins, axes, kind)
 
     def numpy(x: Any, *, axes: Axes) -> Any:

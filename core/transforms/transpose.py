@@ -77,7 +77,7 @@ def _without_unused(eqn: Eqn, cts: list[Any]) -> tuple[Eqn, list[Any]]:
 
 
 @cached(4096)
-def _parts_in_use(primitive: Any, params: Any, ins: Any, outs: Any, used: Any) -> Any:
+def _parts_in_use(primitive: Any, params: Any, ins: Sequence[Any], outs: Sequence[Any], used: Any) -> Any:
     """Positions of operands and results of an equation that are in use, and the parameters of one with these alone.
 
     None where that are all.

@@ -90,7 +90,7 @@ class Body:
         self.frames.pop()
         return outputs
 
-    def dtype(self, dtype: Any) -> np.dtype:
+    def dtype(self, dtype: np.dtype[Any]) -> np.dtype:
         if str(dtype) not in STORED:
             raise refuse(f"elements of {dtype} have no machine code on a CPU")
         return dtype

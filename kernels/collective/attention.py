@@ -8,6 +8,7 @@ the ring of `ppermute`s.
 from __future__ import annotations
 
 import functools
+from collections.abc import Hashable
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,7 @@ from tilewright import lax
 from tilewright import numpy as jnp
 
 from ...core.api.transformations import vjp
+from ...core.ir.array import Array
 from ...core.ir.types import ArrayType
 from ...core.primitives.custom.custom_derivatives import custom_vjp
 from ...core.support.errors import ShapeError
@@ -33,7 +35,7 @@ LANES = 128  # a per-row value fills a TPU's lanes in HBM
 LEAST = np.float32(-1e30)  # stands for minus infinity, so that what is masked wholly gives no NaN
 
 
-def _logits(q: Any, k: Any, scale: float, causal: bool, rows: Any, columns: Any) -> Any:
+def _logits(q: Array, k: Any, scale: float, causal: bool, rows: Any, columns: Any) -> Any:
     """q @ k.T of (..., T, D) and (..., S, D) in float32; `rows` and `columns` are where they begin in the sequence."""
     batch = tuple(range(len(shape_of(q)) - 2))
     last = len(batch) + 1
@@ -78,7 +80,7 @@ def _ring(q: Any, k: Any, v: Any, axis_name: Any, scale: float, causal: bool) ->
     return (out / total).astype(dtype_of(q))
 
 
-def _kernel(q: Any, k: Any, v: Any, axis_name: Any, scale: float, causal: bool, collective_id: int) -> Any:
+def _kernel(q: Any, k: Any, v: Any, axis_name: Hashable, scale: float, causal: bool, collective_id: int) -> Any:
     """Of arrays (batch * heads, T, D)."""
     heads, length, width = shape_of(q)
     keys, work = shape_of(k)[1], work_dtype(q)
@@ -132,16 +134,16 @@ def _kernel(q: Any, k: Any, v: Any, axis_name: Any, scale: float, causal: bool, 
 
 
 @functools.partial(custom_vjp, nondiff_argnums=(3, 4, 5, 6))
-def _by_kernel(q: Any, k: Any, v: Any, axis_name: Any, scale: float, causal: bool, collective_id: int) -> Any:
+def _by_kernel(q: Any, k: Any, v: Any, axis_name: Hashable, scale: float, causal: bool, collective_id: int) -> Any:
     flat_q, flat_k, flat_v = (x.reshape(-1, *shape_of(x)[2:]) for x in (q, k, v))
     return _kernel(flat_q, flat_k, flat_v, axis_name, scale, causal, collective_id).reshape(shape_of(q))
 
 
-def _forward(q: Any, k: Any, v: Any, axis_name: Any, scale: float, causal: bool, collective_id: int) -> Any:
+def _forward(q: Any, k: Any, v: Any, axis_name: Hashable, scale: float, causal: bool, collective_id: int) -> Any:
     return _by_kernel(q, k, v, axis_name, scale, causal, collective_id), (q, k, v)
 
 
-def _backward(axis_name: Any, scale: float, causal: bool, collective_id: int, saved: Any, ct: Any) -> Any:
+def _backward(axis_name: Hashable, scale: float, causal: bool, collective_id: int, saved: Any, ct: Any) -> Any:
     return vjp(lambda q, k, v: _ring(q, k, v, axis_name, scale, causal), *saved)[1](ct)
 
 

@@ -10,6 +10,7 @@ The derivative of each is the other one, and the sum over devices of products of
 from __future__ import annotations
 
 import functools
+from collections.abc import Hashable
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,7 @@ import numpy as np
 from tilewright import lax
 from tilewright import numpy as jnp
 
+from ...core.ir.array import Array
 from ...core.ir.types import ArrayType
 from ...core.primitives.custom.custom_derivatives import custom_vjp
 from ...core.primitives.spmd.varying_axes import mesh_axes
@@ -48,7 +50,7 @@ def _product(kernel: Any, ring: Any, backward: Any) -> Any:
     """A product of two ways, with its derivative: a function of x, w, the axis, the way and the barrier's number."""
 
     @functools.partial(custom_vjp, nondiff_argnums=(2, 3, 4))
-    def product(x: Any, w: Any, axis_name: Any, way: str, collective_id: int) -> Any:
+    def product(x: Any, w: Any, axis_name: Hashable, way: str, collective_id: int) -> Any:
         out = kernel(x, w, axis_name, collective_id) if way == "kernel" else ring(x, w, axis_name)
         return out.astype(dtype_of(x))
 
@@ -94,7 +96,7 @@ def _multiply(x: Any, w: Any, out: Any, total: Any, dims: tuple[int, int, int], 
 # ---------------------------------------------------------------------------- all-gather, then product
 
 
-def _gather_kernel(x: Any, w: Any, axis_name: Any, collective_id: int) -> Any:
+def _gather_kernel(x: Any, w: Any, axis_name: Hashable, collective_id: int) -> Any:
     (m, k), n, count = shape_of(x), shape_of(w)[1], size_of(axis_name)
     bm, _, bn = _tiles(m, k, n)
     work = work_dtype(x, w)
@@ -116,7 +118,7 @@ def _gather_kernel(x: Any, w: Any, axis_name: Any, collective_id: int) -> Any:
     return out.reshape(count * m, n)
 
 
-def _gather_ring(x: Any, w: Any, axis_name: Any) -> Any:
+def _gather_ring(x: Any, w: Any, axis_name: Hashable) -> Any:
     count, m = size_of(axis_name), shape_of(x)[0]
     here, held = lax.axis_index(axis_name), x
     out = jnp.zeros((count * m, shape_of(w)[1]), work_dtype(x, w))
@@ -128,7 +130,7 @@ def _gather_ring(x: Any, w: Any, axis_name: Any) -> Any:
     return out
 
 
-def _summed_products(x: Any, ct: Any, axis_name: Any) -> Any:
+def _summed_products(x: Any, ct: Array, axis_name: Hashable) -> Any:
     """`all_gather(x).T @ ct`, the rows of x going round."""
     count, m = size_of(axis_name), shape_of(x)[0]
     here, held, total = lax.axis_index(axis_name), x, None
@@ -140,7 +142,7 @@ def _summed_products(x: Any, ct: Any, axis_name: Any) -> Any:
     return total
 
 
-def _gather_backward(axis_name: Any, way: str, collective_id: int, saved: Any, ct: Any) -> Any:
+def _gather_backward(axis_name: Hashable, way: str, collective_id: int, saved: Any, ct: Any) -> Any:
     x, w = saved
     dx = _scatter_product(ct, w.T, axis_name, way, collective_id)
     return dx.astype(dtype_of(x)), _summed_products(x, ct, axis_name).astype(dtype_of(w))
@@ -178,7 +180,7 @@ def all_gather_matmul_reference(x: Any, w: Any, axis_name: Any) -> Any:
 # ---------------------------------------------------------------------------- product, then reduce-scatter
 
 
-def _scatter_kernel(x: Any, w: Any, axis_name: Any, collective_id: int) -> Any:
+def _scatter_kernel(x: Any, w: Any, axis_name: Hashable, collective_id: int) -> Any:
     count = size_of(axis_name)
     (rows, k), n = shape_of(x), shape_of(w)[1]
     m = rows // count
@@ -213,7 +215,7 @@ def _scatter_kernel(x: Any, w: Any, axis_name: Any, collective_id: int) -> Any:
     return out
 
 
-def _scatter_ring(x: Any, w: Any, axis_name: Any) -> Any:
+def _scatter_ring(x: Any, w: Any, axis_name: Hashable) -> Any:
     count = size_of(axis_name)
     m, here, total = shape_of(x)[0] // count, lax.axis_index(axis_name), None
     for step in range(count):
@@ -223,7 +225,7 @@ def _scatter_ring(x: Any, w: Any, axis_name: Any) -> Any:
     return total
 
 
-def _scatter_backward(axis_name: Any, way: str, collective_id: int, saved: Any, ct: Any) -> Any:
+def _scatter_backward(axis_name: Hashable, way: str, collective_id: int, saved: Any, ct: Any) -> Any:
     x, w = saved
     dx = _gather_product(ct, w.T, axis_name, way, collective_id)
     return dx.astype(dtype_of(x)), _summed_products(ct, x, axis_name).T.astype(dtype_of(w))

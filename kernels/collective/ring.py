@@ -15,7 +15,7 @@ from ...core.tracing.trace import typeof
 from ...lang.kernel.block_spec import ANY, BlockSpec
 from ...lang.ops.dma import make_async_copy, semaphore_wait
 from ...lang.ops.remote_dma import get_barrier_semaphore, make_async_remote_copy, semaphore_signal
-from ...lang.targets.target import current_target
+from ...lang.targets.target import Target, current_target
 
 WAYS = ("kernel", "ring")
 FAR = BlockSpec(memory_space=ANY)
@@ -86,7 +86,7 @@ class Ring:
             semaphore_signal(barrier, 1, device_id={self.axis: other})
         semaphore_wait(barrier, 2)
 
-    def copy(self, source: Any, target: Any, send: Any, receive: Any) -> Any:
+    def copy(self, source: Any, target: Target, send: Any, receive: Any) -> Any:
         return make_async_remote_copy(source, target, send, receive, {self.axis: self.next})
 
     def release(self, semaphore: Any) -> None:

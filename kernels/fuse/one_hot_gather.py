@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from ...core.ir.array import Array
 from ...core.ir.program import Eqn, Program
 from ...core.ir.types import INT32, ArrayType, is_bool, is_complex, is_key
 from ...core.primitives.elementwise.arithmetic import add_p
@@ -79,7 +80,7 @@ def _compared(eqn: Eqn, axis: int) -> Program:
         place = iota_p.bind(dtype=INT32, shape=shape, dimension=axis)
         return index, eq_p.bind(place, broadcast_in_dim(index, shape, others))
 
-    def gather(x: Any, indices: Any) -> list[Any]:
+    def gather(x: Array, indices: Any) -> list[Any]:
         (index, here), dtype = placed(indices), dtype_of(x)
         adding = reduce_or_p if is_bool(dtype) else reduce_sum_p
         found = adding.bind(select_n_p.bind(here, full(dtype.type(0), shape), x), axes=(axis,))
@@ -91,7 +92,7 @@ def _compared(eqn: Eqn, axis: int) -> Program:
             found = select_n_p.bind(inside, full(fill, rows), found)
         return [reshape_to(found, eqn.outputs[0].type.shape)]
 
-    def scatter(x: Any, indices: Any, updates: Any) -> list[Any]:
+    def scatter(x: Array, indices: Any, updates: Any) -> list[Any]:
         _, here = placed(indices)
         values = broadcast_in_dim(reshape_to(updates, rows), shape, others)
         return [add_p.bind(x, select_n_p.bind(here, full(dtype_of(x).type(0), shape), values))]

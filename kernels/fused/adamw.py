@@ -19,7 +19,7 @@ from ...core.tracing.trace import shape_of
 from ...lang.call.kernel_call import kernel_call
 from ...lang.kernel.block_spec import SMEM, BlockSpec
 from ...lang.ops.basic import cdiv
-from ...lang.targets.target import current_target
+from ...lang.targets.target import Target, current_target
 from ..cost import Cost
 from .base import FLOAT32, Operation, like, nbytes, work_dtype
 
@@ -49,7 +49,7 @@ def _formula(p: Any, g: Any, m: Any, v: Any, c1: Any, c2: Any, lr: Any, b1: floa
     return (wide - lr * (m * c1 / (jnp.sqrt(v * c2) + epsilon) + decay * wide)).astype(p.dtype), m, v
 
 
-def _leaf(p: Any, g: Any, m: Any, v: Any, factors: Any, fixed: tuple[float, ...], target: Any) -> list[Any]:
+def _leaf(p: Any, g: Any, m: Any, v: Any, factors: Any, fixed: tuple[float, ...], target: Target) -> list[Any]:
     size = math.prod(shape_of(p))
     if not size:
         return [p, m, v]

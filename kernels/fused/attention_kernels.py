@@ -16,6 +16,7 @@ import numpy as np
 from tilewright import lax
 from tilewright import numpy as jnp
 
+from ...core.ir.array import Array
 from ...core.tracing.trace import shape_of
 from ...lang import cpu, triton
 from ...lang.call.kernel_call import kernel_call
@@ -197,7 +198,7 @@ def _late(form: Form, extra: dict[str, Any]) -> bool:
     return form.scale > 0 and not extra and form.window == (None, None)
 
 
-def _shares(form: Form, late: bool, scores: Any, sums: Any) -> Any:
+def _shares(form: Form, late: bool, scores: Array, sums: Any) -> Any:
     """What shares of the rows scores are, given the logarithms of the rows' sums, spread to their shape."""
     if not late:
         return jnp.exp(scores - sums)

@@ -20,6 +20,7 @@ from tilewright import lax
 from tilewright import numpy as jnp
 
 from ...core.api.transformations import program_of
+from ...core.ir.array import Array
 from ...core.ir.types import ArrayType
 from ...core.primitives.custom.custom_derivatives import custom_jvp
 from ...core.primitives.linalg.cholesky import cholesky_p
@@ -31,7 +32,7 @@ from ...core.tracing.trace import shape_of
 from ...core.transforms.jvp import jvp_flat
 from ...lang.kernel.block_spec import BlockSpec
 from ...lang.ops.basic import cdiv
-from ...lang.targets.target import current_target
+from ...lang.targets.target import Target, current_target
 from ..cost import Cost
 from .base import Operation, by_blocks, dtype_of, like, nbytes, row_tile, work_dtype
 
@@ -77,7 +78,7 @@ def _cholesky(a: Any) -> list[Any]:
     return [jnp.where(whole == whole, factor, jnp.nan)]
 
 
-def _substituted(a: Any, b: Any, lower: bool, transposed: bool, unit: bool) -> Any:
+def _substituted(a: Any, b: Array, lower: bool, transposed: bool, unit: bool) -> Any:
     """X of A X = B (or its transpose) for triangular A, a row of X at a time."""
     n = a.shape[1]
     rows, columns, out_rows = _places(a, 1), _places(a, 2), _places(b, 1)
@@ -158,7 +159,7 @@ def _qr(a: Any) -> list[Any]:
 # ---------------------------------------------------------------------------- as kernels
 
 
-def _on_matrices(formula: Formula, outs: Sequence[ArrayType], name: str, target: Any, *arrays: Any) -> list[Any]:
+def _on_matrices(formula: Formula, outs: Sequence[ArrayType], name: str, target: Target, *arrays: Any) -> list[Any]:
     """A formula of some matrices, as a kernel over blocks of them; arrays and results are (matrices, rows, columns)."""
     count = shape_of(arrays[0])[0]
     work = work_dtype(*arrays)
@@ -189,7 +190,7 @@ def _matrices(x: Any, name: str, square: bool = True) -> Any:
     return x
 
 
-def _factors(formula: Formula, plain: Formula, name: str, target: Any, *arrays: Any) -> list[Any]:
+def _factors(formula: Formula, plain: Formula, name: str, target: Target, *arrays: Any) -> list[Any]:
     """A kernel of a formula of matrices, with the shapes and derivatives of `plain`, which is what runs on the CPU."""
 
     @custom_jvp
@@ -232,7 +233,7 @@ def small_inverse(a: Any, *, target: Any = None) -> Any:
     return _factors(_inverse, lambda x: [_reference_inverse(x)], "small_inverse", target, a)[0]
 
 
-def _reference_inverse(a: Any) -> Any:
+def _reference_inverse(a: Array) -> Any:
     factor = cholesky_p.bind(a)
     one = jnp.broadcast_to(jnp.eye(shape_of(a)[-1], dtype=dtype_of(a)), shape_of(a))
     left = triangular_solve(factor, one, left_side=True, lower=True)
@@ -252,7 +253,7 @@ def small_lu(a: Any, *, target: Any = None) -> tuple[Any, Any, Any]:
     """
     a = _matrices(a, "small_lu")
 
-    def plain(x: Any) -> list[Any]:
+    def plain(x: Array) -> list[Any]:
         factors, pivots, order = lu_p.bind(x)
         return [factors, pivots[..., None], order[..., None]]
 

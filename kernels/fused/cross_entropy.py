@@ -24,7 +24,7 @@ from ...lang import cpu
 from ...lang.call.kernel_call import kernel_call
 from ...lang.kernel.block_spec import VMEM, BlockSpec
 from ...lang.ops.basic import cdiv, num_programs, program_id, when
-from ...lang.targets.target import current_target
+from ...lang.targets.target import Target, current_target
 from ..cost import Cost
 from .base import (
     Operation,
@@ -66,7 +66,7 @@ def _statistics(logits: Any, hit: Any) -> tuple[Any, Any, Any, Any]:
 # ------------------------------------------------------------------------------------------- of logits
 
 
-def _tile(m: int, n: int, target: Any) -> tuple[int, int]:
+def _tile(m: int, n: int, target: Target) -> tuple[int, int]:
     """Rows and columns of a cell: whole rows where they fit."""
     target = current_target(target)
     columns = n if row_fits(n * 4, target) else COLUMNS
@@ -148,7 +148,7 @@ def _run_backward(logits: Any, labels: Any, sums: Any, ct: Any, dtype: Any, targ
     )(logits, labels, sums, ct)  # fmt: skip
 
 
-def _logits_vjp(target: Any) -> Any:
+def _logits_vjp(target: Target) -> Any:
     def backward(ct: Any, logits: Any, labels: Any, loss: Any, sums: Any) -> Any:
         return _run_backward(logits, labels, sums, ct, dtype_of(logits), target), None
 

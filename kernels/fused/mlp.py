@@ -66,7 +66,7 @@ def _tiles(m: int, n: int, d: int, results: int, itemsize: int, work: Any, targe
     return min(rows, m), min(columns, n), min(depth * 2 // max(itemsize, 2), d), params
 
 
-def _gated(finish: Callable[..., Sequence[Any]], name: str, results: int, target: Any, x: Any, gate: Any, up: Any,
+def _gated(finish: Callable[..., Sequence[Any]], name: str, results: int, target: Target, x: Any, gate: Any, up: Any,
            *more: Any) -> list[Any]:  # fmt: skip
     """`finish(x @ gate, x @ up, *more)` by blocks of the results, which are like `x` with the columns of `gate`."""
     (m, d), n = shape_of(x), shape_of(gate)[1]
@@ -104,13 +104,13 @@ def _gated(finish: Callable[..., Sequence[Any]], name: str, results: int, target
     )(x, gate, up, *more)  # fmt: skip
 
 
-def _hidden(activation: Any, slope: Any, name: str, target: Any) -> Any:
+def _hidden(activation: Any, slope: Any, name: str, target: Target) -> Any:
     """`act(x @ gate) * (x @ up)`, whose derivative makes both products again."""
 
     def slopes(g: Any, u: Any, ct: Any) -> tuple[Any, Any]:
         return ct * u * slope(g), ct * activation(g)
 
-    def pulled(primals: Any, ct: Any) -> list[Any]:
+    def pulled(primals: Sequence[Any], ct: Any) -> list[Any]:
         """The cotangents of both products."""
         return _gated(slopes, f"{name}_backward", 2, target, *primals, ct)
 
@@ -118,21 +118,21 @@ def _hidden(activation: Any, slope: Any, name: str, target: Any) -> Any:
     def call(x: Any, gate: Any, up: Any) -> Any:
         return _gated(lambda g, u: [activation(g) * u], name, 1, target, x, gate, up)[0]
 
-    def forward(primals: Any, tangents: Any) -> Any:
+    def forward(primals: Sequence[Any], tangents: Sequence[Any]) -> Any:
         (x, gate, up), (dx, dgate, dup), work = primals, tangents, work_dtype(*primals[:2])
         ones = jnp.ones((shape_of(x)[0], shape_of(gate)[1]), dtype_of(x))
         by_gate, by_up = pulled(primals, ones)
         return (by_gate * (product(dx, gate, 1, 0, work) + product(x, dgate, 1, 0, work))
                 + by_up * (product(dx, up, 1, 0, work) + product(x, dup, 1, 0, work))).astype(dtype_of(x))  # fmt: skip
 
-    def backward(primals: Any, ct: Any) -> tuple[Any, Any, Any]:
+    def backward(primals: Sequence[Any], ct: Any) -> tuple[Any, Any, Any]:
         x, gate, up = primals
         work = work_dtype(x, gate)
         by_gate, by_up = pulled(primals, ct)
         dx = product(by_gate, gate.T, 1, 0, work) + product(by_up, up.T, 1, 0, work)
         return dx.astype(dtype_of(x)), *(product(x.T, ct, 1, 0, work).astype(dtype_of(gate)) for ct in (by_gate, by_up))
 
-    def rule(primals: Any, tangents: Any) -> Any:
+    def rule(primals: Sequence[Any], tangents: Sequence[Any]) -> Any:
         return call(*primals), linear_call(forward, backward, primals, tangents)
 
     call.defjvp(rule)

@@ -19,6 +19,7 @@ from ...core.support.errors import ShapeError
 from ...core.tracing.trace import shape_of
 from ...lang.kernel.block_spec import BlockSpec
 from ...lang.ops.basic import cdiv
+from ...lang.targets.target import Target
 from ..cost import Cost
 from .base import Operation, by_blocks, like, nbytes, row_fits, row_spec, row_tile, work_dtype
 
@@ -64,7 +65,7 @@ def _normed(formula: Any, name: str, arrays: tuple[Any, ...], vectors: tuple[Any
 
 
 def _row_norm(
-    formula: Any, name: str, x: Any, scale: Any, shift: Any, residual: Any, epsilon: float, target: Any
+    formula: Any, name: str, x: Any, scale: Any, shift: Any, residual: Any, epsilon: float, target: Target
 ) -> Any:
     n = _checked(x, (scale, shift), residual, name)
     m = math.prod(shape_of(x)[:-1])

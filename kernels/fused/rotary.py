@@ -18,6 +18,7 @@ from ...core.tracing.trace import shape_of
 from ...lang.call.kernel_call import kernel_call
 from ...lang.kernel.block_spec import BlockSpec
 from ...lang.ops.basic import cdiv
+from ...lang.targets.target import Target
 from ..cost import Cost
 from .base import Operation, like, nbytes, row_tile, work_dtype
 
@@ -34,7 +35,7 @@ def _rotated(x: Any, angles: Any, sign: int) -> Any:
     return jnp.concatenate([a * cos - b * sin, b * cos + a * sin], -1)
 
 
-def _run(positions: Any, x: Any, base: float, sign: int, target: Any) -> Any:
+def _run(positions: Any, x: Any, base: float, sign: int, target: Target) -> Any:
     """x as (batch, T, heads, H), positions (batch or 1, T)."""
     batch, t, heads, h = shape_of(x)
     work = work_dtype(x)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from tilewright import numpy as jnp
@@ -16,6 +16,7 @@ from tilewright import numpy as jnp
 from ...core.primitives.custom.custom_derivatives import custom_jvp, linear_call
 from ...core.tracing.trace import shape_of
 from ...lang.ops.basic import cdiv
+from ...lang.targets.target import Target
 from ..cost import Cost
 from .base import Operation, as_rows, by_blocks, dtype_of, like, nbytes, row_fits, row_spec, row_tile, work_dtype
 
@@ -42,7 +43,7 @@ def _log_softmax_cotangent(y: Any, ct: Any) -> Any:
     return ct - jnp.exp(y) * ct.sum(-1, keepdims=True)
 
 
-def _on_rows(formula: Callable[..., Any], name: str, target: Any, *arrays: Any) -> Any:
+def _on_rows(formula: Callable[..., Any], name: str, target: Target, *arrays: Any) -> Any:
     """A formula of whole rows, as a kernel over blocks of them where they fit, computed in float32 at least."""
     m, n = shape_of(arrays[0])
     work = work_dtype(*arrays)
@@ -59,12 +60,12 @@ def _on_rows(formula: Callable[..., Any], name: str, target: Any, *arrays: Any) 
 
 
 def _with_tangent(formula: Any, tangent: Any, cotangent: Any, name: str) -> Callable[[Any], Any]:
-    def make(target: Any) -> Any:
+    def make(target: Target) -> Any:
         @custom_jvp
         def call(x: Any) -> Any:
             return _on_rows(formula, name, target, x)
 
-        def rule(primals: Any, tangents: Any) -> Any:
+        def rule(primals: Sequence[Any], tangents: Sequence[Any]) -> Any:
             y = call(*primals)
             forward = functools.partial(_on_rows, tangent, f"{name}_tangent", target)
             backward = functools.partial(_on_rows, cotangent, f"{name}_cotangent", target)
@@ -80,7 +81,7 @@ _SOFTMAX = _with_tangent(_softmax, _softmax_tangent, _softmax_tangent, "softmax"
 _LOG_SOFTMAX = _with_tangent(_log_softmax, _log_softmax_tangent, _log_softmax_cotangent, "log_softmax")
 
 
-def _apply(make: Any, x: Any, axis: int, target: Any) -> Any:
+def _apply(make: Any, x: Any, axis: int, target: Target) -> Any:
     x = jnp.asarray(x)
     if not jnp.issubdtype(x.dtype, jnp.floating):
         x = x.astype(jnp.float32)

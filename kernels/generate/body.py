@@ -119,7 +119,7 @@ class Body:
             return value
         return self.add(broadcast_in_dim_p, [value], shape=tuple(shape), broadcast_dimensions=())
 
-    def converted(self, value: Atom, dtype: Any) -> Atom:
+    def converted(self, value: Atom, dtype: np.dtype[Any]) -> Atom:
         if value.type.dtype == dtype:
             return value
         return self.add(convert_element_type_p, [value], new_dtype=np.dtype(dtype), weak_type=False)

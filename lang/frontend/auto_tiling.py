@@ -45,7 +45,7 @@ Tiles = dict[str, int]
 _COMBINE = {"sum": (add_p, lambda dtype: 0), "max": (max_p, lowest), "min": (min_p, highest)}
 
 
-def _neutral(reduce: str, dtype: Any) -> Any:
+def _neutral(reduce: str, dtype: np.dtype[Any]) -> Any:
     """The element of a dtype that a reduction does not change by."""
     return np.asarray(_COMBINE[reduce][1](dtype)).astype(dtype)[()]
 

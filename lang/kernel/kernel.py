@@ -192,7 +192,7 @@ class Kernel:
     def __hash__(self) -> int:
         return self._hash
 
-    def __eq__(self, other: Any) -> bool:
+    def __eq__(self, other: object) -> bool:
         return self is other or (isinstance(other, Kernel) and self._hash == other._hash and self.key == other.key)
 
     def replace(self, **changes: Any) -> Kernel:

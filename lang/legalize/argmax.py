@@ -20,7 +20,7 @@ from ...core.tracing.trace import shape_of, typeof
 def _position(extremum: Primitive) -> Callable[..., Any]:
     """The least place where the extremum (or NaN) is."""
 
-    def rewrite(x: Any, *, axes: Sequence[int], index_dtype: Any) -> Any:
+    def rewrite(x: Any, *, axes: Sequence[int], index_dtype: np.dtype[Any]) -> Any:
         (axis,), shape = axes, shape_of(x)
         x = convert_element_type(x, INT32) if is_bool(typeof(x).dtype) else x
         kept = tuple(d for d in range(len(shape)) if d != axis)

@@ -100,7 +100,7 @@ def total(eqn: Eqn, numbers: Mapping[Var, Any]) -> Rewrite | None:
     return _signed(shift, dtype) if machine is sign_down_p and is_unsigned(dtype) else shift
 
 
-def _signed(shift: Rewrite, dtype: Any) -> Rewrite:
+def _signed(shift: Rewrite, dtype: np.dtype[Any]) -> Rewrite:
     """A shift of unsigned integers whose highest bit is the sign."""
 
     def rewrite(x: Any, y: Any) -> Any:

@@ -112,7 +112,7 @@ def _products(point: Any, part: Any, batch_groups: int, how: dict[str, Any]) -> 
 
 def _conv(lhs: Any, rhs: Any, *, window_strides: Any, padding: Any, lhs_dilation: Any, rhs_dilation: Any,
           dimension_numbers: ConvDimensionNumbers, feature_group_count: int, batch_group_count: int, precision: Any,
-          preferred_element_type: Any) -> Any:  # fmt: skip
+          preferred_element_type: np.dtype[Any]) -> Any:  # fmt: skip
     """For each place in the window one product of matrices, over the input features."""
     out_dtype = preferred_element_type or dtype_of(lhs)
     lhs, rhs = transpose(lhs, dimension_numbers.lhs_spec), transpose(rhs, dimension_numbers.rhs_spec)

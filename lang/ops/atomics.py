@@ -70,7 +70,7 @@ def _split(kind: str, operands: Sequence[Any]) -> tuple[Sequence[Any], Sequence[
     return operands[:count], operands[count:]
 
 
-def _check_dtype(kind: str, dtype: Any) -> None:
+def _check_dtype(kind: str, dtype: np.dtype[Any]) -> None:
     fits, remedy = True, ""
     if kind in ("and", "or", "xor"):
         fits, remedy = is_integer(dtype) or is_bool(dtype), "use an integer or boolean dtype"

@@ -67,7 +67,7 @@ def stochastic_round(x: Any, random_bits: Any, target_dtype: Any) -> Any:
 
 
 @cached(len(ROUNDED))
-def _rounding(dtype: Any) -> Any:
+def _rounding(dtype: np.dtype[Any]) -> Any:
     @custom_jvp
     def rounded(x: Any, random_bits: Any) -> Any:
         found = _in_bits(x, random_bits) if dtype == bfloat16 else _by_quantum(x, random_bits, dtype)
@@ -76,7 +76,7 @@ def _rounding(dtype: Any) -> Any:
         return convert_element_type(select(abs_p.bind(x) < np.float32(np.inf), found, x), dtype)
 
     @rounded.defjvp
-    def _(primals: Any, tangents: Any) -> Any:
+    def _(primals: Sequence[Any], tangents: Sequence[Any]) -> Any:
         return rounded(*primals), convert_element_type(tangents[0], dtype)
 
     return rounded
@@ -98,7 +98,7 @@ def _power(exponent: Any) -> Any:
     return bitcast_convert_type((exponent + np.int32(127)) << np.int32(23), FLOAT32)
 
 
-def _by_quantum(x: Any, random_bits: Any, dtype: Any) -> Any:
+def _by_quantum(x: Any, random_bits: Any, dtype: np.dtype[Any]) -> Any:
     """To whole multiples of the distance of neighbours at `x`."""
     limits = ml_dtypes.finfo(dtype)
     exponent = ((bitcast_convert_type(x, INT32) >> np.int32(23)) & np.int32(255)) - np.int32(127)

@@ -85,7 +85,7 @@ def _bits(key: Sequence[Any], draw: Any, shape: tuple[int, ...]) -> Any:
 # ---------------------------------------------------------------------------- what bits become
 
 
-def _float_dtype(dtype: Any, name: str) -> np.dtype:
+def _float_dtype(dtype: np.dtype[Any], name: str) -> np.dtype:
     found = canonical_dtype(as_dtype(dtype))
     if not is_float(found):
         raise DtypeError(f"{name} of dtype {found}", "give a float dtype")

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from ...core.ir.axis_relation import EFFECT, FREE
@@ -27,7 +27,7 @@ def _numpy(ref: Any, *, zero: bool) -> list[Any]:
     return []
 
 
-def _jvp(primals: Any, tangents: Any, **params: Any) -> Any:
+def _jvp(primals: Sequence[Any], tangents: Sequence[Any], **params: Any) -> Any:
     for ref in (*primals, *tangents):
         if isinstance(getattr(ref, "aval", None), RefType):
             undefine_p.bind(ref, **params)

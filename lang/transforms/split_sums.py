@@ -152,7 +152,7 @@ def partial_kernel(found: Addends, stretches: Stretches) -> Kernel:
                 own[a] = min_p.bind(own[a], np.int32(kernel.grid[a] - 1))
         return own, valid
 
-    def body(ids: Any, prefetch: Any, ins: Any, outs: Any, scratch: Any) -> None:
+    def body(ids: Any, prefetch: Any, ins: Sequence[Any], outs: Sequence[Any], scratch: Any) -> None:
         emitted, sums = outs[: len(found.emitted)], outs[len(found.emitted) :]
         first = [eq_p.bind(ids[ahead + a], np.int32(0)) for a in phases.carry]
         when_all(first, lambda: [s.reset(ref) for s, ref in zip(found.states, sums, strict=True)])
@@ -266,7 +266,7 @@ def _total(found: Addends, parts: int, elements: int) -> Total:
         fill = b.array.dtype.type(state.start) if parts % rows else None
         return replace(stacked, axes=(BlockAxis(rows), *whole.axes), fill=fill, loose=False)
 
-    def body(ids: Any, prefetch: Any, ins: Any, outs: Any, scratch: Any) -> None:
+    def body(ids: Any, prefetch: Any, ins: Sequence[Any], outs: Sequence[Any], scratch: Any) -> None:
         held, sums = scratch[: end - first_scratch], scratch[end - first_scratch :]
         refs = dict(zip(range(first_out, end), [*own_outputs(outs), *held], strict=True))
         first = [eq_p.bind(ids[-1], np.int32(0))]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ...core.ir.primitive import Primitive
 from ...core.ir.types import ArrayType
@@ -12,19 +12,22 @@ from ...lang.legalize import Unfit
 from ..refs import Memory
 from .atomics import Update, update
 
+if TYPE_CHECKING:
+    from ..lower import Lowering
+
 
 def _plain(masked: bool) -> None:
     if masked:
         raise Unfit("an access under a mask: choose by `where`, or let a block's `fill` stand past the end")
 
 
-def _get(e: Any, operands: list[Any], out: ArrayType, index: Index, masked: bool = False) -> Any:
+def _get(e: Lowering, operands: list[Any], out: ArrayType, index: Index, masked: bool = False) -> Any:
     _plain(masked)
     ref, *rest = operands
     return ref.read(e, index, split_operands(index, rest, masked)[0])
 
 
-def _swap(e: Any, operands: list[Any], out: ArrayType, index: Index, masked: bool = False) -> Any:
+def _swap(e: Lowering, operands: list[Any], out: ArrayType, index: Index, masked: bool = False) -> Any:
     _plain(masked)
     ref, value, *rest = operands
     dynamic = split_operands(index, rest, masked)[0]
@@ -33,7 +36,7 @@ def _swap(e: Any, operands: list[Any], out: ArrayType, index: Index, masked: boo
     return old
 
 
-def _addupdate(e: Any, operands: list[Any], outs: list[Any], index: Index, masked: bool = False) -> list[Any]:
+def _addupdate(e: Lowering, operands: list[Any], outs: list[Any], index: Index, masked: bool = False) -> list[Any]:
     _plain(masked)
     ref, value, *rest = operands
     dynamic = split_operands(index, rest, masked)[0]

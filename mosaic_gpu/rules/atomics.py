@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import reduce
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ...core.ir.primitive import Primitive
 from ...core.ir.types import is_float
@@ -20,6 +20,9 @@ from ...lang.ops.atomics import Sync, atomic_cas_p, atomic_rmw_p
 from ..refs import Register, Space
 from ..text import Int, Printer
 from ..values import Fragment, Lazy, Product, computed
+
+if TYPE_CHECKING:
+    from ..lower import Lowering
 
 STRICT: Sync = ("acq_rel", "gpu")
 _BITS = {"and": "and.b32", "or": "or.b32", "xor": "xor.b32", "xchg": "exch.b32", "cas": "cas.b32"}
@@ -71,7 +74,7 @@ class Update:
         return p.pure(f"arith.bitcast {found[0]} : i32 to f32") if bits else found[0]
 
 
-def update(e: Any, one: Update, values: Sequence[Any], mask: Any, shape: tuple[int, ...], space: Space,
+def update(e: Lowering, one: Update, values: Sequence[Any], mask: Any, shape: tuple[int, ...], space: Space,
            at: Callable[[Sequence[Int]], tuple[Any, str | None]]) -> Any:  # fmt: skip
     """Update a part of memory; gives what was there before if that is wanted.
 
@@ -110,7 +113,7 @@ def update(e: Any, one: Update, values: Sequence[Any], mask: Any, shape: tuple[i
     return Fragment(layout, one.dtype, old) if shape else _told(e, old[0][0], owner, one.dtype)
 
 
-def _told(e: Any, number: str, owner: str | None, dtype: Any) -> Lazy:
+def _told(e: Lowering, number: str, owner: str | None, dtype: Any) -> Lazy:
     """A number that one thread has, in all of them."""
     p, base, type_ = e.p, e.keep(16), computed(dtype)
     at, letter = p.name(p.add(base, p.mul(e.warp, 4)) if e.by_warps else base), "f" if type_ == "f32" else "r"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ...core.ir.primitive import Primitive
 from ...core.ir.program import Program
@@ -16,12 +16,15 @@ from ...lang.transforms.discharge import written
 from ..refs import Carried, Register
 from ..values import Lazy, Product
 
+if TYPE_CHECKING:
+    from ..lower import Lowering
 
-def _call(e: Any, operands: list[Any], outs: list[Any], program: Program, **_: Any) -> list[Any]:
+
+def _call(e: Lowering, operands: list[Any], outs: list[Any], program: Program, **_: Any) -> list[Any]:
     return e.inline(program, operands)
 
 
-def _barrier(e: Any, operands: list[Any], outs: list[Any], **_: Any) -> list[Any]:
+def _barrier(e: Lowering, operands: list[Any], outs: list[Any], **_: Any) -> list[Any]:
     return list(operands)
 
 
@@ -75,12 +78,12 @@ def _cond(e: Any, operands: list[Any], outs: list[ArrayType], branches: Sequence
     return [_given(e, r.value) for r in found]
 
 
-def _zeros(e: Any, out: ArrayType) -> Lazy:
+def _zeros(e: Lowering, out: ArrayType) -> Lazy:
     zero = e.scalar(0, out.dtype)
     return Lazy(out.shape, out.dtype, lambda p, place: zero.at(p, ()), fixed=True)
 
 
-def _given(e: Any, value: Any) -> Any:
+def _given(e: Lowering, value: Any) -> Any:
     """What a branch gives; a number is one that all threads have."""
     if value.shape or isinstance(value, Lazy):
         return value

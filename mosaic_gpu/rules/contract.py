@@ -6,7 +6,7 @@ A product is issued where it is used: what it is added to is what the tensor cor
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ...core.ir.primitive import Primitive
 from ...core.ir.types import ArrayType
@@ -18,8 +18,11 @@ from ..products import WIDEST
 from ..values import Fragment, Layout, Product, halves
 from .elementwise import RULES as ELEMENTWISE
 
+if TYPE_CHECKING:
+    from ..lower import Lowering
 
-def _dot(e: Any, operands: list[Any], out: ArrayType, dimension_numbers: Any, precision: Any,
+
+def _dot(e: Lowering, operands: list[Any], out: ArrayType, dimension_numbers: Any, precision: Any,
          preferred_element_type: Any, **params: Any) -> Any:  # fmt: skip
     (left, right), (batch, _) = dimension_numbers
     a, b = operands
@@ -42,7 +45,7 @@ def _dot(e: Any, operands: list[Any], out: ArrayType, dimension_numbers: Any, pr
 def _add(rule: Callable[..., Any]) -> Callable[..., Any]:
     """A sum, one term of which may be a product that starts from the other."""
 
-    def added(e: Any, operands: list[Any], out: ArrayType, **params: Any) -> Any:
+    def added(e: Lowering, operands: list[Any], out: ArrayType, **params: Any) -> Any:
         for x, y in (operands, operands[::-1]):
             open_ = isinstance(x, Product) and x.once and x.made is None
             if open_ and isinstance(y, Fragment) and y.layout == x.layout:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -29,6 +29,9 @@ from ..layout_conversion import agreed
 from ..text import Printer
 from ..values import Fragment, Lazy, Product, computed, convert, halves, rounded, wrapped
 
+if TYPE_CHECKING:
+    from ..lower import Lowering
+
 Numbers = Callable[..., str]  # (printer, dtype of the operands, *numbers) -> number
 
 
@@ -42,7 +45,7 @@ def finished(p: Printer, x: str, dtype: Any) -> str:
 def elementwise(compute: Numbers) -> Callable[..., Any]:
     """The rule of an operation on numbers, given the dtype of its last operand."""
 
-    def rule(e: Any, operands: list[Any], out: ArrayType, **params: Any) -> Any:
+    def rule(e: Lowering, operands: list[Any], out: ArrayType, **params: Any) -> Any:
         dtype = operands[-1].dtype
 
         def number(p: Printer, *xs: str) -> str:
@@ -72,7 +75,7 @@ def elementwise(compute: Numbers) -> Callable[..., Any]:
 def _op(operation: Operation) -> Numbers:
     """One operation of arith or math by the kind of its operands."""
 
-    def compute(p: Printer, dtype: Any, *xs: str) -> str:
+    def compute(p: Printer, dtype: np.dtype[Any], *xs: str) -> str:
         name = operation.name(dtype)
         assert name
         return p.pure(f"{name} {', '.join(xs)} : {computed(dtype)}")
@@ -97,37 +100,37 @@ def exp(p: Printer, dtype: Any, x: str) -> str:
     return exp2(p, dtype, p.pure(f"arith.mulf {x}, {p.constant(math.log2(math.e), 'f32')} : f32"))
 
 
-def _scaled_exp2(p: Printer, dtype: Any, x: str, scale: str, shift: str) -> str:
+def _scaled_exp2(p: Printer, dtype: np.dtype[Any], x: str, scale: str, shift: str) -> str:
     return exp2(p, dtype, p.pure(f"math.fma {x}, {scale}, {shift} : f32"))
 
 
-def _rsqrt(p: Printer, dtype: Any, x: str) -> str:
+def _rsqrt(p: Printer, dtype: np.dtype[Any], x: str) -> str:
     return special(p, "rsqrt.approx", x)
 
 
-def _logistic(p: Printer, dtype: Any, x: str) -> str:
+def _logistic(p: Printer, dtype: np.dtype[Any], x: str) -> str:
     low = exp(p, dtype, p.pure(f"arith.negf {x} : f32"))
     one = p.constant(1, "f32")
     return p.pure(f"arith.divf {one}, {p.pure(f'arith.addf {one}, {low} : f32')} : f32")
 
 
-def _reciprocal(p: Printer, dtype: Any, x: str, **params: Any) -> str:
+def _reciprocal(p: Printer, dtype: np.dtype[Any], x: str, **params: Any) -> str:
     return p.pure(f"arith.divf {p.constant(1, 'f32')}, {x} : f32")
 
 
-def _neg(p: Printer, dtype: Any, x: str) -> str:
+def _neg(p: Printer, dtype: np.dtype[Any], x: str) -> str:
     if is_float(dtype):
         return p.pure(f"arith.negf {x} : f32")
     return p.pure(f"arith.subi {p.constant(0)}, {x} : i32")
 
 
-def _abs(p: Printer, dtype: Any, x: str) -> str:
+def _abs(p: Printer, dtype: np.dtype[Any], x: str) -> str:
     if is_float(dtype):
         return p.pure(f"math.absf {x} : f32")
     return x if dtype.kind == "u" else p.pure(f"arith.maxsi {x}, {_neg(p, dtype, x)} : i32")
 
 
-def _sign(p: Printer, dtype: Any, x: str) -> str:
+def _sign(p: Printer, dtype: np.dtype[Any], x: str) -> str:
     """-1, 0 or 1 with the sign of zeros, and NaN, as they are."""
     type_, zero = computed(dtype), p.constant(0, computed(dtype))
     if not is_float(dtype):
@@ -142,7 +145,7 @@ def _sign(p: Printer, dtype: Any, x: str) -> str:
     return p.pure(f"arith.select {live}, {unit}, {x} : {type_}")
 
 
-def _bits(e: Any, operands: list[Any], out: ArrayType, **params: Any) -> Any:
+def _bits(e: Lowering, operands: list[Any], out: ArrayType, **params: Any) -> Any:
     (x,) = operands
     if x.dtype.itemsize != 4 or out.dtype.itemsize != 4:
         raise Unfit(f"the bits of {x.dtype} as {out.dtype}: it is one of the same width")
@@ -152,31 +155,31 @@ def _bits(e: Any, operands: list[Any], out: ArrayType, **params: Any) -> Any:
     )
 
 
-def _square(p: Printer, dtype: Any, x: str) -> str:
+def _square(p: Printer, dtype: np.dtype[Any], x: str) -> str:
     return ew_op[ew.mul_p](p, dtype, x, x)
 
 
-def _not(p: Printer, dtype: Any, x: str) -> str:
+def _not(p: Printer, dtype: np.dtype[Any], x: str) -> str:
     type_ = computed(dtype)
     return p.pure(f"arith.xori {x}, {p.constant(True if type_ == 'i1' else -1, type_)} : {type_}")
 
 
-def _round(p: Printer, dtype: Any, x: str, rounding_method: Any) -> str:
+def _round(p: Printer, dtype: np.dtype[Any], x: str, rounding_method: Any) -> str:
     even = rounding_method == RoundingMethod.TO_NEAREST_EVEN
     return p.pure(f"math.{'roundeven' if even else 'round'} {x} : f32")
 
 
-def _finite(p: Printer, dtype: Any, x: str) -> str:
+def _finite(p: Printer, dtype: np.dtype[Any], x: str) -> str:
     size = p.pure(f"math.absf {x} : f32")
     return p.pure(f"arith.cmpf olt, {size}, {p.constant(np.inf, 'f32')} : f32")
 
 
-def _select(e: Any, operands: list[Any], out: ArrayType) -> Any:
+def _select(e: Lowering, operands: list[Any], out: ArrayType) -> Any:
     if len(operands) != 3:
         raise Unfit("a selection among more than two values: choose by `where` within `where`")
     type_ = computed(out.dtype)
 
-    def compute(p: Printer, dtype: Any, which: str, no: str, yes: str) -> str:
+    def compute(p: Printer, dtype: np.dtype[Any], which: str, no: str, yes: str) -> str:
         if not is_bool(operands[0].dtype):
             which = p.pure(f"arith.cmpi ne, {which}, {p.constant(0)} : i32")
         return p.pure(f"arith.select {which}, {yes}, {no} : {type_}")
@@ -184,12 +187,12 @@ def _select(e: Any, operands: list[Any], out: ArrayType) -> Any:
     return elementwise(compute)(e, operands, out)
 
 
-def _clamp(p: Printer, dtype: Any, low: str, x: str, high: str) -> str:
+def _clamp(p: Printer, dtype: np.dtype[Any], low: str, x: str, high: str) -> str:
     most, least = ew_op[ew.min_p], ew_op[ew.max_p]
     return most(p, dtype, least(p, dtype, x, low), high)
 
 
-def _converted(e: Any, operands: list[Any], out: ArrayType, new_dtype: Any, weak_type: bool) -> Any:
+def _converted(e: Lowering, operands: list[Any], out: ArrayType, new_dtype: np.dtype[Any], weak_type: bool) -> Any:
     (x,) = operands
     if x.dtype == out.dtype:
         return x
@@ -197,7 +200,7 @@ def _converted(e: Any, operands: list[Any], out: ArrayType, new_dtype: Any, weak
     return elementwise(lambda p, dtype, a: convert(p, a, dtype, to))(e, operands, out)
 
 
-def _same(e: Any, operands: list[Any], out: ArrayType, **params: Any) -> Any:
+def _same(e: Lowering, operands: list[Any], out: ArrayType, **params: Any) -> Any:
     return operands[0]
 
 
@@ -213,7 +216,7 @@ ew_op: dict[Primitive, Numbers] = {
 }  # fmt: skip
 
 
-def _remainder(e: Any, operands: list[Any], out: ArrayType) -> Any:
+def _remainder(e: Lowering, operands: list[Any], out: ArrayType) -> Any:
     raise Unfit("a remainder of floats: write `x - y * floor(x / y)`")  # that of integers is made of `remainder_p`
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ...core.ir.primitive import Primitive
 from ...core.ir.types import ArrayType
@@ -12,6 +12,9 @@ from ...core.primitives.reduction.reduce import reduce_max_p, reduce_min_p, redu
 from ...lang.legalize import Unfit
 from ..values import Fragment, Layout, Lazy, computed, halves
 from .elementwise import ew_op, finished
+
+if TYPE_CHECKING:
+    from ..lower import Lowering
 
 COMBINE = {reduce_sum_p: add_p, reduce_prod_p: mul_p, reduce_max_p: max_p, reduce_min_p: min_p}
 
@@ -22,14 +25,14 @@ def _tree(combine: Callable[[str, str], str], xs: list[str]) -> str:
     return xs[0]
 
 
-def _shuffled(e: Any, x: str, step: int, type_: str) -> str:
+def _shuffled(e: Lowering, x: str, step: int, type_: str) -> str:
     letter = "f" if type_ == "f32" else "r"
     return e.p.asm(f"shfl.sync.bfly.b32 $0, $1, {step}, 0x1f, 0xffffffff;", f"={letter},{letter}", [x], [type_],
                    [type_])[0]  # fmt: skip
 
 
 def _reduce(by: Primitive) -> Callable[..., Any]:
-    def rule(e: Any, operands: list[Any], out: ArrayType, axes: Any, **params: Any) -> Any:
+    def rule(e: Lowering, operands: list[Any], out: ArrayType, axes: Any, **params: Any) -> Any:
         x = e.fragment(operands[0])
         if computed(x.dtype) == "i1":
             raise Unfit("booleans are combined along an axis: combine numbers, `x.astype('int32')`")
@@ -69,7 +72,7 @@ def _reduce(by: Primitive) -> Callable[..., Any]:
     return rule
 
 
-def _across(e: Any, combine: Callable[[str, str], str], columns: list[str], type_: str, alone: bool) -> list[str]:
+def _across(e: Lowering, combine: Callable[[str, str], str], columns: list[str], type_: str, alone: bool) -> list[str]:
     """The columns that a warp has combined, combined over all warps of the block through shared memory."""
     p, warps = e.p, 4 * e.consumers
     width = 1 if alone else len(columns) * (1 if e.own_rows else 4)

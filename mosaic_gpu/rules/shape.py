@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -23,8 +23,11 @@ from ...lang.legalize import Unfit
 from ..text import Int, Printer
 from ..values import Fragment, Lazy, Product, Tile, computed, convert
 
+if TYPE_CHECKING:
+    from ..lower import Lowering
 
-def moved(e: Any, x: Any, shape: tuple[int, ...], where: dict[int, int]) -> Any:
+
+def moved(e: Lowering, x: Any, shape: tuple[int, ...], where: dict[int, int]) -> Any:
     """A value whose axis `d` becomes `where[d]` of another shape; other axes are of size 1, or new."""
     if isinstance(x, Product):
         x = e.settled(x)
@@ -41,11 +44,11 @@ def moved(e: Any, x: Any, shape: tuple[int, ...], where: dict[int, int]) -> Any:
     return Lazy(shape, x.dtype, at, varies, x.fixed)
 
 
-def _broadcast(e: Any, operands: list[Any], out: ArrayType, shape: Any, broadcast_dimensions: Any) -> Any:
+def _broadcast(e: Lowering, operands: list[Any], out: ArrayType, shape: Any, broadcast_dimensions: Any) -> Any:
     return moved(e, operands[0], out.shape, dict(enumerate(broadcast_dimensions)))
 
 
-def _reshape(e: Any, operands: list[Any], out: ArrayType, **params: Any) -> Any:
+def _reshape(e: Lowering, operands: list[Any], out: ArrayType, **params: Any) -> Any:
     (x,) = operands
     old, new = ([d for d, n in enumerate(s) if n > 1] for s in (x.shape, out.shape))
     if [x.shape[d] for d in old] != [out.shape[d] for d in new]:
@@ -54,11 +57,11 @@ def _reshape(e: Any, operands: list[Any], out: ArrayType, **params: Any) -> Any:
     return moved(e, x, out.shape, dict(zip(old, new, strict=True)))
 
 
-def _transpose(e: Any, operands: list[Any], out: ArrayType, permutation: Any) -> Any:
+def _transpose(e: Lowering, operands: list[Any], out: ArrayType, permutation: Any) -> Any:
     return moved(e, operands[0], out.shape, {old: new for new, old in enumerate(permutation)})
 
 
-def _iota(e: Any, operands: list[Any], out: ArrayType, dimension: int, **params: Any) -> Lazy:
+def _iota(e: Lowering, operands: list[Any], out: ArrayType, dimension: int, **params: Any) -> Lazy:
     def at(p: Printer, place: Sequence[Int]) -> str:
         return convert(p, p.name(place[dimension]), np.dtype(np.int32), out.dtype)
 
@@ -78,7 +81,7 @@ def _slice(e: Any, operands: list[Any], out: ArrayType, start_indices: Any, limi
     return Lazy(out.shape, out.dtype, at, frozenset(d for d in x.varies if out.shape[d] > 1), x.fixed)
 
 
-def _concatenate(e: Any, operands: list[Any], out: ArrayType, dimension: int) -> Any:
+def _concatenate(e: Lowering, operands: list[Any], out: ArrayType, dimension: int) -> Any:
     """Columns beside each other, in whole groups of 8."""
     whole = e.layout(out.shape)
     if whole.cols != dimension:

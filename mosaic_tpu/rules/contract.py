@@ -88,7 +88,7 @@ def _arranged(b: Body, x: Value, form: SSA, order: Sequence[int], groups: tuple[
 
 
 def _dot_general(b: Body, xs: list[Value], out: ArrayType, dimension_numbers: Any, precision: Any,
-                 preferred_element_type: Any) -> Value:  # fmt: skip
+                 preferred_element_type: np.dtype[Any]) -> Value:  # fmt: skip
     x, y = xs
     if not (x.type.size and y.type.size):
         return b.known(0, out)

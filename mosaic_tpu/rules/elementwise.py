@@ -261,7 +261,7 @@ def _convert(b: Body, xs: list[Value], out: ArrayType, **params: Any) -> Value:
     return convert(b, xs[0], out)
 
 
-def _bitcast(b: Body, xs: list[Value], out: ArrayType, new_dtype: Any) -> Value:
+def _bitcast(b: Body, xs: list[Value], out: ArrayType, new_dtype: np.dtype[Any]) -> Value:
     (x,) = xs
     if x.dtype == out.dtype:
         return x

@@ -94,7 +94,7 @@ def _slice(b: Body, xs: list[Value], out: ArrayType, start_indices: Sequence[int
     return _moved(b, out, v)
 
 
-def _iota(b: Body, xs: list[Value], out: ArrayType, *, dtype: Any, shape: Any, dimension: int) -> Value:
+def _iota(b: Body, xs: list[Value], out: ArrayType, *, dtype: np.dtype[Any], shape: Any, dimension: int) -> Value:
     places = vector_layout.iota(b.w, physical(out.shape), axis_of(len(out.shape), dimension))
     return convert(b, Value(ArrayType(out.shape, np.dtype(np.int32)), vector=places), ArrayType(out.shape, out.dtype))
 

@@ -19,7 +19,8 @@ from typing import Any
 import numpy as np
 
 from . import lax
-from .core.ir.array import Array
+from .core.ir.array import Array, DTypeLike
+from .core.primitives.contraction.dot_algorithms import PrecisionLike
 from .core.support.call_errors import public
 from .core.support.errors import ArgumentError, ShapeError
 from .numpy import abs as absolute
@@ -107,7 +108,7 @@ def _sampling(method: ResizeMethod, antialias: bool) -> _Sampling:
     return _Sampling(kernels[method], antialias)
 
 
-def _weights(size: int, out: int, scale: Any, translation: Any, sampling: _Sampling, dtype: Any) -> Any:
+def _weights(size: int, out: int, scale: Any, translation: Any, sampling: _Sampling, dtype: DTypeLike) -> Any:
     """The weights (size, out) of the pixels for each sample."""
     step = 1.0 / scale
     at = (arange(out, dtype=dtype) + 0.5) * step - translation * step - 0.5
@@ -127,7 +128,7 @@ def _weights(size: int, out: int, scale: Any, translation: Any, sampling: _Sampl
     return astype(where(inside[None, :], weights, 0.0), dtype)
 
 
-def _areas(size: int, out: int, dtype: Any) -> Any:
+def _areas(size: int, out: int, dtype: DTypeLike) -> Any:
     """The share of each pixel (size, out) in the stretch of each sample."""
     edges = np.arange(out + 1) * (size / max(out, 1))
     pixels = np.arange(size)[:, None]
@@ -135,7 +136,7 @@ def _areas(size: int, out: int, dtype: Any) -> Any:
     return astype(np.maximum(share, 0.0) * (out / size), dtype)
 
 
-def _applied(image: Any, axis: int, weights: Any, precision: Any) -> Any:
+def _applied(image: Array, axis: int, weights: Any, precision: PrecisionLike) -> Any:
     numbers = (((axis,), (0,)), ((), ()))
     out = lax.dot_general(image, weights, numbers, precision, preferred_element_type=dtype_of(image))
     rank = len(shape_of(out))
@@ -162,7 +163,7 @@ def _out_shape(name: str, image: Any, shape: Sequence[int]) -> tuple[int, ...]:
 
 
 @composite("shape", "method", "antialias", "precision")
-def _resize(image: Any, shape: tuple[int, ...], method: ResizeMethod, antialias: bool, precision: Any) -> Any:
+def _resize(image: Any, shape: tuple[int, ...], method: ResizeMethod, antialias: bool, precision: PrecisionLike) -> Any:
     old = shape_of(image)
     axes = [axis for axis, (m, n) in enumerate(zip(old, shape, strict=True)) if m != n]
     if method is ResizeMethod.NEAREST:
@@ -186,7 +187,7 @@ def _resize(image: Any, shape: tuple[int, ...], method: ResizeMethod, antialias:
 @public
 def resize(
     image: ArrayLike, shape: Sequence[int], method: str | ResizeMethod, antialias: bool = True,
-    precision: Any = lax.Precision.HIGHEST,
+    precision: PrecisionLike = lax.Precision.HIGHEST,
 ) -> Array:  # fmt: skip
     """An image of any rank resized to `shape`, which names all axes; those of equal size are left alone.
 
@@ -207,7 +208,7 @@ def resize(
 @composite("shape", "spatial_dims", "method", "antialias", "precision")
 def _moved(
     image: Any, scale: Any, translation: Any, shape: tuple[int, ...], spatial_dims: tuple[int, ...],
-    method: ResizeMethod, antialias: bool, precision: Any,
+    method: ResizeMethod, antialias: bool, precision: PrecisionLike,
 ) -> Any:  # fmt: skip
     (image,), (scale, translation) = promote_dtypes_inexact(image), promote_dtypes_inexact(scale, translation)
     sampling, work = _sampling(method, antialias), _work_dtype(dtype_of(image))
@@ -221,7 +222,7 @@ def _moved(
 @public
 def scale_and_translate(
     image: ArrayLike, shape: Sequence[int], spatial_dims: Sequence[int], scale: ArrayLike, translation: ArrayLike,
-    method: str | ResizeMethod, antialias: bool = True, precision: Any = lax.Precision.HIGHEST,
+    method: str | ResizeMethod, antialias: bool = True, precision: PrecisionLike = lax.Precision.HIGHEST,
 ) -> Array:  # fmt: skip
     """An image stretched and moved: x along axis `spatial_dims[i]` goes to `x * scale[i] + translation[i]`.
 

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from .core.ir.array import DTypeLike
 from .core.ir.types import ArrayType, canonical_dtype, is_key
 from .core.sharding.mesh import (
     AbstractMesh,
@@ -144,7 +145,7 @@ def reshard(xs: Any, out_shardings: Any) -> Any:
     return constrained(xs, out_shardings, mesh)
 
 
-def _dtype_of(parts: Sequence[Any], dtype: Any) -> Any:
+def _dtype_of(parts: Sequence[Any], dtype: DTypeLike) -> Any:
     return canonical_dtype(typeof(parts[0]).dtype if dtype is None else dtype)
 
 
@@ -154,7 +155,7 @@ def _values(x: Any) -> Any:
 
 
 def make_array_from_callback(
-    shape: Sequence[int], sharding: Any, data_callback: Callable[[tuple[slice, ...]], Any], dtype: Any = None
+    shape: Sequence[int], sharding: Any, data_callback: Callable[[tuple[slice, ...]], Any], dtype: DTypeLike = None
 ) -> Array:
     """An array whose parts a function gives: `data_callback(index)` is called for each part of this process once.
 
@@ -181,7 +182,7 @@ def make_array_from_callback(
 
 
 def make_array_from_single_device_arrays(
-    shape: Sequence[int], sharding: Any, arrays: Sequence[Array], *, dtype: Any = None
+    shape: Sequence[int], sharding: Any, arrays: Sequence[Array], *, dtype: DTypeLike = None
 ) -> Array:
     """An array of its parts, one on each device of this process, in any order.
 

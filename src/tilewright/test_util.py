@@ -47,7 +47,7 @@ def _random_like(rng: np.random.Generator, values: Any) -> Any:
     return pytree.map(draw, values)
 
 
-def _moved(args: Any, tangents: Any, by: float) -> Any:
+def _moved(args: Any, tangents: Sequence[Any], by: float) -> Any:
     leaves = [
         np.asarray(x + by * t).astype(typeof(a).dtype)
         for a, x, t in zip(pytree.leaves(args), _host(args), _host(tangents), strict=True)
@@ -56,7 +56,7 @@ def _moved(args: Any, tangents: Any, by: float) -> Any:
 
 
 def _against_differences(
-    f: Callable[..., Any], args: Any, tangents: Any, eps: float, check: Callable[[list[Any]], None]
+    f: Callable[..., Any], args: Any, tangents: Sequence[Any], eps: float, check: Callable[[list[Any]], None]
 ) -> None:
     """Check a directional derivative against a central difference, in double precision after the calls of `f`.
 

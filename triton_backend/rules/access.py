@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import string
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ...core.ir.primitive import Primitive
 from ...core.ir.types import ArrayType, is_bool, is_float, is_unsigned
@@ -18,10 +18,13 @@ from ..text import Value
 from ..values import INT8, both, convert, select, spread, wide
 from .elementwise import Rule
 
+if TYPE_CHECKING:
+    from ..lower import Lowering
+
 HOST = "a program on the device cannot call Python on the host"
 
 
-def _get(e: Any, operands: Sequence[Any], out: ArrayType, index: Index, masked: bool = False) -> Value:
+def _get(e: Lowering, operands: Sequence[Any], out: ArrayType, index: Index, masked: bool = False) -> Value:
     ref, *rest = operands
     dynamic, mask, other = split_operands(index, rest, masked)
     if 0 in out.shape:
@@ -29,7 +32,7 @@ def _get(e: Any, operands: Sequence[Any], out: ArrayType, index: Index, masked: 
     return ref.read(e.p, index, dynamic, mask, None if other is None else spread(e.p, other, out.shape))
 
 
-def _swap(e: Any, operands: Sequence[Any], out: ArrayType, index: Index, masked: bool = False) -> Value:
+def _swap(e: Lowering, operands: Sequence[Any], out: ArrayType, index: Index, masked: bool = False) -> Value:
     ref, value, *rest = operands
     dynamic, mask, _ = split_operands(index, rest, masked)
     old = value
@@ -54,7 +57,7 @@ def _memory(ref: Ref) -> Memory:
     return ref
 
 
-def _rmw(e: Any, operands: Sequence[Any], outs: Sequence[Any], index: Index, masked: bool, kind: str, wanted: bool,
+def _rmw(e: Lowering, operands: Sequence[Any], outs: Sequence[Any], index: Index, masked: bool, kind: str, wanted: bool,
          sync: Sync | None = None) -> list[Value]:  # fmt: skip
     ref, value, *rest = operands
     dynamic, mask, _ = split_operands(index, rest, masked)
@@ -63,7 +66,7 @@ def _rmw(e: Any, operands: Sequence[Any], outs: Sequence[Any], index: Index, mas
     return [old] if wanted else []
 
 
-def _cas(e: Any, operands: Sequence[Any], outs: Sequence[Any], index: Index, masked: bool, wanted: bool,
+def _cas(e: Lowering, operands: Sequence[Any], outs: Sequence[Any], index: Index, masked: bool, wanted: bool,
          sync: Sync = STRICT) -> list[Value]:  # fmt: skip
     ref, expected, value, *rest = operands
     dynamic, mask, _ = split_operands(index, rest, masked)
@@ -74,7 +77,7 @@ def _cas(e: Any, operands: Sequence[Any], outs: Sequence[Any], index: Index, mas
     return [old] if wanted else []
 
 
-def _print(e: Any, operands: Sequence[Value], outs: Sequence[Any], text: str) -> list[Value]:
+def _print(e: Lowering, operands: Sequence[Value], outs: Sequence[Any], text: str) -> list[Value]:
     """`tt.print` of each value; the text is its prefix."""
     p = e.p
     shown = [convert(p, x, INT8) if is_bool(x.dtype) else wide(p, x) for x in operands]
@@ -86,7 +89,7 @@ def _print(e: Any, operands: Sequence[Value], outs: Sequence[Any], text: str) ->
     return []
 
 
-def _callback(e: Any, operands: Sequence[Value], outs: Sequence[Any], callback: Any, ordered: bool) -> list[Value]:
+def _callback(e: Lowering, operands: Sequence[Value], outs: Sequence[Any], callback: Any, ordered: bool) -> list[Value]:
     """What devices do by themselves: `debug_print`, and `debug_check` as an assertion."""
     function = getattr(callback, "function", None)
     text = getattr(function, "format", None)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import ml_dtypes
 import numpy as np
@@ -34,11 +34,14 @@ from ..values import (
 from .elementwise import Rule
 from .reduce import SUM, reduced
 
+if TYPE_CHECKING:
+    from ..lower import Lowering
+
 LEAST = 16  # of each axis of `tt.dot`
 FLOAT16, BFLOAT16 = np.dtype(np.float16), np.dtype(ml_dtypes.bfloat16)
 
 
-def _matrix(e: Any, x: Value, *groups: Sequence[int]) -> Value:
+def _matrix(e: Lowering, x: Value, *groups: Sequence[int]) -> Value:
     """An operand with one axis for each group of its axes."""
     x = transpose(e.p, x, [a for group in groups for a in group])
     sizes = iter(x.shape)
@@ -64,8 +67,8 @@ def _common(x: Value, y: Value, out: Any, precision: Any) -> Any:
     return max((x.dtype, y.dtype, out, INT32), key=lambda d: d.itemsize)
 
 
-def _dot_general(e: Any, operands: Sequence[Value], out: ArrayType, dimension_numbers: Any, precision: Any,
-                 preferred_element_type: Any) -> Value:  # fmt: skip
+def _dot_general(e: Lowering, operands: Sequence[Value], out: ArrayType, dimension_numbers: Any, precision: Any,
+                 preferred_element_type: np.dtype[Any]) -> Value:  # fmt: skip
     p, (x, y) = e.p, operands
     (lc, rc), (lb, rb) = dimension_numbers
     lf, rf = free_axes(len(x.shape), lc, lb), free_axes(len(y.shape), rc, rb)
@@ -84,12 +87,12 @@ def _dot_general(e: Any, operands: Sequence[Value], out: ArrayType, dimension_nu
     return reshape(p, convert(p, found, out.dtype), out.shape)
 
 
-def _swapped(e: Any, x: Value) -> Value:
+def _swapped(e: Lowering, x: Value) -> Value:
     rank = len(x.shape)
     return transpose(e.p, x, (*range(rank - 2), rank - 1, rank - 2))
 
 
-def _products(e: Any, a: Value, b: Value) -> Value:
+def _products(e: Lowering, a: Value, b: Value) -> Value:
     """The sum over k of a[..., m, k] b[..., k, n], all products at once."""
     p = e.p
     if a.dtype == np.int8:
@@ -107,7 +110,7 @@ def _products(e: Any, a: Value, b: Value) -> Value:
     return regroup(p, reduced(e, total, axis, SUM), (*batch, m, n))
 
 
-def _grown(e: Any, x: Value, axis: int, least: int) -> Value:
+def _grown(e: Lowering, x: Value, axis: int, least: int) -> Value:
     """An axis repeated until it has the least padded size."""
     size = x.padded[axis]
     if size >= least:
@@ -118,7 +121,7 @@ def _grown(e: Any, x: Value, axis: int, least: int) -> Value:
     return regroup(p, spread(p, x, (*before, times, size, *after)), (*before, least, *after))
 
 
-def _dot(e: Any, a: Value, b: Value, precision: Any) -> Value:
+def _dot(e: Lowering, a: Value, b: Value, precision: Any) -> Value:
     p, last = e.p, len(a.shape) - 1
     (*batch, m, k), n = a.shape, b.shape[-1]
     size = max(power(k), 32 if a.dtype.itemsize == 1 else LEAST)
@@ -138,7 +141,7 @@ def _dot(e: Any, a: Value, b: Value, precision: Any) -> Value:
     return relabel(found, (*batch, m, n))
 
 
-def _cut_off(e: Any, x: Value, axis: int, k: int, size: int) -> Value:
+def _cut_off(e: Lowering, x: Value, axis: int, k: int, size: int) -> Value:
     """An axis grown to a size, zero from `k` on."""
     x = _grown(e, x, axis, size)
     if k == size:
@@ -147,7 +150,7 @@ def _cut_off(e: Any, x: Value, axis: int, k: int, size: int) -> Value:
     return select(e.p, live, relabel(x, x.padded), e.p.constant(0, x.dtype))
 
 
-def _input_precision(e: Any, dtype: Any, precision: Any) -> str:
+def _input_precision(e: Lowering, dtype: np.dtype[Any], precision: Any) -> str:
     """How float32 operands are multiplied: by default in TF32, where the hardware has it."""
     if dtype != FLOAT32 or e.target.kind != "cuda":
         return ""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ...core.ir.primitive import Primitive
 from ...core.ir.program import Program
@@ -33,6 +33,9 @@ from ..values import (
 )
 from .elementwise import Rule
 
+if TYPE_CHECKING:
+    from ..lower import Lowering
+
 
 def changed(programs: Sequence[Program], operands: Sequence[Any]) -> list[Register]:
     """The registers among some operands that Programs of them write, each once."""
@@ -53,7 +56,7 @@ def _restore(registers: Sequence[Register], values: Sequence[Value]) -> None:
         register.value = value
 
 
-def _call(e: Any, operands: Sequence[Any], outs: Sequence[Any], program: Program, **_: Any) -> list[Value]:
+def _call(e: Lowering, operands: Sequence[Any], outs: Sequence[Any], program: Program, **_: Any) -> list[Value]:
     return e.inline(program, operands)
 
 
@@ -101,7 +104,7 @@ def _cond(e: Any, operands: Sequence[Any], outs: Sequence[Any], branches: Sequen
 
 
 def _while(
-    e: Any, operands: Sequence[Any], outs: Sequence[Any], cond_program: Program, body_program: Program,
+    e: Lowering, operands: Sequence[Any], outs: Sequence[Any], cond_program: Program, body_program: Program,
     cond_nconsts: int, body_nconsts: int, **_: Any,
 ) -> list[Value]:  # fmt: skip
     n = cond_nconsts + body_nconsts
@@ -128,14 +131,14 @@ def _while(
     return results[: len(carry)]
 
 
-def _item(e: Any, x: Value, i: Value) -> Value:
+def _item(e: Lowering, x: Value, i: Value) -> Value:
     """`x[i]`."""
     shape = x.shape[1:]
     one = take(e.p, x, (1, *shape), [i, *all_lanes(e.p, (1, *shape))[1:]])
     return regroup(e.p, one, shape)
 
 
-def _stored(e: Any, stack: Value, value: Value, i: Value) -> Value:
+def _stored(e: Lowering, stack: Value, value: Value, i: Value) -> Value:
     """`stack` with `value` at `i`."""
     p = e.p
     here = compare(p, "eq", lanes(p, stack.shape[0], 0, len(stack.shape)), i)
@@ -144,7 +147,7 @@ def _stored(e: Any, stack: Value, value: Value, i: Value) -> Value:
 
 
 def _scan(
-    e: Any, operands: Sequence[Any], outs: Sequence[ArrayType], program: Program, length: int, reverse: bool,
+    e: Lowering, operands: Sequence[Any], outs: Sequence[ArrayType], program: Program, length: int, reverse: bool,
     num_consts: int, num_carry: int, unroll: int,
 ) -> list[Value]:  # fmt: skip
     p, n = e.p, num_consts + num_carry
@@ -169,11 +172,11 @@ def _scan(
     return results[: len(outs)]
 
 
-def _barrier(e: Any, operands: Sequence[Value], outs: Sequence[Any], **_: Any) -> list[Value]:
+def _barrier(e: Lowering, operands: Sequence[Value], outs: Sequence[Any], **_: Any) -> list[Value]:
     return list(operands)
 
 
-def _staged(e: Any, operands: Sequence[Value], out: ArrayType, num_stages: int) -> Value:
+def _staged(e: Lowering, operands: Sequence[Value], out: ArrayType, num_stages: int) -> Value:
     return operands[0]
 
 
@@ -182,7 +185,7 @@ def foreign(params: Mapping[str, Any], target: Target) -> bool:
     return params["dialect"] != ("amdgcn" if target.kind == "rocm" else "ptx")
 
 
-def _asm(e: Any, operands: Sequence[Value], outs: Sequence[ArrayType], **params: Any) -> list[Value]:
+def _asm(e: Lowering, operands: Sequence[Value], outs: Sequence[ArrayType], **params: Any) -> list[Value]:
     """`tt.elementwise_inline_asm`, for instructions that the target has."""
     p, asm = e.p, params["asm"].replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\0A")
     text = (f'tt.elementwise_inline_asm "{asm}" {{constraints = "{params["constraints"]}", '

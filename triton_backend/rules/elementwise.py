@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -27,17 +27,20 @@ from ...lang.ops.scaled_exp2 import scaled_exp2_p
 from ..text import Value
 from ..values import bitcast, common, compare, convert, lanes, plus, regroup, select, spread, wide
 
+if TYPE_CHECKING:
+    from ..lower import Lowering
+
 Rule = Callable[..., Any]
 
 
-def constant_like(e: Any, value: Any, x: Value) -> Value:
+def constant_like(e: Lowering, value: Any, x: Value) -> Value:
     return e.p.constant(value, x.dtype, x.shape)
 
 
 def in_float32(compute: Callable[..., Value]) -> Rule:
     """A rule on floats of at least 32 bits, for operands of any float dtype."""
 
-    def rule(e: Any, operands: Sequence[Value], out: ArrayType, **params: Any) -> Value:
+    def rule(e: Lowering, operands: Sequence[Value], out: ArrayType, **params: Any) -> Value:
         xs = [wide(e.p, spread(e.p, x, out.shape)) for x in operands]
         return convert(e.p, compute(e, *xs, **params), out.dtype)
 
@@ -47,7 +50,7 @@ def in_float32(compute: Callable[..., Value]) -> Rule:
 def extern(name: str) -> Callable[..., Value]:
     """A call of the device's mathematical library."""
 
-    def compute(e: Any, *xs: Value) -> Value:
+    def compute(e: Lowering, *xs: Value) -> Value:
         single = xs[0].dtype.itemsize == 4
         if e.target.kind == "rocm":
             symbol = f"__ocml_{name}_f{32 if single else 64}"
@@ -66,7 +69,7 @@ def instruction(name: str) -> Callable[..., Value]:
     return lambda e, *xs: e.p.same(name, *xs)
 
 
-def _scaled_exp2(e: Any, x: Value, scale: Value, shift: Value) -> Value:
+def _scaled_exp2(e: Lowering, x: Value, scale: Value, shift: Value) -> Value:
     """A multiply-add and a power of two; denormal results are zero, so that NVIDIA's instruction needs no scaling."""
     p = e.p
     exponent = p.same("math.fma", x, scale, shift)
@@ -83,7 +86,7 @@ def _scaled_exp2(e: Any, x: Value, scale: Value, shift: Value) -> Value:
 def _arithmetic(operation: Operation) -> Rule:
     """A binary operation of each kind of number; booleans are unsigned."""
 
-    def rule(e: Any, operands: Sequence[Value], out: ArrayType) -> Value:
+    def rule(e: Lowering, operands: Sequence[Value], out: ArrayType) -> Value:
         xs = [spread(e.p, x, out.shape) for x in operands]
         if is_float(out.dtype):
             return convert(e.p, e.p.same(operation.floats, *(wide(e.p, x) for x in xs)), out.dtype)
@@ -92,23 +95,23 @@ def _arithmetic(operation: Operation) -> Rule:
     return rule
 
 
-def _add(e: Any, operands: Sequence[Value], out: ArrayType) -> Value:
+def _add(e: Lowering, operands: Sequence[Value], out: ArrayType) -> Value:
     return plus(e.p, *(spread(e.p, x, out.shape) for x in operands))
 
 
-def _minus(e: Any, x: Value) -> Value:
+def _minus(e: Lowering, x: Value) -> Value:
     """`-x` with the sign of zeros; Triton has no conversion of arith.negf."""
     return e.p.same("arith.mulf", x, constant_like(e, -1.0, x))
 
 
-def _neg(e: Any, operands: Sequence[Value], out: ArrayType) -> Value:
+def _neg(e: Lowering, operands: Sequence[Value], out: ArrayType) -> Value:
     (x,) = operands
     if is_float(out.dtype):
         return convert(e.p, _minus(e, wide(e.p, x)), out.dtype)
     return e.p.same("arith.subi", constant_like(e, 0, x), x)
 
 
-def _abs(e: Any, operands: Sequence[Value], out: ArrayType) -> Value:
+def _abs(e: Lowering, operands: Sequence[Value], out: ArrayType) -> Value:
     (x,) = operands
     if is_float(out.dtype):
         return convert(e.p, e.p.same("math.absf", wide(e.p, x)), out.dtype)
@@ -118,7 +121,7 @@ def _abs(e: Any, operands: Sequence[Value], out: ArrayType) -> Value:
     return select(e.p, negative, _neg(e, operands, out), x)
 
 
-def _sign(e: Any, operands: Sequence[Value], out: ArrayType) -> Value:
+def _sign(e: Lowering, operands: Sequence[Value], out: ArrayType) -> Value:
     p, (x,) = e.p, operands
     zero = p.constant(0, x.dtype)
     found = select(p, compare(p, "gt", x, zero), p.constant(1, x.dtype), x)
@@ -127,15 +130,15 @@ def _sign(e: Any, operands: Sequence[Value], out: ArrayType) -> Value:
     return select(p, compare(p, "lt", x, zero), p.constant(-1, x.dtype), found)
 
 
-def _square(e: Any, operands: Sequence[Value], out: ArrayType) -> Value:
+def _square(e: Lowering, operands: Sequence[Value], out: ArrayType) -> Value:
     return RULES[ew.mul_p](e, [operands[0], operands[0]], out)
 
 
-def _mulhi(e: Any, operands: Sequence[Value], out: ArrayType) -> Value:
+def _mulhi(e: Lowering, operands: Sequence[Value], out: ArrayType) -> Value:
     return e.p.same("tt.mulhiui", *(spread(e.p, x, out.shape) for x in operands))
 
 
-def _pow(e: Any, operands: Sequence[Value], out: ArrayType) -> Value:
+def _pow(e: Lowering, operands: Sequence[Value], out: ArrayType) -> Value:
     p = e.p
     x, y = (spread(p, v, out.shape) for v in operands)
     base = wide(p, x)
@@ -145,12 +148,12 @@ def _pow(e: Any, operands: Sequence[Value], out: ArrayType) -> Value:
 # ---------------------------------------------------------------------------- functions of floats
 
 
-def _round(e: Any, x: Value, rounding_method: int) -> Value:
+def _round(e: Lowering, x: Value, rounding_method: int) -> Value:
     name = "rint" if rounding_method == RoundingMethod.TO_NEAREST_EVEN else "round"
     return extern(name)(e, x)
 
 
-def _is_finite(e: Any, operands: Sequence[Value], out: ArrayType) -> Value:
+def _is_finite(e: Lowering, operands: Sequence[Value], out: ArrayType) -> Value:
     size = e.p.same("math.absf", wide(e.p, operands[0]))
     return compare(e.p, "lt", size, e.p.constant(math.inf, size.dtype))
 
@@ -159,13 +162,13 @@ def _is_finite(e: Any, operands: Sequence[Value], out: ArrayType) -> Value:
 
 
 def _compare(how: str) -> Rule:
-    def rule(e: Any, operands: Sequence[Value], out: ArrayType) -> Value:
+    def rule(e: Lowering, operands: Sequence[Value], out: ArrayType) -> Value:
         return compare(e.p, how, *(spread(e.p, x, out.shape) for x in operands))
 
     return rule
 
 
-def _select_n(e: Any, operands: Sequence[Value], out: ArrayType) -> Value:
+def _select_n(e: Lowering, operands: Sequence[Value], out: ArrayType) -> Value:
     p, (which, *cases) = e.p, operands
     found = spread(p, cases[0], out.shape)
     for i, case in enumerate(cases[1:], 1):
@@ -174,12 +177,12 @@ def _select_n(e: Any, operands: Sequence[Value], out: ArrayType) -> Value:
     return found
 
 
-def _clamp(e: Any, operands: Sequence[Value], out: ArrayType) -> Value:
+def _clamp(e: Lowering, operands: Sequence[Value], out: ArrayType) -> Value:
     low, x, high = operands
     return RULES[ew.min_p](e, [RULES[ew.max_p](e, [x, low], out), high], out)
 
 
-def _not(e: Any, operands: Sequence[Value], out: ArrayType) -> Value:
+def _not(e: Lowering, operands: Sequence[Value], out: ArrayType) -> Value:
     (x,) = operands
     ones = True if is_bool(x.dtype) else np.array(-1).astype(x.dtype)
     return e.p.same("arith.xori", x, constant_like(e, ones, x))
@@ -188,15 +191,15 @@ def _not(e: Any, operands: Sequence[Value], out: ArrayType) -> Value:
 # ---------------------------------------------------------------------------- conversion
 
 
-def _convert(e: Any, operands: Sequence[Value], out: ArrayType, **params: Any) -> Value:
+def _convert(e: Lowering, operands: Sequence[Value], out: ArrayType, **params: Any) -> Value:
     return convert(e.p, operands[0], out.dtype)
 
 
-def _identity(e: Any, operands: Sequence[Value], out: ArrayType, **params: Any) -> Value:
+def _identity(e: Lowering, operands: Sequence[Value], out: ArrayType, **params: Any) -> Value:
     return Value(operands[0].name, out.shape, operands[0].dtype)
 
 
-def _bitcast(e: Any, operands: Sequence[Value], out: ArrayType, new_dtype: Any) -> Value:
+def _bitcast(e: Lowering, operands: Sequence[Value], out: ArrayType, new_dtype: np.dtype[Any]) -> Value:
     """The bits of elements, joined along or split into a last axis where the widths differ."""
     p, (x,) = e.p, operands
     old, new = x.dtype.itemsize, new_dtype.itemsize

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ...core.ir.primitive import AxisInfo, Primitive
 from ...core.ir.program import Program
@@ -52,8 +52,11 @@ from ..values import (
 from .elementwise import RULES as ELEMENTWISE
 from .elementwise import Rule
 
+if TYPE_CHECKING:
+    from ..lower import Lowering
 
-def _int32(e: Any, x: Value) -> Value:
+
+def _int32(e: Lowering, x: Value) -> Value:
     """An index as int32; one that 32 bits cannot hold stays beyond any axis."""
     p = e.p
     if x.dtype.itemsize < 4:
@@ -65,7 +68,7 @@ def _int32(e: Any, x: Value) -> Value:
     return convert(p, x, INT32)
 
 
-def _dynamic_slice(e: Any, operands: Sequence[Value], out: ArrayType, slice_sizes: Sequence[int]) -> Value:
+def _dynamic_slice(e: Lowering, operands: Sequence[Value], out: ArrayType, slice_sizes: Sequence[int]) -> Value:
     p, x = e.p, operands[0]
     if 0 in out.shape:
         return p.constant(0, x.dtype, out.shape)
@@ -75,7 +78,7 @@ def _dynamic_slice(e: Any, operands: Sequence[Value], out: ArrayType, slice_size
     return take(p, x, out.shape, places)
 
 
-def _dynamic_update_slice(e: Any, operands: Sequence[Value], out: ArrayType) -> Value:
+def _dynamic_update_slice(e: Lowering, operands: Sequence[Value], out: ArrayType) -> Value:
     p, (x, update, *starts) = e.p, operands
     if 0 in update.shape:
         return x
@@ -96,7 +99,7 @@ def _dynamic_update_slice(e: Any, operands: Sequence[Value], out: ArrayType) -> 
 # ---------------------------------------------------------------------------- gather
 
 
-def _window(e: Any, indices: Value, x_shape: Sequence[int], at: Sequence[Int], d: Any, sizes: Sequence[int],
+def _window(e: Lowering, indices: Value, x_shape: Sequence[int], at: Sequence[Int], d: Any, sizes: Sequence[int],
             shape: Sequence[int], clamp: bool) -> tuple[list[Int], Value | None]:  # fmt: skip
     """For positions `at` (of `shape`) in the array of windows: where they lie in the operand, and in a window that
     fits."""
@@ -122,7 +125,7 @@ def _window(e: Any, indices: Value, x_shape: Sequence[int], at: Sequence[Int], d
     return places, inside
 
 
-def _gather(e: Any, operands: Sequence[Value], out: ArrayType, dimension_numbers: Any, slice_sizes: Any, mode: Any,
+def _gather(e: Lowering, operands: Sequence[Value], out: ArrayType, dimension_numbers: Any, slice_sizes: Any, mode: Any,
             fill_value: Any, **_: Any) -> Value:  # fmt: skip
     p, (x, indices) = e.p, operands
     if 0 in out.shape:
@@ -192,10 +195,10 @@ def _vectorised(program: Program, shape: Sequence[int]) -> Program:
     return trace_program(fun, types, program.name)
 
 
-def _scatter_apply(e: Any, operands: Sequence[Value], out: ArrayType, update: Any, **params: Any) -> Value:
+def _scatter_apply(e: Lowering, operands: Sequence[Value], out: ArrayType, update: Any, **params: Any) -> Value:
     """Each element that a window names goes through a scalar Program, once for each time it is named."""
 
-    def applied(e: Any, held: Value, _: Value) -> Value:
+    def applied(e: Lowering, held: Value, _: Value) -> Value:
         return e.inline(_vectorised(update, held.shape), [held])[0]
 
     return _scatter(applied)(e, operands, out, **params)

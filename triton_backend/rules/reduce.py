@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -31,6 +31,9 @@ from ..values import compare, convert, guarded, lanes, select, spread, valid, wi
 from .elementwise import RULES as ELEMENTWISE
 from .elementwise import Rule
 
+if TYPE_CHECKING:
+    from ..lower import Lowering
+
 Combine = Callable[[Any, Value, Value], Value]
 
 
@@ -39,7 +42,7 @@ def by(primitive: Primitive) -> Combine:
     return lambda e, a, b: ELEMENTWISE[primitive](e, [a, b], ArrayType((), a.dtype))
 
 
-def _log_add_exp(e: Any, a: Value, b: Value) -> Value:
+def _log_add_exp(e: Lowering, a: Value, b: Value) -> Value:
     """max + log(exp(a - max) + exp(b - max)), the maximum left out where it is infinite."""
     p, scalar = e.p, ArrayType((), a.dtype)
     top = p.same("arith.maximumf", a, b)
@@ -51,7 +54,7 @@ def _log_add_exp(e: Any, a: Value, b: Value) -> Value:
     return p.same("arith.addf", ELEMENTWISE[log_p](e, [total], scalar), shift)
 
 
-def _all_ones(dtype: Any) -> Any:
+def _all_ones(dtype: np.dtype[Any]) -> Any:
     return np.invert(np.zeros((), dtype))
 
 
@@ -68,7 +71,7 @@ AND, OR, XOR = Monoid(by(and_p), _all_ones), Monoid(by(or_p), lambda dtype: 0), 
 LOG_SUM_EXP = Monoid(_log_add_exp, lambda dtype: -math.inf)
 
 
-def reduced(e: Any, x: Value, axis: int, monoid: Monoid) -> Value:
+def reduced(e: Lowering, x: Value, axis: int, monoid: Monoid) -> Value:
     """One axis combined."""
     combine, neutral = monoid
     shape = (*x.shape[:axis], *x.shape[axis + 1 :])
@@ -79,7 +82,7 @@ def reduced(e: Any, x: Value, axis: int, monoid: Monoid) -> Value:
 
 
 def _reduce(monoid: Monoid) -> Rule:
-    def rule(e: Any, operands: Sequence[Value], out: ArrayType, axes: Sequence[int]) -> Value:
+    def rule(e: Lowering, operands: Sequence[Value], out: ArrayType, axes: Sequence[int]) -> Value:
         x = wide(e.p, operands[0])
         for axis in sorted(axes, reverse=True):
             x = reduced(e, x, axis, monoid)
@@ -89,7 +92,7 @@ def _reduce(monoid: Monoid) -> Rule:
 
 
 def _cumulative(monoid: Monoid) -> Rule:
-    def rule(e: Any, operands: Sequence[Value], out: ArrayType, axis: int, reverse: bool) -> Value:
+    def rule(e: Lowering, operands: Sequence[Value], out: ArrayType, axis: int, reverse: bool) -> Value:
         combine, neutral = monoid
         x = wide(e.p, operands[0])
         x = guarded(e.p, x, neutral(x.dtype), (axis,))
@@ -105,7 +108,7 @@ def _cumulative(monoid: Monoid) -> Rule:
 def _position(better: str) -> Rule:
     """The place of the first extremum, or of the first NaN, along an axis."""
 
-    def rule(e: Any, operands: Sequence[Value], out: ArrayType, axes: Sequence[int], index_dtype: Any) -> Value:
+    def rule(e: Lowering, operands: Sequence[Value], out: ArrayType, axes: Sequence[int], index_dtype: Any) -> Value:
         p, (axis,) = e.p, axes
         x = wide(p, operands[0])
         x = convert(p, x, INT32) if is_bool(x.dtype) else x
@@ -135,7 +138,7 @@ def _padded(x: Value, axis: int) -> bool:
     return x.padded[axis] != x.shape[axis]
 
 
-def _exists(e: Any, x: Value, axis: int) -> Value:
+def _exists(e: Lowering, x: Value, axis: int) -> Value:
     found = valid(e.p, x.shape, (axis,))
     assert found is not None
     return found

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ...core.ir.primitive import Primitive
 from ...core.ir.types import ArrayType, is_bool
@@ -45,8 +45,11 @@ from ..values import (
 )
 from .elementwise import Rule
 
+if TYPE_CHECKING:
+    from ..lower import Lowering
 
-def _broadcast(e: Any, operands: Sequence[Value], out: ArrayType, shape: Sequence[int], broadcast_dimensions: Any
+
+def _broadcast(e: Lowering, operands: Sequence[Value], out: ArrayType, shape: Sequence[int], broadcast_dimensions: Any
                ) -> Value:  # fmt: skip
     (x,) = operands
     if not x.shape:
@@ -57,15 +60,15 @@ def _broadcast(e: Any, operands: Sequence[Value], out: ArrayType, shape: Sequenc
     return spread(e.p, regroup(e.p, x, view), shape)
 
 
-def _reshape(e: Any, operands: Sequence[Value], out: ArrayType, **params: Any) -> Value:
+def _reshape(e: Lowering, operands: Sequence[Value], out: ArrayType, **params: Any) -> Value:
     return reshape(e.p, operands[0], out.shape)
 
 
-def _transpose(e: Any, operands: Sequence[Value], out: ArrayType, permutation: Sequence[int]) -> Value:
+def _transpose(e: Lowering, operands: Sequence[Value], out: ArrayType, permutation: Sequence[int]) -> Value:
     return transpose(e.p, operands[0], permutation)
 
 
-def _rev(e: Any, operands: Sequence[Value], out: ArrayType, dimensions: Sequence[int]) -> Value:
+def _rev(e: Lowering, operands: Sequence[Value], out: ArrayType, dimensions: Sequence[int]) -> Value:
     (x,) = operands
     places = all_lanes(e.p, x.shape)
     for d in dimensions:
@@ -93,7 +96,7 @@ def cut(e: Any, x: Value, starts: Sequence[int], limits: Sequence[int], strides:
     return p.constant(0, x.dtype, shape) if 0 in shape else x
 
 
-def _slice(e: Any, operands: Sequence[Value], out: ArrayType, start_indices: Any, limit_indices: Any, strides: Any
+def _slice(e: Lowering, operands: Sequence[Value], out: ArrayType, start_indices: Any, limit_indices: Any, strides: Any
            ) -> Value:  # fmt: skip
     (x,) = operands
     found = cut(e, x, start_indices, limit_indices, strides)
@@ -108,7 +111,7 @@ def _iota(e: Any, operands: Sequence[Value], out: ArrayType, dtype: Any, shape: 
     return spread(e.p, convert(e.p, places, dtype), shape)
 
 
-def _pad(e: Any, operands: Sequence[Value], out: ArrayType, padding_config: Any) -> Value:
+def _pad(e: Lowering, operands: Sequence[Value], out: ArrayType, padding_config: Any) -> Value:
     """Each element of the result is one of the operand's, or the fill."""
     p, (x, fill) = e.p, operands
     if 0 in x.shape:
@@ -128,7 +131,7 @@ def _pad(e: Any, operands: Sequence[Value], out: ArrayType, padding_config: Any)
     return found if inside is None else select(p, inside, found, fill)
 
 
-def _concatenate(e: Any, operands: Sequence[Value], out: ArrayType, dimension: int) -> Value:
+def _concatenate(e: Lowering, operands: Sequence[Value], out: ArrayType, dimension: int) -> Value:
     p = e.p
     parts = [x for x in operands if x.shape[dimension]]
     if not parts or 0 in out.shape:
@@ -157,7 +160,7 @@ def _turned(p: Any, parts: Sequence[Value], axis: int) -> Value | None:
     return take(p, x, x.shape, places)
 
 
-def _joined(e: Any, parts: list[Value], out: ArrayType, axis: int) -> Value:
+def _joined(e: Lowering, parts: list[Value], out: ArrayType, axis: int) -> Value:
     """Pairs of equal power-of-two parts are interleaved by `tt.join`; otherwise each element chooses its part."""
     p = e.p
     while (
@@ -181,7 +184,7 @@ def _joined(e: Any, parts: list[Value], out: ArrayType, axis: int) -> Value:
     return found
 
 
-def _split(e: Any, operands: Sequence[Value], outs: Sequence[ArrayType], sizes: Sequence[int], axis: int) -> Any:
+def _split(e: Lowering, operands: Sequence[Value], outs: Sequence[ArrayType], sizes: Sequence[int], axis: int) -> Any:
     (x,), start, parts = operands, 0, []
     for size in sizes:
         if 0 in (size, *x.shape):
@@ -192,7 +195,7 @@ def _split(e: Any, operands: Sequence[Value], outs: Sequence[ArrayType], sizes: 
     return parts
 
 
-def _squeeze(e: Any, operands: Sequence[Value], out: ArrayType, dimensions: Sequence[int]) -> Value:
+def _squeeze(e: Lowering, operands: Sequence[Value], out: ArrayType, dimensions: Sequence[int]) -> Value:
     return regroup(e.p, operands[0], out.shape)
 
 

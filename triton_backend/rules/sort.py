@@ -6,7 +6,7 @@ Every comparison is decided, at the latest by the place, so that the sort is sta
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -30,8 +30,11 @@ from ..values import (
 )
 from .elementwise import Rule
 
+if TYPE_CHECKING:
+    from ..lower import Lowering
 
-def _ordered(e: Any, x: Value, total: bool) -> Value:
+
+def _ordered(e: Lowering, x: Value, total: bool) -> Value:
     """Integers in the order of `x`: -0 equals 0 and NaN is last, or (`total`) as IEEE's total order has it."""
     p = e.p
     if is_bool(x.dtype):
@@ -48,7 +51,7 @@ def _ordered(e: Any, x: Value, total: bool) -> Value:
     return key if total else select(p, compare(p, "ne", x, x), greatest, key)
 
 
-def _before(e: Any, a: Sequence[Value], b: Sequence[Value]) -> Value:
+def _before(e: Lowering, a: Sequence[Value], b: Sequence[Value]) -> Value:
     """Whether one tuple of keys comes before another."""
     p = e.p
     found = compare(p, "lt", a[-1], b[-1])
@@ -58,7 +61,7 @@ def _before(e: Any, a: Sequence[Value], b: Sequence[Value]) -> Value:
     return found
 
 
-def order(e: Any, keys: Sequence[Value], axis: int) -> Value:
+def order(e: Lowering, keys: Sequence[Value], axis: int) -> Value:
     """The places that sort by keys along an axis, with the padding last."""
     p = e.p
     shape = keys[0].shape
@@ -85,7 +88,7 @@ def order(e: Any, keys: Sequence[Value], axis: int) -> Value:
     return relabel(state[-1], shape)
 
 
-def _sorted(e: Any, x: Value, places: Value, axis: int) -> Value:
+def _sorted(e: Lowering, x: Value, places: Value, axis: int) -> Value:
     at = all_lanes(e.p, places.shape)
     at[axis] = places
     return take(e.p, x, places.shape, at)
@@ -99,7 +102,7 @@ def _sort(e: Any, operands: Sequence[Value], outs: Sequence[ArrayType], dimensio
     return [_sorted(e, x, places, dimension) for x in operands]
 
 
-def _top_k(e: Any, operands: Sequence[Value], outs: Sequence[ArrayType], k: int, axis: int) -> list[Value]:
+def _top_k(e: Lowering, operands: Sequence[Value], outs: Sequence[ArrayType], k: int, axis: int) -> list[Value]:
     p, (x,) = e.p, operands
     if 0 in outs[0].shape:
         return [p.constant(0, o.dtype, o.shape) for o in outs]

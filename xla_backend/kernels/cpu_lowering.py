@@ -127,7 +127,7 @@ class Lowering:
         array = self.kernel.outputs[number].array
         return self.started[number] if number in self.started else self.unwritten(array.shape, array.dtype)
 
-    def unwritten(self, shape: Sequence[int], dtype: Any) -> Any:
+    def unwritten(self, shape: Sequence[int], dtype: np.dtype[Any]) -> Any:
         """A value for memory that nothing has written."""
         return full(tuple(shape), poison((), dtype)[()]) if ZEROS in self.off else undefined(shape, dtype)
 

@@ -315,7 +315,7 @@ def convert(e: Emitter, x: Operand, dtype: Any) -> Operand:
     return e.convert(x, dtype)
 
 
-def _bitcast(e: Emitter, operands: list[Operand], out: ArrayType, new_dtype: Any) -> Operand:
+def _bitcast(e: Emitter, operands: list[Operand], out: ArrayType, new_dtype: np.dtype[Any]) -> Operand:
     return e.op("stablehlo.bitcast_convert", operands, out)
 
 

@@ -210,10 +210,10 @@ class Emitter:
     def reshape(self, x: Operand, shape: Sequence[int]) -> Operand:
         return x if x.shape == tuple(shape) else self.op("stablehlo.reshape", [x], ArrayType(tuple(shape), x.dtype))
 
-    def convert(self, x: Operand, dtype: Any) -> Operand:
+    def convert(self, x: Operand, dtype: np.dtype[Any]) -> Operand:
         return x if x.dtype == dtype else self.op("stablehlo.convert", [x], ArrayType(x.shape, dtype))
 
-    def vector(self, sizes: Sequence[Any], dtype: Any) -> Operand:
+    def vector(self, sizes: Sequence[Any], dtype: np.dtype[Any]) -> Operand:
         """Sizes that are not all numbers, as a vector."""
         raise NotImplementedError("only programs that are exported have symbolic sizes")
 

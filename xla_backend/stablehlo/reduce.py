@@ -68,15 +68,15 @@ def _complex_order(direction: str) -> Combine:
     return lambda e, v: [e.op("stablehlo.select", [compare(e, direction, v[0], v[1]), v[0], v[1]], v[0].type)]
 
 
-def _zero(dtype: Any) -> Any:
+def _zero(dtype: np.dtype[Any]) -> Any:
     return np.zeros((), dtype)
 
 
-def _one(dtype: Any) -> Any:
+def _one(dtype: np.dtype[Any]) -> Any:
     return np.ones((), dtype)
 
 
-def _ones(dtype: Any) -> Any:
+def _ones(dtype: np.dtype[Any]) -> Any:
     """All bits set."""
     return np.array(True) if is_bool(dtype) else np.array(-1).astype(dtype)
 

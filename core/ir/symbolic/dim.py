@@ -124,7 +124,7 @@ class Dim:
 
     # ------------------------------------------------------------ comparisons
 
-    def __eq__(self, other: Any) -> bool:
+    def __eq__(self, other: object) -> bool:
         if isinstance(other, Dim):
             if self._hash == other._hash and self.scope is other.scope and self.terms == other.terms:
                 return True
@@ -135,7 +135,7 @@ class Dim:
         low, high = self.scope.bounds(self - other)
         return low == high == 0
 
-    def __ne__(self, other: Any) -> bool:
+    def __ne__(self, other: object) -> bool:
         return not self == other
 
     def __hash__(self) -> int:

@@ -96,7 +96,7 @@ def _sizes(shape: Sequence[int], axes: Sequence[int]) -> Dims:
 def _typing(
     lhs: ArrayType, rhs: ArrayType, *, window_strides: Dims, padding: Pads, lhs_dilation: Dims, rhs_dilation: Dims,
     dimension_numbers: ConvDimensionNumbers, feature_group_count: int, batch_group_count: int, precision: Any,
-    preferred_element_type: Any,
+    preferred_element_type: np.dtype[Any],
 ) -> ArrayType:  # fmt: skip
     name = f"convolution of {lhs.show()} with {rhs.show()}"
     if lhs.dtype != rhs.dtype:
@@ -191,7 +191,7 @@ def _space(shape: Sequence[int], spec: Spec, dilation: Dims) -> list[int]:
 def _transpose_lhs(
     ct: Any, lhs: ArrayType, rhs: Any, *, window_strides: Dims, padding: Pads, lhs_dilation: Dims, rhs_dilation: Dims,
     dimension_numbers: ConvDimensionNumbers, feature_group_count: int, batch_group_count: int, precision: Any,
-    preferred_element_type: Any,
+    preferred_element_type: np.dtype[Any],
 ) -> Any:  # fmt: skip
     lhs_spec, rhs_spec, out_spec = dimension_numbers
     groups = max(feature_group_count, batch_group_count)
@@ -214,7 +214,7 @@ def _transpose_lhs(
 def _transpose_rhs(
     ct: Any, lhs: Any, rhs: ArrayType, *, window_strides: Dims, padding: Pads, lhs_dilation: Dims, rhs_dilation: Dims,
     dimension_numbers: ConvDimensionNumbers, feature_group_count: int, batch_group_count: int, precision: Any,
-    preferred_element_type: Any,
+    preferred_element_type: np.dtype[Any],
 ) -> Any:  # fmt: skip
     lhs_spec, rhs_spec, out_spec = dimension_numbers
     ct, lhs, _ = _same_dtype(ct, lhs)
@@ -298,7 +298,7 @@ def _spread(x: np.ndarray, padding: Pads, dilation: Dims) -> np.ndarray:
 def _numpy(
     lhs: np.ndarray, rhs: np.ndarray, *, window_strides: Dims, padding: Pads, lhs_dilation: Dims, rhs_dilation: Dims,
     dimension_numbers: ConvDimensionNumbers, feature_group_count: int, batch_group_count: int, precision: Any,
-    preferred_element_type: Any,
+    preferred_element_type: np.dtype[Any],
 ) -> np.ndarray:  # fmt: skip
     lhs_spec, rhs_spec, out_spec = dimension_numbers
     dtype = result_dtype(lhs.dtype, rhs.dtype, preferred_element_type)
@@ -330,7 +330,7 @@ def _plain(x: np.ndarray, w: np.ndarray, strides: Dims, holes: Dims) -> np.ndarr
 
 
 def _relation(
-    ins: Any, outs: Any, *, window_strides: Dims, padding: Pads, lhs_dilation: Dims, rhs_dilation: Dims,
+    ins: Any, outs: Sequence[Any], *, window_strides: Dims, padding: Pads, lhs_dilation: Dims, rhs_dilation: Dims,
     dimension_numbers: ConvDimensionNumbers, feature_group_count: int, batch_group_count: int, **_: Any,
 ) -> Relation:  # fmt: skip
     """Groups and batch parallel, features and taps summed, space by windows; grouped axes follow two factors."""

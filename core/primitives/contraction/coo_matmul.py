@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from ...ir.array import Array
 from ...ir.primitive import AxisInfo, Linear, Primitive, Zero
 from ...ir.types import ArrayType, is_bool, is_integer
 from ...support.errors import DtypeError, ShapeError
@@ -53,7 +54,7 @@ def _rows(x: Any, index: Any) -> Any:
     return gather(x, places, numbers, (1, shape_of(x)[1]), mode=FILL, fill_value=0)
 
 
-def _expand(data: Any, rows: Any, columns: Any, dense: Any, *, size: int) -> Any:
+def _expand(data: Array, rows: Any, columns: Any, dense: Any, *, size: int) -> Any:
     out: Any = zeros(ArrayType((size, shape_of(dense)[1]), typeof(dense).dtype))
     if 0 in (*shape_of(dense), *shape_of(data), size):
         return out
@@ -86,7 +87,7 @@ def _jvp(primals: Sequence[Any], tangents: Sequence[Any], *, size: int) -> Any:
     return out, found
 
 
-def _transpose(ct: Any, data: Any, rows: Any, columns: Any, dense: Any, *, size: int) -> list[Any]:
+def _transpose(ct: Any, data: Any, rows: Array, columns: Array, dense: Any, *, size: int) -> list[Any]:
     if type(ct) is Zero:
         return [None] * 4
     if isinstance(data, Linear):
@@ -112,7 +113,7 @@ def _batch(axis: AxisInfo, args: Sequence[Any], dims: Sequence[int | None], *, s
     return reshape_to(out, (n, size, width)), 0
 
 
-def _shifted(index: Any, place: Any, size: int, count: int) -> Any:
+def _shifted(index: Any, place: Array, size: int, count: int) -> Any:
     """Indices into one of `count` parts as indices into the whole; what was outside of its part stays outside."""
     moved_on = add_p.bind(index, mul_p.bind(place, like(index, size)))
     return select_n_p.bind(_inside(index, size), spread(like(index, count * size), shape_of(index)), moved_on)

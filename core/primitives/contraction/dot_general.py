@@ -131,7 +131,7 @@ def canonical_dimension_numbers(numbers: Any, lhs_ndim: int, rhs_ndim: int) -> D
 
 
 @cached()
-def _rank(dtype: Any) -> tuple[int, int, int]:
+def _rank(dtype: np.dtype[Any]) -> tuple[int, int, int]:
     category = {"bool": 0, "uint": 1, "int": 1, "float": 2, "complex": 3}[kind(dtype)]
     preferred = str(dtype) in ("bfloat16", "float8_e5m2") or kind(dtype) == "int"
     return (category, dtype.itemsize, preferred)
@@ -164,7 +164,7 @@ def _check_axes(axes: Axes, ndim: int, side: str, role: str) -> None:
 
 @cached(4096)
 def _typing(lhs: ArrayType, rhs: ArrayType, *, dimension_numbers: DotDimensionNumbers, precision: Any = None,
-            preferred_element_type: Any = None, open_axes: Any = None) -> ArrayType:  # fmt: skip
+            preferred_element_type: np.dtype[Any] | None = None, open_axes: Any = None) -> ArrayType:  # fmt: skip
     (lc, rc), (lb, rb) = dimension_numbers
     for side, ndim, contract, batch in (("left", lhs.ndim, lc, lb), ("right", rhs.ndim, rc, rb)):
         _check_axes(contract, ndim, side, "contracting")
@@ -201,7 +201,7 @@ def _jvp(primals: Sequence[Any], tangents: Sequence[Any], **params: Any) -> tupl
 
 
 def _transpose(ct: Any, x: Any, y: Any, *, dimension_numbers: DotDimensionNumbers, precision: Any,
-               preferred_element_type: Any, open_axes: Any = None) -> tuple[Any, Any]:  # fmt: skip
+               preferred_element_type: np.dtype[Any], open_axes: Any = None) -> tuple[Any, Any]:  # fmt: skip
     swapped = precision and (precision[1], precision[0])
     if type(x) is Linear:
         if type(ct) is Zero:
@@ -290,7 +290,7 @@ def accumulator(dtype: Any) -> Any:
 
 
 def _numpy(x: np.ndarray, y: np.ndarray, *, dimension_numbers: DotDimensionNumbers, precision: Any = None,
-           preferred_element_type: Any = None, open_axes: Any = None) -> np.ndarray:  # fmt: skip
+           preferred_element_type: np.dtype[Any] | None = None, open_axes: Any = None) -> np.ndarray:  # fmt: skip
     dtype = result_dtype(x.dtype, y.dtype, preferred_element_type)
     wide = accumulator(dtype)
     parts = _parts(dimension_numbers, x.ndim, y.ndim)
@@ -304,7 +304,7 @@ def _numpy(x: np.ndarray, y: np.ndarray, *, dimension_numbers: DotDimensionNumbe
     return out.reshape((*batch, *m, *n)).astype(dtype)
 
 
-def _relation(ins: Any, outs: Any, *, dimension_numbers: DotDimensionNumbers, **_: Any) -> Relation:
+def _relation(ins: Sequence[Any], outs: Sequence[Any], *, dimension_numbers: DotDimensionNumbers, **_: Any) -> Relation:
     (lc, rc), (lb, rb) = dimension_numbers
     loops = Loops()
     lhs = loops.axes(ins[0].shape)
@@ -352,7 +352,7 @@ def dot_general(
     return _bound(lhs, rhs, numbers, canonical_precision(precision), preferred, asked_open.get())
 
 
-def _bound(lhs: Any, rhs: Any, numbers: DotDimensionNumbers, precision: Any, preferred: Any, left_open: Any) -> Any:
+def _bound(lhs: Array, rhs: Array, numbers: DotDimensionNumbers, precision: Any, preferred: Any, left_open: Any) -> Any:
     """A contraction whose sum stays open along those of some axes of a mesh that split it on both sides."""
     axes = left_open and left_open & split_alike(typeof(lhs), typeof(rhs), numbers[0])
     more = {"open_axes": axes} if axes else {}

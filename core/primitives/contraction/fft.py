@@ -61,7 +61,7 @@ def _typing(x: ArrayType, *, fft_type: FftType, fft_lengths: tuple[int, ...]) ->
     return ArrayType((*x.shape[:-count], *last), dtype)
 
 
-def _weighted(x: Any, fft_lengths: tuple[int, ...], inner: float, scale: float) -> Any:
+def _weighted(x: Array, fft_lengths: tuple[int, ...], inner: float, scale: float) -> Any:
     """Half of a transform times `scale`; times `inner` too where an element stands for its mirror image as well."""
     type_: Any = typeof(x)
     place = broadcasted_iota(INT32, type_.shape, type_.ndim - 1)
@@ -70,7 +70,7 @@ def _weighted(x: Any, fft_lengths: tuple[int, ...], inner: float, scale: float) 
     return mul_p.bind(x, select_n_p.bind(twice, once, mirrored))
 
 
-def _conjugate(x: Any) -> Any:
+def _conjugate(x: Array) -> Any:
     return conj_p.bind(x, input_dtype=typeof(x).dtype)
 
 
@@ -97,7 +97,7 @@ def _numpy(x: Any, *, fft_type: FftType, fft_lengths: tuple[int, ...]) -> Any:
     return getattr(np.fft, name)(x, fft_lengths, axes).astype(out.dtype)
 
 
-def _relation(ins: Any, outs: Any, *, fft_type: FftType, fft_lengths: tuple[int, ...]) -> Relation:
+def _relation(ins: Sequence[Any], outs: Sequence[Any], *, fft_type: FftType, fft_lengths: tuple[int, ...]) -> Relation:
     """The transformed axes are whole, the others parallel."""
     loops, count = Loops(), ins[0].ndim - len(fft_lengths)
     shared = loops.axes(ins[0].shape[:count])

@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 
+from ...ir.array import Array
 from ...ir.primitive import AxisInfo
 from ...support.errors import ArgumentError
 from ...transforms.structural_primitives import moved
@@ -84,7 +85,7 @@ def _int(value: int) -> Any:
     return np.int32(value)
 
 
-def _split(loop: Loop, free: Any, blocks: Any) -> Any:
+def _split(loop: Loop, free: Array, blocks: Any) -> Any:
     """How many of `blocks` blocks (at least 2) to advance before the next state is kept, with `free` slots left."""
     # Under `vmap` elements that are done, which may have no free slot, run it too.
     f = convert_element_type(max_p.bind(free, _int(1)), np.float32)

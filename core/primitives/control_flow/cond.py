@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from ...ir.array import Array
 from ...ir.extension_types import is_opaque
 from ...ir.passes import substitute
 from ...ir.primitive import OWN, AxisInfo, Linear, Primitive, Zero
@@ -213,7 +214,7 @@ def _forwarded(outputs: Sequence[Any], branches: Branches) -> int | None:
     return places.pop() if len(places) == 1 else None
 
 
-def _where_taken(which: Any, number: int, x: Any) -> Any:
+def _where_taken(which: Array, number: int, x: Array) -> Any:
     """A batch of an operand of a branch, with derivatives where that is taken: elsewhere they may be NaN, which no zero
     undoes."""
     if is_opaque(typeof(x)) or not is_inexact(typeof(x).dtype):

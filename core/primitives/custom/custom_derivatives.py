@@ -284,7 +284,7 @@ class custom_jvp[**P, R](_Custom):
 
         function: Any = self
 
-        def jvp(primals: Any, tangents: Any) -> Any:
+        def jvp(primals: Sequence[Any], tangents: Sequence[Any]) -> Any:
             out = function(*primals)
             total = pytree.map(lambda o: Zero(typeof(o).tangent()), out)
             for rule, t in zip(jvps, tangents, strict=True):

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import enum
 import math
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
@@ -119,11 +120,11 @@ def _high_product_by_halves(x: Any, y: Any) -> Any:
 mulhi_p: Primitive = nary("mulhi", INT, _high_product, flat=True, expand=_high_product_by_halves)
 
 
-def _truncated(x: Any) -> Any:
+def _truncated(x: Array) -> Any:
     return mul_p.bind(sign_p.bind(x), floor_p.bind(abs_p.bind(x)))
 
 
-def _share(t: Any, out: Any, x: Any, y: Any) -> Any:
+def _share(t: Array, out: Array, x: Array, y: Array) -> Any:
     """The tangent of x in a maximum or minimum: all of it where x won, half where the two are equal."""
     mine = select_n_p.bind(eq_p.bind(x, out), like(out, 0), like(out, 1))
     number = select_n_p.bind(eq_p.bind(y, out), like(out, 1), like(out, 2))
@@ -159,7 +160,7 @@ def _power(x: Any, y: Any) -> Any:
     return np.where(y < 0, negative, result)
 
 
-def _pow_by_base(t: Any, out: Any, x: Any, y: Any) -> Any:
+def _pow_by_base(t: Array, out: Any, x: Array, y: Array) -> Any:
     # y x^(y-1); where both are 0 this is 0 times infinity, and x^0 does not depend on x.
     flat = eq_p.bind(y, like(y, 0))
     factor = y
@@ -172,7 +173,7 @@ def _pow_by_base(t: Any, out: Any, x: Any, y: Any) -> Any:
     return mul_p.bind(t, slope)
 
 
-def _pow_by_exponent(t: Any, out: Any, x: Any, y: Any) -> Any:
+def _pow_by_exponent(t: Array, out: Array, x: Array, y: Any) -> Any:
     safe = select_n_p.bind(eq_p.bind(x, like(x, 0)), x, like(x, 1))
     return mul_p.bind(t, mul_p.bind(log_p.bind(safe), out))
 
@@ -199,7 +200,7 @@ def _integer_pow_typing(x: ArrayType, *, y: int) -> ArrayType:
     return x
 
 
-def _integer_pow_tangent(t: Any, out: Any, x: Any, *, y: int) -> Any:
+def _integer_pow_tangent(t: Array, out: Any, x: Any, *, y: int) -> Any:
     if y == 0:
         return mul_p.bind(t, like(t, 0))
     return mul_p.bind(t, mul_p.bind(like(x, y), integer_pow(x, y - 1)))
@@ -230,14 +231,14 @@ cbrt_p: Primitive = curve(
 # ---------------------------------------------------------------------------- sign and rounding
 
 
-def _abs_tangent(t: Any, out: Any, x: Any) -> Any:
+def _abs_tangent(t: Array, out: Array, x: Array) -> Any:
     if not is_complex(typeof(x).dtype):
         return select_n_p.bind(lt_p.bind(x, like(x, 0)), t, neg_p.bind(t))
     length = select_n_p.bind(eq_p.bind(out, like(out, 0)), out, like(out, 1))
     return div_p.bind(real(mul_p.bind(t, conj(x))), length)
 
 
-def _sign_jvp(primals: Any, tangents: Any) -> Any:
+def _sign_jvp(primals: Sequence[Any], tangents: Sequence[Any]) -> Any:
     (x,), (t,) = primals, tangents
     out = sign_p.bind(x)
     type_ = typeof(out)
@@ -267,11 +268,11 @@ round_p: Primitive = unary("round", FLOAT, _round, flat=True)
 # ---------------------------------------------------------------------------- exponentials and trigonometry
 
 
-def _one_minus_square(x: Any) -> Any:
+def _one_minus_square(x: Array) -> Any:
     return mul_p.bind(sub_p.bind(like(x, 1), x), add_p.bind(like(x, 1), x))
 
 
-def _one_plus_square(x: Any) -> Any:
+def _one_plus_square(x: Array) -> Any:
     return add_p.bind(like(x, 1), square_p.bind(x))
 
 
@@ -319,7 +320,7 @@ acosh_p: Primitive = curve(
 atanh_p: Primitive = curve("atanh", INEXACT, np.arctanh, lambda t, out, x: div_p.bind(t, one_minus_square_p.bind(x)))
 
 
-def _squared_distance(y: Any, x: Any) -> Any:
+def _squared_distance(y: Array, x: Array) -> Any:
     return add_p.bind(square_p.bind(y), square_p.bind(x))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 # ---------------------------------------------------------------------------- comparisons
 
 
-def _to_bool(dtype: Any) -> Any:
+def _to_bool(dtype: np.dtype[Any]) -> Any:
     return BOOL
 
 
@@ -73,7 +74,7 @@ def _select(which: Any, *cases: Any) -> Any:
     return out
 
 
-def _select_jvp(primals: Any, tangents: Any) -> Any:
+def _select_jvp(primals: Sequence[Any], tangents: Sequence[Any]) -> Any:
     which, *cases = primals
     out = select_n_p.bind(which, *cases)
     type_ = typeof(out)
@@ -82,7 +83,7 @@ def _select_jvp(primals: Any, tangents: Any) -> Any:
     return out, spread(select_n_p.bind(which, *map(instantiate, tangents[1:])), type_.shape)
 
 
-def _select_transpose(ct: Any, which: Any, *cases: Any) -> list[Any]:
+def _select_transpose(ct: Any, which: Array, *cases: Any) -> list[Any]:
     zero = zeros(typeof(ct))  # type: ignore[arg-type]
     parts = [select_n_p.bind(which, *(ct if i == j else zero for j in range(len(cases)))) for i in range(len(cases))]
     return [None] + [
@@ -102,7 +103,7 @@ select_n_p: Primitive = Primitive(
 )
 
 
-def _clamp_jvp(primals: Any, tangents: Any) -> Any:
+def _clamp_jvp(primals: Sequence[Any], tangents: Sequence[Any]) -> Any:
     low, x, high = primals
     out = clamp_p.bind(low, x, high)
     type_ = typeof(out)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import builtins
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 # ---------------------------------------------------------------------------- dtypes
 
 
-def _convert_typing(x: ArrayType, *, new_dtype: Any, weak_type: bool) -> ArrayType:
+def _convert_typing(x: ArrayType, *, new_dtype: np.dtype[Any], weak_type: bool) -> ArrayType:
     if is_key(x.dtype) != is_key(new_dtype):
         raise DtypeError(f"{x.show()} cannot become {new_dtype}", "see `random.key_data` and `random.wrap_key_data`")
     return ArrayType(x.shape, new_dtype, weak_type)
@@ -51,7 +52,7 @@ def convert_numpy(x: Any, dtype: Any) -> Any:
     return x.astype(dtype)
 
 
-def _convert_jvp(primals: Any, tangents: Any, *, new_dtype: Any, weak_type: bool) -> Any:
+def _convert_jvp(primals: Sequence[Any], tangents: Sequence[Any], *, new_dtype: np.dtype[Any], weak_type: bool) -> Any:
     (x,), (t,) = primals, tangents
     out = convert_element_type_p.bind(x, new_dtype=new_dtype, weak_type=weak_type)
     type_ = typeof(out)
@@ -119,7 +120,7 @@ def width(dtype: Any) -> int:
     return bits_of(dtype) if is_integer(dtype) else dtype.itemsize * 8
 
 
-def _bitcast_typing(x: ArrayType, *, new_dtype: Any) -> ArrayType:
+def _bitcast_typing(x: ArrayType, *, new_dtype: np.dtype[Any]) -> ArrayType:
     if is_key(x.dtype) or is_key(new_dtype) or is_bool(x.dtype) != is_bool(new_dtype):
         raise DtypeError(f"the bits of {x.show()} cannot be read as {new_dtype}", "convert with `astype`")
     old, new = width(x.dtype), width(new_dtype)
@@ -137,7 +138,7 @@ def _bitcast_typing(x: ArrayType, *, new_dtype: Any) -> ArrayType:
     return ArrayType(x.shape[:-1], new_dtype)
 
 
-def _bitcast(x: Any, *, new_dtype: Any) -> Any:
+def _bitcast(x: Any, *, new_dtype: np.dtype[Any]) -> Any:
     shape = _bitcast_typing(ArrayType(x.shape, x.dtype), new_dtype=new_dtype).shape
     old, new = width(x.dtype), width(new_dtype)
     if min(old, new) >= 8:
@@ -150,7 +151,7 @@ def _bitcast(x: Any, *, new_dtype: Any) -> Any:
     return np.packbits(bits, axis=1, bitorder="little").reshape(-1).view(new_dtype).reshape(shape)
 
 
-def _bitcast_relation(ins: Any, outs: Any, *, new_dtype: Any) -> Relation:
+def _bitcast_relation(ins: Sequence[Any], outs: Sequence[Any], *, new_dtype: np.dtype[Any]) -> Relation:
     """A narrower dtype adds a last axis, whose parts come from one element; a wider one needs all of the last axis."""
     (x,), (out,), loops = ins, outs, Loops()
     axes = loops.axes(x.shape)
@@ -259,7 +260,7 @@ complex_p: Primitive = nary(
 )  # fmt: skip
 
 
-def _conj_transpose(ct: Any, type: Any, *, input_dtype: Any) -> Any:
+def _conj_transpose(ct: Array, type: Any, *, input_dtype: Any) -> Any:
     conjugate = conj_p.bind(ct, input_dtype=typeof(ct).dtype)
     return conjugate if is_complex(type.dtype) else real_p.bind(conjugate)
 
@@ -310,7 +311,7 @@ def stop_gradient(x: Any) -> Any:
     3.0
     """
 
-    def stop(leaf: Any) -> Any:
+    def stop(leaf: Array) -> Any:
         return stop_gradient_p.bind(leaf) if is_inexact(typeof(leaf).dtype) else leaf
 
     return pytree.map(stop, x)

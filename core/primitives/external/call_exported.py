@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from ...ir.primitive import Primitive
@@ -18,7 +19,7 @@ def _no_batch(axis: Any, args: Any, dims: Any, *, exported: Any) -> Any:
                            "export it with a symbolic size of the batch, or call it by `lax.map`")  # fmt: skip
 
 
-def _no_derivative(primals: Any, tangents: Any, *, exported: Any) -> Any:
+def _no_derivative(primals: Sequence[Any], tangents: Sequence[Any], *, exported: Any) -> Any:
     raise NoDerivativeError(f"{exported.fun_name}, an exported function, has no derivative of forward mode",
                             "use reverse mode, for which it was serialised with `vjp_order`")  # fmt: skip
 

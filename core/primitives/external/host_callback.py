@@ -122,7 +122,7 @@ def _jvp_debug(primals: Sequence[Any], tangents: Sequence[Any], **params: Any) -
     return debug_callback_p.bind(*primals, **params), []
 
 
-def _everywhere(types: Any, outs: Any, **_: Any) -> list[list[tuple[Any, ...]]]:
+def _everywhere(types: Any, outs: Sequence[Any], **_: Any) -> list[list[tuple[Any, ...]]]:
     """Each device calls the function with whole arrays, and has its whole results."""
     return [[()] * t.ndim for t in outs]
 

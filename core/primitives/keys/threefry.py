@@ -11,10 +11,12 @@ Source of the hash: Salmon, Moraes, Dror and Shaw, "Parallel random numbers: as 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
+from ...ir.array import Array
 from ...ir.axis_relation import FREE, IDENTITY, POINTWISE, Loops, Relation, Work, pointwise
 from ...ir.primitive import Primitive
 from ...ir.types import UINT32, ArrayType, KeyDtype, Shape, is_integer, is_key
@@ -129,7 +131,7 @@ def _unwrap_typing(keys: ArrayType) -> ArrayType:
     return ArrayType((*keys.shape, _key_type(keys, "random_unwrap").words), UINT32)
 
 
-def _leading(ins: Any, outs: Any, **_: Any) -> Relation:
+def _leading(ins: Sequence[Any], outs: Sequence[Any], **_: Any) -> Relation:
     """Parallel along the axes that keys and result share; what only one of them has stays in one piece."""
     (x,), (out,), loops = ins, outs, Loops()
     shared = loops.axes(x.shape[: min(x.ndim, out.ndim)])
@@ -156,7 +158,7 @@ random_unwrap_p: Primitive = Primitive(
 )
 
 
-def _split_words(keys: Any, extra: int = 0) -> tuple[Any, Any]:
+def _split_words(keys: Array, extra: int = 0) -> tuple[Any, Any]:
     """The two words of threefry keys, with `extra` axes of size 1 behind."""
     words = random_unwrap_p.bind(keys)
     ndim = len(shape_of(words)) - 1
@@ -237,7 +239,7 @@ def _seed_typing(seeds: ArrayType, *, impl: KeyDtype) -> ArrayType:
     return ArrayType(seeds.shape, impl)
 
 
-def _seed_words(seeds: Any) -> tuple[Any, Any]:
+def _seed_words(seeds: Array) -> tuple[Any, Any]:
     dtype = typeof(seeds).dtype
     low = convert_element_type(seeds, UINT32)
     if dtype.itemsize < 8:
@@ -264,7 +266,7 @@ def _fold_typing(keys: ArrayType, data: ArrayType) -> ArrayType:
     return ArrayType(keys.shape or data.shape, impl)
 
 
-def _fold_expand(keys: Any, data: Any) -> Any:
+def _fold_expand(keys: Any, data: Array) -> Any:
     words = threefry2x32_p.bind(*_split_words(keys), np.uint32(0), data)
     return random_wrap_p.bind(_join_words(*words), impl=typeof(keys).dtype)
 

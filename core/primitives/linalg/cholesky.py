@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -54,7 +55,7 @@ def _factor_tangent(factor: Any, change: Any) -> Any:
     return product(factor, _halved(middle))
 
 
-def _jvp(primals: Any, tangents: Any) -> Any:
+def _jvp(primals: Sequence[Any], tangents: Sequence[Any]) -> Any:
     factor = cholesky_p.bind(*primals)
     return factor, _factor_tangent(factor, from_triangle(tangents[0], True))
 
@@ -106,7 +107,7 @@ def _update_typing(r: ArrayType, w: ArrayType) -> ArrayType:
     return r.strong()
 
 
-def _update_jvp(primals: Any, tangents: Any) -> Any:
+def _update_jvp(primals: Sequence[Any], tangents: Sequence[Any]) -> Any:
     """As a factor's: of R^H R + w w^H, whose change is that of both summands."""
     r, w = primals
     dr, dw = tangents
@@ -165,7 +166,7 @@ def _product_typing(a: ArrayType, c: ArrayType, *, alpha: float, beta: float) ->
     return c.strong()
 
 
-def _product(a: Any, c: Any, *, alpha: float, beta: float) -> Any:
+def _product(a: Any, c: Array, *, alpha: float, beta: float) -> Any:
     own = product(a, transposed(a))
     return add_p.bind(mul_p.bind(own, like(own, alpha)), mul_p.bind(c, like(own, beta)))
 

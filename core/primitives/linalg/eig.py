@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import enum
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
+from ...ir.array import Array
 from ...ir.primitive import Primitive
 from ...ir.types import INT32, ArrayType, is_complex
 from ...support.errors import ArgumentError, UnsupportedError
@@ -55,7 +57,7 @@ def _numpy(
 
 
 def _jvp(
-    primals: Any, tangents: Any, *, compute_left_eigenvectors: bool, compute_right_eigenvectors: bool,
+    primals: Any, tangents: Sequence[Any], *, compute_left_eigenvectors: bool, compute_right_eigenvectors: bool,
     enable_eigvec_derivs: bool,
 ) -> Any:  # fmt: skip
     """dw = diag(V^-1 dA V) and, on request, the vectors' tangent under LAPACK's normalisation.
@@ -89,7 +91,7 @@ def _jvp(
     return outs, out_tangents
 
 
-def _vectors_tangent(values: Any, vectors: Any, inner: Any) -> Any:
+def _vectors_tangent(values: Any, vectors: Array, inner: Array) -> Any:
     """How eigenvectors change that keep the length 1 and have a real component of the largest magnitude."""
     n, dtype = shape_of(values)[-1], typeof(values).dtype
     gaps = sub_p.bind(rows_of(values, n), columns_of(values, n))
@@ -108,7 +110,7 @@ def _vectors_tangent(values: Any, vectors: Any, inner: Any) -> Any:
     return sub_p.bind(moved, mul_p.bind(vectors, rows_of(turn, n)))
 
 
-def _down(x: Any) -> Any:
+def _down(x: Array) -> Any:
     """The sum over rows."""
     return reduce_sum_p.bind(x, axes=(len(shape_of(x)) - 2,))
 

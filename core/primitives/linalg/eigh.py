@@ -40,7 +40,7 @@ def _typing(x: ArrayType, *, lower: bool, compute_vectors: bool) -> list[ArrayTy
     return [x.strong(), values] if compute_vectors else [values]
 
 
-def _jvp(primals: Any, tangents: Any, *, lower: bool, compute_vectors: bool) -> Any:
+def _jvp(primals: Sequence[Any], tangents: Sequence[Any], *, lower: bool, compute_vectors: bool) -> Any:
     """dw = diag(V^H dA V), dV = V (F * (V^H dA V)) with F_ij = 1 / (w_j - w_i), 0 on the diagonal.
 
     M. B. Giles, "Collected matrix derivative results for forward and reverse mode algorithmic differentiation", 2008,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -59,7 +60,7 @@ def permuted(x: Any, permutation: Any) -> Any:
     return gather(x, expand_dims(permutation, (n - 1,)), numbers, sizes, unique_indices=True, mode=PROMISE)
 
 
-def _jvp(primals: Any, tangents: Any) -> Any:
+def _jvp(primals: Sequence[Any], tangents: Sequence[Any]) -> Any:
     """With F = L^-1 P dA U^-1: dL = L tril(F, -1), dU = triu(F) U, both filled up with identities to be square.
 
     F. R. de Hoog, R. S. Anderssen, M. A. Lukas, "Differentiation of matrix functionals using triangular
@@ -81,7 +82,7 @@ def _jvp(primals: Any, tangents: Any) -> Any:
     return [out, pivots, permutation], [tangent, Zero(typeof(pivots).tangent()), Zero(typeof(permutation).tangent())]
 
 
-def _below(x: Any, start: int) -> Any:
+def _below(x: Array, start: int) -> Any:
     """Square matrices with zeros in the rows before one."""
     n = shape_of(x)[-1]
     row = broadcasted_iota(INT32, shape_of(x), len(shape_of(x)) - 2)
@@ -152,7 +153,7 @@ def _pivots_expand(pivots: Any, *, permutation_size: int) -> Any:
     if not count or not permutation_size:
         return places
 
-    def swap(i: Any, order: Any) -> Any:
+    def swap(i: Any, order: Array) -> Any:
         other = _repeated(dynamic_index_in_dim(pivots, i, len(batch)), shape)
         mine = _repeated(dynamic_index_in_dim(order, i, len(batch)), shape)
         there = take_along(order, dynamic_index_in_dim(pivots, i, len(batch)), len(batch))
@@ -207,7 +208,7 @@ def _solve_typing(a: ArrayType, factors: ArrayType, permutation: ArrayType, b: A
     return b.strong()
 
 
-def _solve_relation(ins: Any, outs: Any, *, trans: int) -> Relation:
+def _solve_relation(ins: Sequence[Any], outs: Sequence[Any], *, trans: int) -> Relation:
     """Right-hand sides are parallel; the axes of the matrices are whole."""
     loops, count = Loops(), ins[0].ndim - 2
     shared = loops.axes(ins[0].shape[:count])
@@ -237,7 +238,7 @@ def _operator(a: Any, trans: int) -> Any:
     return (lambda: a, lambda: transposed(a), lambda: adjoint(a))[trans]()
 
 
-def _solve_jvp(primals: Any, tangents: Any, *, trans: int) -> Any:
+def _solve_jvp(primals: Sequence[Any], tangents: Sequence[Any], *, trans: int) -> Any:
     """A dX = dB - dA X, with the factors at hand; they are functions of `a`, whose tangent says it all."""
     a, factors, permutation, b = primals
     da, _, _, db = tangents
@@ -250,7 +251,7 @@ def _solve_jvp(primals: Any, tangents: Any, *, trans: int) -> Any:
     return out, lu_solve_p.bind(a, factors, permutation, right, trans=trans)
 
 
-def _solve_transpose(ct: Any, a: Any, factors: Any, permutation: Any, b: Any, *, trans: int) -> Any:
+def _solve_transpose(ct: Any, a: Array, factors: Array, permutation: Array, b: Any, *, trans: int) -> Any:
     if type(b) is not Linear or type(ct) is Zero:
         return [None] * 4
     if trans == 2:  # the transpose of A^-H is that of the conjugate, which is not one of the three

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from ...ir.array import Array
 from ...support.errors import ShapeError, UnsupportedError
 from ...tracing.trace import shape_of, typeof
 from ...transforms.rule_helpers import like
@@ -48,7 +49,7 @@ def weights(eps: float, most: int) -> list[tuple[float, float, float]]:
     return found
 
 
-def _scaled(x: Any, factor: float) -> Any:
+def _scaled(x: Array, factor: float) -> Any:
     return mul_p.bind(x, like(x, factor))
 
 
@@ -73,7 +74,7 @@ def _by_cholesky(x: Any, a: float, b: float, c: float) -> Any:
     return add_p.bind(_scaled(x, b / c), _scaled(solved, a - b / c))
 
 
-def _norms(x: Any) -> Any:
+def _norms(x: Array) -> Any:
     """An upper bound of the largest singular value, from the largest sums of rows and columns; of shape (..., 1, 1)."""
     rank, sizes = len(shape_of(x)), abs_p.bind(x)
     sums = [reduce_max_p.bind(reduce_sum_p.bind(sizes, axes=(rank - a,)), axes=(rank - 2,)) for a in (1, 2)]

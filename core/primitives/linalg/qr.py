@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -144,7 +145,7 @@ def _ormqr_expand(a: Any, taus: Any, c: Any, *, left: bool, transpose: bool) -> 
     return product(q, c) if left else product(c, q)
 
 
-def _ormqr_jvp(primals: Any, tangents: Any, **params: Any) -> Any:
+def _ormqr_jvp(primals: Sequence[Any], tangents: Sequence[Any], **params: Any) -> Any:
     """Linear in `c`; with respect to the reflectors there is no derivative."""
     a, taus, c = primals
     if any(type(t) is not Zero for t in tangents[:2]):
@@ -152,7 +153,7 @@ def _ormqr_jvp(primals: Any, tangents: Any, **params: Any) -> Any:
     return ormqr_p.bind(a, taus, c, **params), ormqr_p.bind(a, taus, tangents[2], **params)
 
 
-def _ormqr_transpose(ct: Any, a: Any, taus: Any, c: Any, *, left: bool, transpose: bool) -> Any:
+def _ormqr_transpose(ct: Any, a: Array, taus: Array, c: Any, *, left: bool, transpose: bool) -> Any:
     if type(c) is not Linear or type(ct) is Zero:
         return [None, None, None]
     back = ormqr_p.bind(a, taus, conjugate(ct), left=left, transpose=not transpose)
@@ -188,7 +189,7 @@ def _typing(x: ArrayType, *, pivoting: bool, full_matrices: bool) -> list[ArrayT
     return [*types, ArrayType((*batch, n), INT32)] if pivoting else types
 
 
-def _expand(x: Any, *, pivoting: bool, full_matrices: bool) -> list[Any]:
+def _expand(x: Array, *, pivoting: bool, full_matrices: bool) -> list[Any]:
     batch, (m, n) = shape_of(x)[:-2], shape_of(x)[-2:]
     order = []
     if pivoting:
@@ -224,7 +225,7 @@ def _solved_tangents(q: Any, r: Any, change: Any) -> tuple[Any, Any]:
     return add_p.bind(product(q, rest), solved), product(sub_p.bind(inner, skew), r)
 
 
-def _jvp(primals: Any, tangents: Any, *, pivoting: bool, full_matrices: bool) -> Any:
+def _jvp(primals: Sequence[Any], tangents: Sequence[Any], *, pivoting: bool, full_matrices: bool) -> Any:
     (x,) = primals
     m, n = shape_of(x)[-2:]
     if full_matrices and m > n:

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from ...ir.array import Array
 from ...ir.primitive import Primitive
 from ...ir.program import Eqn
 from ...ir.types import ArrayType, is_complex
@@ -49,7 +50,7 @@ def _typing(x: ArrayType, *, full_matrices: bool, compute_uv: bool, algorithm: S
     return [values, ArrayType((*batch, m, left), x.dtype), ArrayType((*batch, right, n), x.dtype)]
 
 
-def _reciprocal(x: Any) -> Any:
+def _reciprocal(x: Array) -> Any:
     return div_p.bind(spread(like(x, 1.0), shape_of(x)), x)
 
 
@@ -77,7 +78,7 @@ def _jvp(primals: Any, tangents: Any, *, full_matrices: bool, compute_uv: bool, 
     return [values, left, right], [values_change, *_vectors(values, left, right, change, inner)]
 
 
-def _vectors(values: Any, left: Any, right: Any, change: Any, inner: Any) -> tuple[Any, Any]:
+def _vectors(values: Any, left: Any, right: Any, change: Any, inner: Array) -> tuple[Any, Any]:
     """The changes of the left vectors and of the adjoint of the right ones."""
     k, dtype = shape_of(values)[-1], typeof(left).dtype
     m, n = shape_of(left)[-2], shape_of(right)[-1]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -44,7 +45,7 @@ def _applied(a: Any, *, lower: bool, transpose_a: bool, conjugate_a: bool, unit_
     return conjugate(a) if conjugate_a else a
 
 
-def _jvp(primals: Any, tangents: Any, *, left_side: bool, **params: Any) -> Any:
+def _jvp(primals: Sequence[Any], tangents: Sequence[Any], *, left_side: bool, **params: Any) -> Any:
     """Of A X = B: A dX = dB - dA X. (Giles, "Collected matrix derivative results", 2008, section 2.3.1)"""
     a, b = primals
     da, db = tangents
@@ -58,7 +59,7 @@ def _jvp(primals: Any, tangents: Any, *, left_side: bool, **params: Any) -> Any:
     return out, triangular_solve_p.bind(a, right, left_side=left_side, **params)
 
 
-def _transpose(ct: Any, a: Any, b: Any, *, transpose_a: bool, **params: Any) -> Any:
+def _transpose(ct: Any, a: Array, b: Any, *, transpose_a: bool, **params: Any) -> Any:
     if type(b) is not Linear or type(ct) is Zero:
         return [None, None]
     return [None, triangular_solve_p.bind(a, ct, transpose_a=not transpose_a, **params)]
@@ -101,7 +102,7 @@ def _batch(axis: AxisInfo, args: Any, dims: Any, *, left_side: bool, **params: A
     return reshape(out, shape), at
 
 
-def _relation(ins: Any, outs: Any, *, left_side: bool, **params: Any) -> Relation:
+def _relation(ins: Sequence[Any], outs: Sequence[Any], *, left_side: bool, **params: Any) -> Relation:
     """The vectors that are solved for are parallel; the matrix's two axes are whole."""
     loops = Loops()
     count = ins[0].ndim - 2

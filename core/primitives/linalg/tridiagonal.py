@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -44,7 +45,7 @@ def _rows_shifted(x: Any, by: int) -> Any:
     return pad(x, np.zeros((), typeof(x).dtype)[()], [*lead, (by, -by, 0), (0, 0, 0)])
 
 
-def _jvp(primals: Any, tangents: Any, *, perturb_singular: bool) -> Any:
+def _jvp(primals: Sequence[Any], tangents: Sequence[Any], *, perturb_singular: bool) -> Any:
     """Of T X = B: T dX = dB - dT X."""
     *diagonals, _ = primals
     out = tridiagonal_solve_p.bind(*primals, perturb_singular=perturb_singular)
@@ -59,7 +60,7 @@ def _jvp(primals: Any, tangents: Any, *, perturb_singular: bool) -> Any:
     return out, tridiagonal_solve_p.bind(*diagonals, right, perturb_singular=perturb_singular)
 
 
-def _transpose(ct: Any, dl: Any, d: Any, du: Any, b: Any, *, perturb_singular: bool) -> Any:
+def _transpose(ct: Any, dl: Any, d: Array, du: Any, b: Any, *, perturb_singular: bool) -> Any:
     if type(b) is not Linear or type(ct) is Zero:
         return [None] * 4
     below, above = _shifted(du, 1), _shifted(dl, -1)
@@ -89,7 +90,7 @@ def _expand(dl: Any, d: Any, du: Any, b: Any, *, perturb_singular: bool) -> Any:
              zeros(ArrayType((*shape_of(d)[:-1], columns), typeof(b).dtype)))  # fmt: skip
     _, (factors, solved) = scan(down, start, (*diagonals, rows))
 
-    def up(after: Any, step: Any) -> Any:
+    def up(after: Array, step: Any) -> Any:
         factor, row = step
         row = sub_p.bind(row, mul_p.bind(columns_of(factor, columns), after))
         return row, row

@@ -64,14 +64,14 @@ def _slice_typing(x: ArrayType, *starts: ArrayType, slice_sizes: Dims) -> ArrayT
     return x.with_shape(slice_sizes)
 
 
-def _slice_jvp(primals: Any, tangents: Any, *, slice_sizes: Dims) -> Any:
+def _slice_jvp(primals: Sequence[Any], tangents: Sequence[Any], *, slice_sizes: Dims) -> Any:
     out = dynamic_slice_p.bind(*primals, slice_sizes=slice_sizes)
     if type(tangents[0]) is Zero:
         return out, Zero(typeof(out).tangent())
     return out, dynamic_slice_p.bind(tangents[0], *primals[1:], slice_sizes=slice_sizes)
 
 
-def _slice_transpose(ct: Any, x: Any, *starts: Any, slice_sizes: Dims) -> Any:
+def _slice_transpose(ct: Array, x: Any, *starts: Any, slice_sizes: Dims) -> Any:
     if not isinstance(x, Linear):
         return [None] * (1 + len(starts))
     into = zeros(ArrayType(x.shape, dtype_of(ct)))
@@ -92,7 +92,7 @@ def _slice_batch(axis: AxisInfo, args: Any, dims: Any, *, slice_sizes: Dims) -> 
         indices_are_sorted=True, unique_indices=True, mode=CLIP, fill_value=None)  # fmt: skip
 
 
-def _slice_relation(ins: Any, outs: Any, *, slice_sizes: Dims) -> Relation:
+def _slice_relation(ins: Sequence[Any], outs: Sequence[Any], *, slice_sizes: Dims) -> Relation:
     x, *starts = ins
     windows = [Window(0, 0) if n == size else None for n, size in zip(x.shape, slice_sizes, strict=True)]
     return slide(x, outs[0], windows, *((),) * len(starts))
@@ -240,14 +240,14 @@ def _update_typing(x: ArrayType, update: ArrayType, *starts: ArrayType) -> Array
     return x.strong()
 
 
-def _update_jvp(primals: Any, tangents: Any) -> Any:
+def _update_jvp(primals: Sequence[Any], tangents: Sequence[Any]) -> Any:
     out, starts = dynamic_update_slice_p.bind(*primals), primals[2:]
     if all(type(t) is Zero for t in tangents[:2]):
         return out, Zero(typeof(out).tangent())
     return out, dynamic_update_slice_p.bind(*map(instantiate, tangents[:2]), *starts)
 
 
-def _update_transpose(ct: Any, x: Any, update: Any, *starts: Any) -> Any:
+def _update_transpose(ct: Array, x: Any, update: Any, *starts: Any) -> Any:
     shape = update.shape if isinstance(update, Linear) else shape_of(update)
     to_x = to_update = None
     if isinstance(x, Linear):
@@ -278,7 +278,7 @@ def _update_numpy(x: Any, update: Any, *starts: Any) -> Any:
     return out
 
 
-def _update_relation(ins: Any, outs: Any) -> Relation:
+def _update_relation(ins: Sequence[Any], outs: Sequence[Any]) -> Relation:
     x, update, *starts = ins
     windows = [Window(0, 0) if n == size else None for n, size in zip(x.shape, update.shape, strict=True)]
     found = slide(x, update, windows)

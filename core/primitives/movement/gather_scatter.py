@@ -8,11 +8,12 @@ of the indices but the last. Windows that leave the array are dropped (`FILL_OR_
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
+from ...ir.array import Array
 from ...ir.axis_relation import FREE, Loops, Relation, Work, inserted
 from ...ir.primitive import AxisInfo, Linear, Primitive, Zero, all_zero
 from ...ir.program import Program
@@ -90,7 +91,7 @@ def _gather_numpy(
 # ---------------------------------------------------------------------------- gather: rules
 
 
-def _gather_jvp(primals: Any, tangents: Any, **params: Any) -> Any:
+def _gather_jvp(primals: Sequence[Any], tangents: Sequence[Any], **params: Any) -> Any:
     out, t = gather_p.bind(*primals, **params), tangents[0]
     if type(t) is Zero:
         return out, Zero(typeof(out).tangent())
@@ -98,7 +99,7 @@ def _gather_jvp(primals: Any, tangents: Any, **params: Any) -> Any:
 
 
 def _gather_transpose(
-    ct: Any, x: Any, indices: Any, *, dimension_numbers: Any, slice_sizes: Any, fill_value: Any, **how: Any
+    ct: Array, x: Any, indices: Array, *, dimension_numbers: Any, slice_sizes: Any, fill_value: Any, **how: Any
 ) -> Any:
     if not isinstance(x, Linear):
         return [None, None]
@@ -131,7 +132,7 @@ def _gather_batch(
 
 
 def _gather_batch_operand(
-    axis: AxisInfo, x: Any, indices: Any, at: int, d: GatherDimensionNumbers, slice_sizes: Dims, how: Any
+    axis: AxisInfo, x: Array, indices: Array, at: int, d: GatherDimensionNumbers, slice_sizes: Dims, how: Any
 ) -> Any:
     """Only the operand is batched: its batch axis, wherever it is, becomes one more window axis."""
 
@@ -151,7 +152,7 @@ def _gather_batch_operand(
 
 
 def _gather_relation(
-    ins: Any, outs: Any, *, dimension_numbers: GatherDimensionNumbers, slice_sizes: Dims, **_: Any
+    ins: Sequence[Any], outs: Sequence[Any], *, dimension_numbers: GatherDimensionNumbers, slice_sizes: Dims, **_: Any
 ) -> Relation:
     """Parallel along the axes of the indices and those that windows take whole; all of any other may be read."""
     (x, indices), (out,), d, loops = ins, outs, dimension_numbers, Loops()
@@ -246,12 +247,12 @@ def _zeros_like(x: Any) -> Any:
     return zeros(ArrayType(shape_of(x), dtype_of(x)))
 
 
-def _adds(x: Any, indices: Any, updates: Any, params: dict[str, Any]) -> Any:
+def _adds(x: Array, indices: Array, updates: Array, params: dict[str, Any]) -> Any:
     return scatter_add_p.bind(x, indices, updates, **params)
 
 
 def _additive_jvp(primitive: Callable[[], Primitive]) -> Callable[..., Any]:
-    def jvp(primals: Any, tangents: Any, **params: Any) -> Any:
+    def jvp(primals: Sequence[Any], tangents: Sequence[Any], **params: Any) -> Any:
         out = primitive().bind(*primals, **params)
         t, _, t_updates = tangents
         if type(t_updates) is Zero:
@@ -269,7 +270,7 @@ def _additive_transpose(sign: Callable[[Any], Any]) -> Callable[..., Any]:
     return transpose
 
 
-def _set_jvp(primals: Any, tangents: Any, **params: Any) -> Any:
+def _set_jvp(primals: Sequence[Any], tangents: Sequence[Any], **params: Any) -> Any:
     (x, indices, updates), (t, _, t_updates) = primals, tangents
     out = scatter_p.bind(*primals, **params)
     if all_zero((t, t_updates)):
@@ -288,7 +289,7 @@ def _set_jvp(primals: Any, tangents: Any, **params: Any) -> Any:
     return out, _adds(kept, indices, select_n_p.bind(won, _zeros_like(t_updates), t_updates), params)
 
 
-def _set_transpose(ct: Any, x: Any, indices: Any, updates: Any, **params: Any) -> Any:
+def _set_transpose(ct: Array, x: Any, indices: Array, updates: Any, **params: Any) -> Any:
     if not params["unique_indices"]:
         raise UnsupportedError("scatter: transposed with indices that may repeat", "pass `unique_indices=True`")
     to_x = to_updates = None
@@ -306,7 +307,7 @@ def _unique_only(params: dict[str, Any]) -> None:
             "pass `unique_indices=True` if they do not")  # fmt: skip
 
 
-def _mul_jvp(primals: Any, tangents: Any, **params: Any) -> Any:
+def _mul_jvp(primals: Sequence[Any], tangents: Sequence[Any], **params: Any) -> Any:
     (x, indices, updates), (t, _, t_updates) = primals, tangents
     out = scatter_mul_p.bind(*primals, **params)
     tangent: Any = Zero(typeof(out).tangent())
@@ -319,7 +320,7 @@ def _mul_jvp(primals: Any, tangents: Any, **params: Any) -> Any:
     return out, tangent
 
 
-def _mul_transpose(ct: Any, x: Any, indices: Any, updates: Any, **params: Any) -> Any:
+def _mul_transpose(ct: Array, x: Any, indices: Array, updates: Array, **params: Any) -> Any:
     if isinstance(x, Linear):
         return [scatter_mul_p.bind(ct, indices, updates, **params), None, None]
     _unique_only(params)
@@ -329,7 +330,7 @@ def _mul_transpose(ct: Any, x: Any, indices: Any, updates: Any, **params: Any) -
 def _extreme_jvp(primitive: Callable[[], Primitive]) -> Callable[..., Any]:
     """Of the operand's element and the updates equal to the result, each gets an equal share."""
 
-    def jvp(primals: Any, tangents: Any, **params: Any) -> Any:
+    def jvp(primals: Sequence[Any], tangents: Sequence[Any], **params: Any) -> Any:
         (x, indices, updates), (t, _, t_updates) = primals, tangents
         out = primitive().bind(*primals, **params)
         if all_zero((t, t_updates)):
@@ -377,7 +378,7 @@ def _batch(primitive: Callable[[], Primitive]) -> Callable[..., Any]:
 # ---------------------------------------------------------------------------- relation
 
 
-def _relation(ins: Any, outs: Any, *, dimension_numbers: ScatterDimensionNumbers, **_: Any) -> Relation:
+def _relation(ins: Any, outs: Sequence[Any], *, dimension_numbers: ScatterDimensionNumbers, **_: Any) -> Relation:
     """Parallel along batching axes and those that windows take whole; any update may reach the rest."""
     (x, indices, updates), d, loops = ins, dimension_numbers.as_gather(), Loops()
     batch, kinds = loops.whole(*indices.shape[:-1])

@@ -187,7 +187,7 @@ def _squeeze_typing(x: ArrayType, *, dimensions: Dims) -> ArrayType:
     return x.with_shape(d for i, d in enumerate(x.shape) if i not in dimensions)
 
 
-def _squeeze_relation(ins: Any, outs: Any, *, dimensions: Dims) -> Relation:
+def _squeeze_relation(ins: Sequence[Any], outs: Sequence[Any], *, dimensions: Dims) -> Relation:
     loops = Loops()
     axes = loops.axes(ins[0].shape)
     return loops.relation([axes], [tuple(a for d, a in enumerate(axes) if d not in dimensions)])
@@ -242,7 +242,7 @@ def _rev_typing(x: ArrayType, *, dimensions: Dims) -> ArrayType:
     return x
 
 
-def _rev_relation(ins: Any, outs: Any, *, dimensions: Dims) -> Relation:
+def _rev_relation(ins: Sequence[Any], outs: Sequence[Any], *, dimensions: Dims) -> Relation:
     loops = Loops()
     axes = loops.axes(ins[0].shape)
     return loops.relation([axes], [axes], {f: Whole() for d in dimensions for f in axes[d]})
@@ -333,7 +333,7 @@ def _slice_relation(ins: Any, outs: Any, *, start_indices: Dims, limit_indices: 
     return slide(ins[0], outs[0], [Window(-a, a, s) for a, s in zip(start_indices, steps, strict=True)])
 
 
-def _slice_transpose(ct: Any, x: Linear, *, start_indices: Dims, limit_indices: Dims, strides: Dims | None) -> Any:
+def _slice_transpose(ct: Array, x: Linear, *, start_indices: Dims, limit_indices: Dims, strides: Dims | None) -> Any:
     steps, shape = strides or (1,) * x.ndim, shape_of(ct)
     spans = [(n - 1) * s + 1 if n else 0 for n, s in zip(shape, steps, strict=True)]
     ends = [size - start - span for size, start, span in zip(x.shape, start_indices, spans, strict=True)]
@@ -428,13 +428,13 @@ def index_in_dim(operand: Any, index: int, axis: int = 0, keepdims: bool = True)
 # ---------------------------------------------------------------------------- iota, full
 
 
-def _iota_numpy(*, dtype: Any, shape: Shape, dimension: int) -> Any:
+def _iota_numpy(*, dtype: np.dtype[Any], shape: Shape, dimension: int) -> Any:
     view = [1] * len(shape)
     view[dimension] = shape[dimension]
     return np.broadcast_to(np.arange(shape[dimension]).astype(dtype).reshape(view), shape)
 
 
-def _iota_typing(*, dtype: Any, shape: Shape, dimension: int) -> ArrayType:
+def _iota_typing(*, dtype: np.dtype[Any], shape: Shape, dimension: int) -> ArrayType:
     if not 0 <= dimension < len(shape):
         raise ShapeError(f"iota: dimension {dimension} is not an axis of shape {shape}")
     if kind(dtype) not in ("int", "uint", "float", "complex"):
@@ -512,7 +512,7 @@ def full_like(x: Any, fill_value: Any, dtype: Any = None, shape: Any = None, *, 
     return fill(shape, fill_value, type.dtype if dtype is None else dtype)
 
 
-def _cast(value: Any, dtype: Any) -> Any:
+def _cast(value: Any, dtype: np.dtype[Any]) -> Any:
     """A scalar in `dtype`, at once where its value is known."""
     if dtype is None:
         return value
@@ -566,7 +566,7 @@ def _pad_numpy(x: Any, value: Any, *, padding_config: Any) -> Any:
     return out[tuple(crop)]
 
 
-def _pad_transpose(ct: Any, x: Any, value: Any, *, padding_config: Any) -> Any:
+def _pad_transpose(ct: Array, x: Any, value: Any, *, padding_config: Any) -> Any:
     # Undo the outer padding, then keep every (interior + 1)-th element.
     outer = tuple((-low, -high, 0) for low, high, _ in padding_config)
     steps = tuple(inner + 1 for _, _, inner in padding_config)
@@ -579,7 +579,7 @@ def _pad_transpose(ct: Any, x: Any, value: Any, *, padding_config: Any) -> Any:
     return [inside if isinstance(x, Linear) else None, ct_value]
 
 
-def _pad_relation(ins: Any, outs: Any, *, padding_config: Any) -> Relation:
+def _pad_relation(ins: Sequence[Any], outs: Sequence[Any], *, padding_config: Any) -> Relation:
     return slide(ins[0], outs[0], [None if inner else Window(low, -low) for low, _, inner in padding_config], ())
 
 

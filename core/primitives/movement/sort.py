@@ -7,6 +7,7 @@ orders -0 before 0 and NaN last.
 from __future__ import annotations
 
 import operator
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -54,7 +55,7 @@ def _sort_numpy(*xs: Any, dimension: int, is_stable: bool, num_keys: int) -> Any
     return [np.take_along_axis(x, order, dimension) for x in xs]
 
 
-def _sort_jvp(primals: Any, tangents: Any, *, dimension: int, **params: Any) -> Any:
+def _sort_jvp(primals: Sequence[Any], tangents: Sequence[Any], *, dimension: int, **params: Any) -> Any:
     places = broadcasted_iota(UINT32, shape_of(primals[0]), dimension)
     *outs, order = sort_p.bind(*primals, places, dimension=dimension, **params)
     return outs, [_permuted(t, order, dimension, out) for t, out in zip(tangents, outs, strict=True)]
@@ -66,7 +67,7 @@ def _permuted(t: Any, order: Any, dimension: int, out: Any) -> Any:
     return take_along(t, order, dimension)
 
 
-def _sort_relation(ins: Any, outs: Any, *, dimension: int, **_: Any) -> Relation:
+def _sort_relation(ins: Sequence[Any], outs: Sequence[Any], *, dimension: int, **_: Any) -> Relation:
     loops = Loops()
     axes = loops.axes(ins[0].shape)
     return loops.relation([axes] * len(ins), [axes] * len(outs), dict.fromkeys(axes[dimension], Whole()))
@@ -136,12 +137,12 @@ def _top_k_numpy(x: Any, *, k: int, axis: int) -> Any:
     return [np.take_along_axis(x, order, axis), order.astype(np.int32)]
 
 
-def _top_k_jvp(primals: Any, tangents: Any, *, k: int, axis: int) -> Any:
+def _top_k_jvp(primals: Sequence[Any], tangents: Sequence[Any], *, k: int, axis: int) -> Any:
     values, places = top_k_p.bind(*primals, k=k, axis=axis)
     return [values, places], [_permuted(tangents[0], places, axis, values), Zero(typeof(places).tangent())]
 
 
-def _top_k_relation(ins: Any, outs: Any, *, k: int, axis: int) -> Relation:
+def _top_k_relation(ins: Sequence[Any], outs: Sequence[Any], *, k: int, axis: int) -> Relation:
     found = cut_axis(ins, outs[:1], axis)
     return replace(found, results=found.results * 2)
 

@@ -72,7 +72,7 @@ def highest(dtype: Any) -> Any:
     return _extreme(dtype, low=False)
 
 
-def _extreme(dtype: Any, low: bool) -> Any:
+def _extreme(dtype: np.dtype[Any], low: bool) -> Any:
     of = kind(dtype)
     if of == "bool":
         return np.bool_(not low)
@@ -93,7 +93,7 @@ def _extreme(dtype: Any, low: bool) -> Any:
 def _extremum_jvp(primitive: Callable[[], Primitive]) -> Callable[..., Any]:
     """Elements equal to the extremum share its tangent equally."""
 
-    def rule(primals: Any, tangents: Any, *, axes: Axes) -> Any:
+    def rule(primals: Sequence[Any], tangents: Sequence[Any], *, axes: Axes) -> Any:
         (x,), (t,) = primals, tangents
         out = primitive().bind(x, axes=axes)
         type_ = typeof(out)
@@ -116,7 +116,7 @@ def _leading(x: Any, axes: Axes) -> Any:
     return reshape_p.bind(x, new_sizes=(count, *(shape[k] for k in kept)), dimensions=None)
 
 
-def _rows(x: Any, start: int, stop: int) -> Any:
+def _rows(x: Array, start: int, stop: int) -> Any:
     shape = shape_of(x)
     return slice_p.bind(
         x, start_indices=(start, *(0 for _ in shape[1:])), limit_indices=(stop, *shape[1:]), strides=None
@@ -136,7 +136,7 @@ def halve(combine: Callable[..., Sequence[Any]], rows: Sequence[Any]) -> list[An
     return [reshape_p.bind(x, new_sizes=shape_of(x)[1:], dimensions=None) for x in rows]
 
 
-def _product_by_halves(x: Any, *, axes: Axes) -> Any:
+def _product_by_halves(x: Array, *, axes: Axes) -> Any:
     """A product as a tree of products: its derivative divides by nothing, so zeros are no trouble."""
     if not axes:
         return x
@@ -146,14 +146,14 @@ def _product_by_halves(x: Any, *, axes: Axes) -> Any:
     return halve(lambda a, b: [mul_p.bind(a[0], b[0])], [rows])[0]
 
 
-def _product_jvp(primals: Any, tangents: Any, *, axes: Axes) -> Any:
+def _product_jvp(primals: Sequence[Any], tangents: Sequence[Any], *, axes: Axes) -> Any:
     type_ = typeof(primals[0])
     if type(tangents[0]) is Zero or 0 in type_.shape:
         return no_tangent(reduce_prod_p)(primals, tangents, axes=axes)
     return expanded_jvp(_product_by_halves)(primals, tangents, axes=axes)
 
 
-def _all_bits(dtype: Any) -> Any:
+def _all_bits(dtype: np.dtype[Any]) -> Any:
     return np.invert(np.zeros((), dtype))[()]
 
 
@@ -222,7 +222,7 @@ reduce_xor: Reducer = _function(reduce_xor_p, "The exclusive disjunction over so
 
 
 def _position_typing(name: str) -> Callable[..., ArrayType]:
-    def typing(x: ArrayType, *, axes: Axes, index_dtype: Any) -> ArrayType:
+    def typing(x: ArrayType, *, axes: Axes, index_dtype: np.dtype[Any]) -> ArrayType:
         check_axes(name, x, axes)
         check_kind(name, x, ("bool", "int", "uint", "float"))
         if len(axes) != 1:
@@ -354,7 +354,7 @@ def _reduce_batch(axis: AxisInfo, args: Any, dims: Any, *, computation: Program,
     return outs, [0] * count
 
 
-def _reduce_relation(ins: Any, outs: Any, *, computation: Program, dimensions: Axes) -> Relation:
+def _reduce_relation(ins: Sequence[Any], outs: Sequence[Any], *, computation: Program, dimensions: Axes) -> Relation:
     """The axes stay in one piece: the starts are joined in once, and need not be neutral."""
     found = reducing(ins, dimensions, Whole())
     count = len(ins) // 2

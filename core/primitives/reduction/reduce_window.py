@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from ...ir.array import Array
 from ...ir.axis_relation import Axes, Axis, Kind, Loops, Monoid, Reduced, Relation, Whole, Window, Work, inserted
 from ...ir.passes import hoist
 from ...ir.primitive import AxisInfo, Linear, Primitive, Zero
@@ -141,14 +142,14 @@ def _slides(x: ArrayType, joined: Kind, params: dict[str, Any]) -> tuple[Axes, A
 def _relation(joined: Kind) -> Callable[..., Relation]:
     """The relation of an operation with operands of equal layout, and a result with an element per window."""
 
-    def relation(ins: Any, outs: Any, **params: Any) -> Relation:
+    def relation(ins: Sequence[Any], outs: Sequence[Any], **params: Any) -> Relation:
         old, new, loops, kinds = _slides(ins[0], joined, params)
         return loops.relation([old if t.ndim else () for t in ins], [new] * len(outs), kinds)
 
     return relation
 
 
-def _scattering(ins: Any, outs: Any, **params: Any) -> Relation:
+def _scattering(ins: Sequence[Any], outs: Sequence[Any], **params: Any) -> Relation:
     """Sources go to places in their windows that the operand chooses.
 
     Windows side by side are independent of each other; an axis that they cut across otherwise stays in one piece.
@@ -206,11 +207,11 @@ def _view(x: np.ndarray, fill: Any, params: dict[str, Any]) -> np.ndarray:
     return view.reshape(*places, math.prod(window))
 
 
-def _zero(dtype: Any) -> Any:
+def _zero(dtype: np.dtype[Any]) -> Any:
     return np.zeros((), dtype)[()]
 
 
-def _wide(dtype: Any) -> Any:
+def _wide(dtype: np.dtype[Any]) -> Any:
     """The dtype to sum in."""
     return np.dtype(np.float32) if kind(dtype) == "float" and dtype.itemsize < 4 else dtype
 
@@ -251,7 +252,7 @@ def _sum_transpose(ct: Any, x: Linear, *, window_dimensions: Dims, window_stride
 
 
 def _extremum_jvp(primitive: Callable[[], Primitive], select: Primitive) -> Callable[..., Any]:
-    def rule(primals: Any, tangents: Any, **params: Any) -> Any:
+    def rule(primals: Sequence[Any], tangents: Sequence[Any], **params: Any) -> Any:
         (x,), (t,) = primals, tangents
         out = primitive().bind(x, **params)
         if type(t) is Zero:
@@ -276,7 +277,7 @@ reduce_window_min_p: Primitive = _reducer(
 # ---------------------------------------------------------------------------- select, then gather or scatter
 
 
-def _fill_of(select: Primitive, dtype: Any) -> Any:
+def _fill_of(select: Primitive, dtype: np.dtype[Any]) -> Any:
     return lowest(dtype) if select is ge_p else highest(dtype)
 
 
@@ -299,12 +300,12 @@ def _gather_numpy(tangents: np.ndarray, operand: np.ndarray, *, select_prim: Pri
     return np.take_along_axis(view, _chosen(operand, select_prim, params), -1)[..., 0]
 
 
-def _gather_expand(tangents: Any, operand: Any, *, select_prim: Primitive, **params: Any) -> Any:
+def _gather_expand(tangents: Sequence[Any], operand: Array, *, select_prim: Primitive, **params: Any) -> Any:
     """A window reduction of pairs, of which the preferred (or else the earlier) stays."""
     dtype, carried = typeof(operand).dtype, typeof(tangents).dtype
     scalars = [ArrayType((), dtype), ArrayType((), carried)]
 
-    def prefer(x: Any, tx: Any, y: Any, ty: Any) -> list[Any]:
+    def prefer(x: Array, tx: Array, y: Array, ty: Array) -> list[Any]:
         keep = select_prim.bind(x, y)
         return [select_n_p.bind(keep, y, x), select_n_p.bind(keep, ty, tx)]
 
@@ -313,7 +314,7 @@ def _gather_expand(tangents: Any, operand: Any, *, select_prim: Primitive, **par
     return reduce_window_p.bind(operand, tangents, *starts, computation=computation, **params)[1]
 
 
-def _gather_jvp(primals: Any, tangents: Any, **params: Any) -> Any:
+def _gather_jvp(primals: Sequence[Any], tangents: Sequence[Any], **params: Any) -> Any:
     (t, x), (dt, _) = primals, tangents
     out = select_and_gather_add_p.bind(t, x, **params)
     if type(dt) is Zero:
@@ -322,7 +323,7 @@ def _gather_jvp(primals: Any, tangents: Any, **params: Any) -> Any:
 
 
 def _gather_transpose(
-    ct: Any, tangents: Any, operand: Any, *, select_prim: Primitive, window_dimensions: Dims, window_strides: Dims,
+    ct: Any, tangents: Any, operand: Array, *, select_prim: Primitive, window_dimensions: Dims, window_strides: Dims,
     padding: Pads, base_dilation: Dims, window_dilation: Dims,
 ) -> Any:  # fmt: skip
     if type(ct) is Zero:
@@ -370,7 +371,7 @@ def _scatter_numpy(source: np.ndarray, operand: np.ndarray, *, select_prim: Prim
     return out[1:].reshape(operand.shape)
 
 
-def _scatter_jvp(primals: Any, tangents: Any, **params: Any) -> Any:
+def _scatter_jvp(primals: Sequence[Any], tangents: Sequence[Any], **params: Any) -> Any:
     (source, x), (ds, _) = primals, tangents
     out = select_and_scatter_add_p.bind(source, x, **params)
     if type(ds) is Zero:
@@ -378,7 +379,7 @@ def _scatter_jvp(primals: Any, tangents: Any, **params: Any) -> Any:
     return out, select_and_scatter_add_p.bind(ds, x, **params)
 
 
-def _scatter_transpose(ct: Any, source: Any, operand: Any, **params: Any) -> Any:
+def _scatter_transpose(ct: Any, source: Any, operand: Array, **params: Any) -> Any:
     if type(ct) is Zero:
         return [None, None]
     ones = (1,) * len(shape_of(operand))
@@ -470,7 +471,7 @@ def _generic_numpy(*args: np.ndarray, computation: Program, **params: Any) -> li
     return outs
 
 
-def _generic_runs(ins: Any, *, computation: Program, **params: Any) -> int:
+def _generic_runs(ins: Sequence[Any], *, computation: Program, **params: Any) -> int:
     return math.prod((*_window_shape("reduce_window", ins[0], **params), *params["window_dimensions"]))
 
 

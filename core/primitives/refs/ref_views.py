@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from ...ir.array import Array, DTypeLike
 from ...ir.types import RefType, as_dtype, itemsize_bits
 from ...support.errors import ArgumentTypeError, DtypeError, KernelBodyError, ShapeError, UnsupportedError
 from ...tracing.trace import TRACERS, ProgramTracer, shape_of, typeof
@@ -113,7 +114,7 @@ class Part(_Unread, ABC):
     def describe(self) -> str:
         return f"a part of a Ref, of {self.dtype} and shape {self.shape},"
 
-    def bitcast(self, dtype: Any) -> Part:
+    def bitcast(self, dtype: DTypeLike) -> Part:
         """Its bits as another dtype. Of a wider one: elements that follow along the last axis but one make one, the
         first in the lowest bits; of a narrower one: each is taken apart so. Raises `UnsupportedError` where these axes
         are not there."""
@@ -455,7 +456,7 @@ def addupdate(target: RefView, value: Any, mask: Any = None) -> None:
     addupdate_p.bind(target.ref, value, *operands, index=index, masked=mask is not None)
 
 
-def _cast(value: Any, dtype: Any, name: str) -> Any:
+def _cast(value: Any, dtype: np.dtype[Any], name: str) -> Any:
     if value is None:
         raise KernelBodyError(
             f"the {name} stored is None: the function that made it gives no value",
@@ -477,7 +478,7 @@ def _cast(value: Any, dtype: Any, name: str) -> Any:
     return convert_element_type(value, dtype)
 
 
-def _fit(value: Any, shape: Shape, name: str) -> Any:
+def _fit(value: Array, shape: Shape, name: str) -> Any:
     found = shape_of(value)
     if found == shape:
         return value
@@ -545,7 +546,7 @@ class RefTracer(_Unread, ProgramTracer):
         """The same elements in another shape; errors as `RefView.reshape`."""
         return view(self).reshape(*shape)
 
-    def bitcast(self, dtype: Any) -> Part:
+    def bitcast(self, dtype: DTypeLike) -> Part:
         """Its bits as another dtype; errors as `Bitcast`."""
         return view(self).bitcast(dtype)
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from ...ir.array import Array
 from ...tracing.trace import shape_of, typeof
 from ..elementwise.arithmetic import add_p, mul_p
 from ..elementwise.bitwise import and_p
@@ -48,7 +49,7 @@ def _spread(x: Any, shape: Sequence[int], dims: Sequence[int] = ()) -> Any:
     return broadcast_in_dim_p.bind(x, shape=tuple(shape), broadcast_dimensions=tuple(dims))
 
 
-def _select(mask: Any, on_true: Any, on_false: Any) -> Any:
+def _select(mask: Any, on_true: Array, on_false: Any) -> Any:
     shape = shape_of(on_true)
     return select_n_p.bind(_spread(mask, shape), _spread(on_false, shape), on_true)
 
@@ -93,7 +94,7 @@ def _read(x: Any, index: Index, dynamic: Sequence[Any], shape: Sequence[int], ma
     return reshape_to(dynamic_slice(x, starts, _sizes(index), allow_negative_indices=False), shape)
 
 
-def _shifted(start: Any, room: int) -> Any:
+def _shifted(start: Array, room: int) -> Any:
     return start if not room else add_p.bind(start, np.asarray(room, typeof(start).dtype)[()])
 
 

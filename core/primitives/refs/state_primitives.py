@@ -21,6 +21,7 @@ from typing import Any
 
 import numpy as np
 
+from ...ir.array import Array
 from ...ir.axis_relation import EFFECT, FREE
 from ...ir.primitive import AxisInfo, Linear, Primitive, Zero
 from ...ir.program import Effects, accumulates, reads, writes
@@ -409,7 +410,7 @@ def _access_batch(primitive: Primitive, n_values: int) -> Callable[..., Any]:
     return rule
 
 
-def _spread_scalars(x: Any, shape: Shape) -> Any:
+def _spread_scalars(x: Array, shape: Shape) -> Any:
     found = shape_of(x)
     if found == () or found == shape:
         return x

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from ...ir.array import Array
 from ...ir.binding import with_out_sharding
 from ...ir.types import UINT32, as_dtype, canonical_dtype, is_integer
 from ...support.errors import ArgumentError, DtypeError, ShapeError
@@ -50,7 +51,7 @@ def philox4x32(counter: Words, key: Words) -> Words:
     return c
 
 
-def _xor(x: Any, y: Any, z: Any) -> Any:
+def _xor(x: Array, y: Array, z: Array) -> Any:
     return xor_p.bind(xor_p.bind(x, y), z)
 
 

@@ -35,7 +35,7 @@ Combine = Callable[[Any, Any], Any]
 _BLOCK, _SHORT = 4, 32
 
 
-def _cut(x: Any, axis: int, start: int, stop: int) -> Any:
+def _cut(x: Array, axis: int, start: int, stop: int) -> Any:
     shape = shape_of(x)
     starts = tuple(start if i == axis else 0 for i in range(len(shape)))
     stops = tuple(stop if i == axis else d for i, d in enumerate(shape))
@@ -147,13 +147,13 @@ def _typing(name: str, kinds: Sequence[str]) -> Callable[..., ArrayType]:
     return typing
 
 
-def _relation(ins: Any, outs: Any, *, axis: int, reverse: bool) -> Relation:
+def _relation(ins: Sequence[Any], outs: Sequence[Any], *, axis: int, reverse: bool) -> Relation:
     loops = Loops()
     axes = loops.axes(ins[0].shape)
     return loops.relation([axes], [axes], dict.fromkeys(axes[axis], Whole(forward=not reverse)))
 
 
-def _running_log_add_exp(x: np.ndarray, *, axis: int, dtype: Any) -> np.ndarray:
+def _running_log_add_exp(x: np.ndarray, *, axis: int, dtype: np.dtype[Any]) -> np.ndarray:
     """NumPy's, and of complex numbers, which NumPy's function does not take, one after the other."""
     if not is_complex(dtype):
         return np.logaddexp.accumulate(x, axis=axis, dtype=dtype)

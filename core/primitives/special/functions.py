@@ -79,7 +79,7 @@ def _div(x: Any, y: Any) -> Any:
     return div_p.bind(like(y, x) if type(x) in (int, float) else x, like(x, y) if type(y) in (int, float) else y)
 
 
-def _where(condition: Any, x: Any, y: Any) -> Any:
+def _where(condition: Array, x: Any, y: Any) -> Any:
     x, y = (like(y, x) if type(x) in (int, float) else x), (like(x, y) if type(y) in (int, float) else y)
     return select_n_p.bind(condition, y, x)
 
@@ -121,7 +121,7 @@ def _eps(x: Any) -> float:
 # ---------------------------------------------------------------------------- error functions, gamma, zeta
 
 
-def _gaussian(x: Any) -> Any:
+def _gaussian(x: Array) -> Any:
     return exp_p.bind(neg_p.bind(square_p.bind(x)))
 
 
@@ -132,7 +132,7 @@ erf_inv_p: Primitive = curve(
 )
 
 
-def _trigamma(x: Any) -> Any:
+def _trigamma(x: Array) -> Any:
     """The derivative of digamma; below 0 by reflection (DLMF 5.15.6), where XLA's polygamma is wrong."""
     below = _lt(x, 0.0)
     above = polygamma_p.bind(like(x, 1), _where(below, _sub(1.0, x), x))
@@ -207,7 +207,7 @@ def _until_settled(step: Callable[..., Any], init: tuple[Any, ...]) -> tuple[Any
     return while_loop(unsettled, body, start)[2]
 
 
-def _gamma_density(a: Any, x: Any) -> Any:
+def _gamma_density(a: Any, x: Array) -> Any:
     """x^a e^-x / Gamma(a + 1), without the cancellation of its logarithm at large a."""
     plain = exp_p.bind(_sub(_sub(_mul(a, log_p.bind(x)), x), lgamma_p.bind(_add(a, 1))))
     # Stirling: Gamma(a + 1) = sqrt(2 pi a) (a/e)^a (1 + 1/(12 a) + ...) (DLMF 5.11.3), with d = x/a - 1.
@@ -278,7 +278,7 @@ def _settled_slope(start: Callable[..., Any], step: Callable[..., Any], a: Any, 
     return state[count - 1], state[-1]
 
 
-def _igamma_masks(a: Any, x: Any) -> tuple[Any, Any, Any]:
+def _igamma_masks(a: Array, x: Array) -> tuple[Any, Any, Any]:
     """Whether P(a, x) has a value; whether neither argument is at an edge; whether x is below a + 1."""
     legal = and_p.bind(and_p.bind(_ge(a, 0), _ge(x, 0)), _gt(_add(a, x), 0))
     legal = and_p.bind(legal, _lt(min_p.bind(a, x), math.inf))
@@ -286,7 +286,7 @@ def _igamma_masks(a: Any, x: Any) -> tuple[Any, Any, Any]:
     return legal, usual, _lt(x, _add(a, 1))
 
 
-def _by_halves(usual: Any, below: Any, a: Any, x: Any) -> tuple[tuple[Any, Any], tuple[Any, Any]]:
+def _by_halves(usual: Array, below: Array, a: Any, x: Any) -> tuple[tuple[Any, Any], tuple[Any, Any]]:
     """The arguments of the series, and those of the fraction; harmless ones where the other is used."""
     series, fraction = and_p.bind(usual, below), and_p.bind(usual, not_p.bind(below))
     return (
@@ -336,12 +336,12 @@ def _igamma_grad_a(a: Any, x: Any) -> Any:
     return _where(legal, value, math.nan)
 
 
-def _power_of_zero(x: Any, end: Any, power: Any) -> Any:
+def _power_of_zero(x: Any, end: Any, power: Array) -> Any:
     """A power of a number where that is 0, 1 elsewhere: a power itself has the right derivatives at 0."""
     return pow_p.bind(_where(end, x, 1.0), power)
 
 
-def _gamma_pdf(a: Any, x: Any) -> Any:
+def _gamma_pdf(a: Array, x: Any) -> Any:
     """x^(a-1) e^-x / Gamma(a): the derivative of P(a, x) in x."""
     power, end = _sub(a, 1.0), _eq(x, 0)
     log = _sub(_sub(_mul(power, log_p.bind(_where(end, 1.0, x))), x), lgamma_p.bind(a))
@@ -384,12 +384,12 @@ igamma_grad_a_p: Primitive = curves(
 # ---------------------------------------------------------------------------- incomplete beta function
 
 
-def _beta_fraction(a: Any, b: Any, x: Any) -> Any:
+def _beta_fraction(a: Any, b: Any, x: Array) -> Any:
     """The continued fraction of I_x(a, b) (DLMF 8.17.22) with Lentz's method, two terms a step."""
     eps, tiny = _eps(x), 1e-30
     total = _add(a, b)
 
-    def guarded(v: Any) -> Any:
+    def guarded(v: Array) -> Any:
         return _where(_lt(abs_p.bind(v), tiny), tiny, v)
 
     def advance(numerator: Any, c: Any, d: Any) -> Any:
@@ -413,7 +413,7 @@ def _beta_fraction(a: Any, b: Any, x: Any) -> Any:
     return _until_settled(step, (one, d, d))[2]
 
 
-def _log_beta(a: Any, b: Any) -> Any:
+def _log_beta(a: Array, b: Array) -> Any:
     return _sub(_add(lgamma_p.bind(a), lgamma_p.bind(b)), lgamma_p.bind(_add(a, b)))
 
 
@@ -474,7 +474,7 @@ def _clenshaw(t: Any, coefficients: tuple[float, ...]) -> Any:
 
 
 def _bessel_ie(order: int) -> Callable[..., Any]:
-    def expand(x: Any) -> Any:
+    def expand(x: Array) -> Any:
         size = abs_p.bind(x)
         small, large = min_p.bind(size, like(x, 8.0)), max_p.bind(size, like(x, 8.0))
         near = _clenshaw(_sub(_mul(small, 0.25), 1.0), meaning.bessel_coefficients(order, False))
@@ -492,7 +492,7 @@ bessel_i0e_p: Primitive = curve(
 )  # fmt: skip
 
 
-def _bessel_i1e_tangent(t: Any, out: Any, x: Any) -> Any:
+def _bessel_i1e_tangent(t: Any, out: Any, x: Array) -> Any:
     # I1' = I0 - I1 / x (DLMF 10.29.2); near 0 the quotient by its power series (10.25.2), for the sake of its slopes.
     near, sign = _lt(abs_p.bind(x), 0.1), sign_p.bind(x)
     square = square_p.bind(_where(near, x, 0.0))

@@ -6,7 +6,7 @@ its operand is batched; batching over the axis turns it into a reduction, a conc
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -132,19 +132,19 @@ def _reduction(name: str, over: Callable[[Any], Any], repeated: Callable[[Any, i
     return primitive
 
 
-def _sum(x: Any) -> Any:
+def _sum(x: Array) -> Any:
     return reduce_sum_p.bind(x, axes=(0,))
 
 
-def _max(x: Any) -> Any:
+def _max(x: Array) -> Any:
     return reduce_max_p.bind(x, axes=(0,))
 
 
-def _min(x: Any) -> Any:
+def _min(x: Array) -> Any:
     return reduce_min_p.bind(x, axes=(0,))
 
 
-def _times(x: Any, n: int) -> Any:
+def _times(x: Array, n: int) -> Any:
     return mul_p.bind(x, np.asarray(n).astype(typeof(x).dtype)[()])
 
 
@@ -198,7 +198,7 @@ def _gather_typing(
     return x.with_shape(shape).strong()
 
 
-def _gather_places(types: Any, outs: Any, *, dimension: int, tiled: bool, **params: Any) -> Any:
+def _gather_places(types: Any, outs: Sequence[Any], *, dimension: int, tiled: bool, **params: Any) -> Any:
     """The result has the operand's sharding, and a new axis is not sharded."""
     if tiled:
         return same_places(types, outs)
@@ -241,7 +241,7 @@ def _scatter_typing(
     return x.with_shape(shape).strong()
 
 
-def _scatter_places(types: Any, outs: Any, *, dimension: int, tiled: bool, **params: Any) -> Any:
+def _scatter_places(types: Any, outs: Sequence[Any], *, dimension: int, tiled: bool, **params: Any) -> Any:
     return same_places(types, outs) if tiled else other_places(types, outs, axes=(dimension,))
 
 
@@ -322,7 +322,7 @@ def _broadcast_over(axis: AxisInfo, x: Any, *, source: int) -> Any:
     return index_in_dim(x, source, 0, keepdims=False), None
 
 
-def _broadcast_transpose(ct: Any, x: Any, *, axes: Names, source: int) -> list[Any]:
+def _broadcast_transpose(ct: Array, x: Any, *, axes: Names, source: int) -> list[Any]:
     total = psum_p.bind(ct, axes=axes)
     here = eq_p.bind(axis_index(axes[0]), np.int32(source))
     zero = broadcast_in_dim_p.bind(np.zeros((), ct.dtype)[()], shape=shape_of(ct), broadcast_dimensions=())
@@ -417,7 +417,7 @@ def pmean(x: Any, axis_name: Any, *, axis_index_groups: Any = None) -> Any:
     return pytree.map(lambda leaf: leaf / size, psum(x, axis_name, axis_index_groups=axis_index_groups))
 
 
-def _over_leaves(primitive: Primitive, x: Any, axis_name: Any, groups: Any) -> Any:
+def _over_leaves(primitive: Primitive, x: Any, axis_name: Hashable, groups: Any) -> Any:
     names = _names(axis_name)
     return pytree.map(lambda leaf: leaf if _is_static(leaf) else _reduced(primitive, leaf, names, groups), x)
 

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from ...ir.array import Array
 from ...ir.axis_relation import same_places
 from ...ir.extension_types import is_opaque
 from ...ir.primitive import OWN, AxisInfo, Primitive
@@ -131,7 +132,7 @@ pmax_invariant_p: Primitive = _invariant("pmax_invariant", lambda x: reduce_max_
 pmin_invariant_p: Primitive = _invariant("pmin_invariant", lambda x: reduce_min_p.bind(x, axes=(0,)))
 
 
-def _share(ct: Any, x: Any, *, axes: Names) -> list[Any]:
+def _share(ct: Array, x: Any, *, axes: Names) -> list[Any]:
     """Of a value that all devices have, the cotangent is theirs in equal parts."""
     size = int(np.prod([mesh_axes()[a] for a in axes]))
     return [pvary(div_p.bind(ct, np.asarray(size).astype(ct.dtype)[()]), axes)]

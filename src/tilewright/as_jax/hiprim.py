@@ -95,7 +95,7 @@ class HiPrim:
     def __hash__(self) -> int:
         return hash((type(self).__name__, *self.params.items(), self.effects))
 
-    def __eq__(self, other: Any) -> bool:
+    def __eq__(self, other: object) -> bool:
         return type(self) is type(other) and (self.params, self.effects, *self._types()) == (
             other.params, other.effects, *other._types())  # fmt: skip
 
@@ -144,7 +144,7 @@ class HiPrim:
         """A cotangent for each argument; None for zero."""
         raise self._lacks("vjp_bwd_retval", "vjp_bwd")
 
-    def jvp(self, primals: Any, tangents: Any) -> Any:
+    def jvp(self, primals: Sequence[Any], tangents: Sequence[Any]) -> Any:
         """The result and its tangent."""
         raise self._lacks("jvp")
 
@@ -324,7 +324,7 @@ class VmapOf(HiPrim):
         return vmap(self.prim.expand, in_axes, self.prim.out_tree.unflatten(self.outs), self.axis.name, self.axis.size,
                     self.axis.spmd)(*args)  # fmt: skip
 
-    def jvp(self, primals: Any, tangents: Any) -> Any:
+    def jvp(self, primals: Sequence[Any], tangents: Sequence[Any]) -> Any:
         prim, n = self.prim, len(self.ins)
 
         def flat(*values: Any) -> list[Any]:

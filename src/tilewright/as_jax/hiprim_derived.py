@@ -37,7 +37,7 @@ def _cotangents(prim: HiPrim, rule: Callable[..., Any], nonzero: Sequence[bool],
 def _lin_of_jvp(self: HiPrim, nzs_in: Any, *primals: Any) -> Any:
     nonzero, outs = self.flat_in(nzs_in), []
 
-    def rule(tangents: Any) -> Any:
+    def rule(tangents: Sequence[Any]) -> Any:
         out, out_tangents = self.jvp(primals, tangents)
         outs[:] = self.flat_out(out)
         return out_tangents
@@ -54,7 +54,7 @@ def _linearized_of_jvp(self: HiPrim, residuals: Any, *tangents: Any) -> Any:
     return self.out_tree.unflatten(residuals.linear(given))
 
 
-def jvp_from_lin(self: HiPrim, primals: Any, tangents: Any) -> Any:
+def jvp_from_lin(self: HiPrim, primals: Sequence[Any], tangents: Sequence[Any]) -> Any:
     """The `jvp` of a primitive that has `lin` and `linearized`."""
     if type(self).lin is _lin_of_jvp:
         raise ArgumentTypeError(f"{type(self).__name__} has `jvp` of `lin` and `lin` of `jvp`", "write one of them")

@@ -14,6 +14,7 @@ import numpy as np
 from jaxlib.mlir import ir
 from jaxlib.mlir.dialects import func, stablehlo
 
+from ..core.ir.array import DTypeLike
 from ..core.ir.program import Program
 from ..core.ir.types import ArrayType, as_dtype, canonical_dtype
 from ..core.primitives.external.host_callback import io_callback_p, pure_callback_p
@@ -37,7 +38,7 @@ def aval_to_ir_types(*given: Any) -> tuple[ir.Type, ...]:
     return (aval_to_ir_type(*given),)
 
 
-def dtype_to_ir_type(dtype: Any) -> ir.Type:
+def dtype_to_ir_type(dtype: DTypeLike) -> ir.Type:
     """The MLIR type of the elements of arrays of a dtype."""
     return ir.RankedTensorType(aval_to_ir_type(ArrayType((), as_dtype(dtype)))).element_type
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from typing import Any
 
 from ..core.jit.jit import jit
@@ -22,7 +22,7 @@ UNNAMED = "pmap"
 
 
 def pmap[**P, R](
-    fun: Callable[P, R], axis_name: Any = None, *, in_axes: Any = 0, out_axes: Any = 0,
+    fun: Callable[P, R], axis_name: Hashable | None = None, *, in_axes: Any = 0, out_axes: Any = 0,
     static_broadcasted_argnums: int | Sequence[int] = (), devices: Sequence[Any] | None = None,
     backend: str | None = None, axis_size: int | None = None, donate_argnums: int | Sequence[int] = (),
 ) -> Wrapped[P, R]:  # fmt: skip

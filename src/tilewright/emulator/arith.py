@@ -13,6 +13,7 @@ import ml_dtypes
 import numpy as np
 from scipy import special
 
+from ..core.ir.array import DTypeLike
 from ..core.support.errors import EmulationError
 from .core import Op, Rule, Run
 from .values import constant, poison
@@ -213,7 +214,7 @@ def half_away(x: Any) -> Any:
 # ---------------------------------------------------------------------------------------------- casts
 
 
-def to_integer(x: Any, dtype: Any, low: int, high: int) -> Any:
+def to_integer(x: Any, dtype: DTypeLike, low: int, high: int) -> Any:
     """A float rounded towards zero; poison where it is not a number or not within the limits."""
     whole = np.trunc(x.astype(np.float64))
     good = (whole >= low) & (whole <= high) if high < 2**53 else (whole >= low) & (whole < float(high + 1))

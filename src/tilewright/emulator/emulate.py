@@ -14,6 +14,7 @@ from ..compiler import backend_selection as routes
 from ..compiler.kernel_passes import Way
 from ..compiler.pass_manager import up_to, walk
 from ..compiler.pipeline import PIPELINE, Request, settings_ahead
+from ..core.ir.array import DTypeLike
 from ..core.ir.program import Program, subprograms
 from ..core.ir.types import is_key
 from ..core.sharding.shard_map import shard_map_p
@@ -85,7 +86,7 @@ def _words(x: Any) -> np.ndarray:
     return np.asarray(key_data(x) if is_key(typeof(x).dtype) else x)
 
 
-def _shown(x: Any, dtype: Any) -> Any:
+def _shown(x: Any, dtype: DTypeLike) -> Any:
     return wrap_key_data(np.asarray(x), dtype=dtype) if is_key(dtype) else np.asarray(x)
 
 

@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from .. import numpy as tnp
+from ..core.ir.array import Array
 from ..core.support import pytree
 from ..core.support.errors import ArgumentTypeError, TreeError
 
@@ -230,7 +231,7 @@ def adamax(step_size: Any, b1: float = 0.9, b2: float = 0.999, eps: float = 1e-8
     """
     size = make_schedule(step_size)
 
-    def update(i: Any, g: Any, state: Any) -> Any:
+    def update(i: Any, g: Array, state: Any) -> Any:
         x, mean, largest = state
         mean = (1 - b1) * g + b1 * mean
         largest = tnp.maximum(b2 * largest, tnp.abs(g))
@@ -303,7 +304,7 @@ def polynomial_decay(step_size: Any, decay_steps: Any, final_step_size: Any, pow
     0.75
     """
 
-    def schedule(i: Any) -> Any:
+    def schedule(i: Array) -> Any:
         left = 1 - tnp.minimum(i, decay_steps) / decay_steps
         return left**power * (step_size - final_step_size) + final_step_size
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from .. import lax, nn, random
 from .. import numpy as tnp
 from ..core.api.transformations import ShapeDtypeStruct, eval_shape
+from ..core.ir.array import Array, ArrayLike
 from ..core.support.errors import ArgumentError
 from ..nn.initializers import glorot_normal, normal, ones, zeros
 
@@ -39,11 +40,11 @@ def Dense(out_dim: int, W_init: Any = glorot_normal(), b_init: Any = normal()) -
     ((-1, 3), (4, 3))
     """
 
-    def init(rng: Any, input_shape: Sequence[int]) -> Any:
+    def init(rng: ArrayLike, input_shape: Sequence[int]) -> Any:
         first, second = random.split(rng)
         return (*input_shape[:-1], out_dim), (W_init(first, (input_shape[-1], out_dim)), b_init(second, (out_dim,)))
 
-    def apply(params: Any, inputs: Any, **_: Any) -> Any:
+    def apply(params: Any, inputs: Array, **_: Any) -> Any:
         matrix, bias = params
         return tnp.dot(inputs, matrix) + bias
 
@@ -62,12 +63,12 @@ def _convolution(dimension_numbers: Any, out_chan: int, filter_shape: Sequence[i
     steps = tuple(strides or (1,) * len(filter_shape))
     W_init = W_init or glorot_normal(rhs.index("I"), rhs.index("O"))
 
-    def convolve(x: Any, matrix: Any) -> Any:
+    def convolve(x: Array, matrix: Any) -> Any:
         if transposed:
             return lax.conv_transpose(x, matrix, steps, padding, dimension_numbers=dimension_numbers)
         return lax.conv_general_dilated(x, matrix, steps, padding, dimension_numbers=dimension_numbers)
 
-    def init(rng: Any, input_shape: Sequence[int]) -> Any:
+    def init(rng: ArrayLike, input_shape: Sequence[int]) -> Any:
         first, second = random.split(rng)
         matrix = W_init(first, _filter(rhs, filter_shape, input_shape[lhs.index("C")], out_chan))
         bias = b_init(second, tuple(out_chan if c == "C" else 1 for c in out))
@@ -125,7 +126,7 @@ def BatchNorm(axis: Any = (0, 1, 2), epsilon: float = 1e-5, center: bool = True,
     """
     axes = (axis,) if isinstance(axis, int) else tuple(axis)
 
-    def init(rng: Any, input_shape: Sequence[int]) -> Any:
+    def init(rng: ArrayLike, input_shape: Sequence[int]) -> Any:
         shape = tuple(n for k, n in enumerate(input_shape) if k not in axes)
         first, second = random.split(rng)
         beta = beta_init(first, shape) if center else ()
@@ -179,7 +180,7 @@ def _pooling(name: str, reducer: Any, start: float, mean: bool, doc: str) -> Cal
 
         window, steps = full(window_shape), full(strides or (1,) * len(window_shape))
 
-        def apply(params: Any, inputs: Any, **_: Any) -> Any:
+        def apply(params: Any, inputs: Array, **_: Any) -> Any:
             out = lax.reduce_window(inputs, start, reducer, window, steps, padding)
             if mean:
                 out = out / lax.reduce_window(tnp.ones_like(inputs), 0.0, lax.add, window, steps, padding)
@@ -203,7 +204,7 @@ AvgPool: Callable[..., Layer]
 AvgPool = _pooling("AvgPool", lax.add, 0.0, True, "The mean of each window, within the array's bounds.")
 
 
-def _flat(rng: Any, input_shape: Sequence[int]) -> Any:
+def _flat(rng: ArrayLike, input_shape: Sequence[int]) -> Any:
     return (input_shape[0], math.prod(input_shape[1:])), ()
 
 
@@ -230,7 +231,7 @@ def FanInConcat(axis: int = -1) -> Layer:  # noqa: N802
     (3,)
     """
 
-    def init(rng: Any, shapes: Sequence[Sequence[int]]) -> Any:
+    def init(rng: ArrayLike, shapes: Sequence[Sequence[int]]) -> Any:
         place = axis % len(shapes[0])
         total = sum(shape[place] for shape in shapes)
         return (*shapes[0][:place], total, *shapes[0][place + 1 :]), ()
@@ -247,7 +248,7 @@ def Dropout(rate: float, mode: str = "train") -> Layer:  # noqa: N802
     1.0
     """
 
-    def apply(params: Any, inputs: Any, rng: Any = None, **_: Any) -> Any:
+    def apply(params: Any, inputs: Any, rng: ArrayLike | None = None, **_: Any) -> Any:
         if mode != "train":
             return inputs
         if rng is None:
@@ -270,7 +271,7 @@ def serial(*layers: Layer) -> Layer:
     ((-1, 2), 3)
     """
 
-    def init(rng: Any, input_shape: Any) -> Any:
+    def init(rng: ArrayLike, input_shape: Any) -> Any:
         params = []
         for start, _ in layers:
             rng, own = random.split(rng)
@@ -278,7 +279,7 @@ def serial(*layers: Layer) -> Layer:
             params.append(made)
         return input_shape, params
 
-    def apply(params: Any, inputs: Any, rng: Any = None, **rest: Any) -> Any:
+    def apply(params: Any, inputs: Any, rng: ArrayLike | None = None, **rest: Any) -> Any:
         for (_, run), own, key in zip(layers, params, _apart(rng, len(layers)), strict=True):
             inputs = run(own, inputs, rng=key, **rest)
         return inputs
@@ -294,7 +295,7 @@ def parallel(*layers: Layer) -> Layer:
     (-1, 7)
     """
 
-    def init(rng: Any, input_shapes: Sequence[Any]) -> Any:
+    def init(rng: ArrayLike, input_shapes: Sequence[Any]) -> Any:
         keys = random.split(rng, len(layers))
         found = [start(key, shape) for (start, _), key, shape in zip(layers, keys, input_shapes, strict=True)]
         return [shape for shape, _ in found], [params for _, params in found]
@@ -314,7 +315,7 @@ def shape_dependent(make_layer: Callable[[Any], Layer]) -> Layer:
     (-1, 3)
     """
 
-    def init(rng: Any, input_shape: Any) -> Any:
+    def init(rng: ArrayLike, input_shape: Any) -> Any:
         return make_layer(input_shape)[0](rng, input_shape)
 
     def apply(params: Any, inputs: Any, **rest: Any) -> Any:

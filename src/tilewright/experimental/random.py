@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from .. import random
+from ..core.ir.array import DTypeLike
 from ..core.ir.binding import is_evaluating
 from ..core.primitives.movement.shape import as_shape, broadcast_shapes
 from ..core.support.errors import ArgumentError, ShapeError
@@ -56,7 +57,7 @@ class StatefulPRNG:
         sizes = as_shape(shape, "shape")
         return random.split(key, sizes) if sizes else key
 
-    def random(self, size: Size = None, dtype: Any = float) -> Array:
+    def random(self, size: Size = None, dtype: DTypeLike = float) -> Array:
         """Uniform numbers from 0 to below 1.
 
         >>> stateful_rng(0).random(3).shape
@@ -64,7 +65,7 @@ class StatefulPRNG:
         """
         return random.uniform(self.key(), _shape(size), dtype)
 
-    def uniform(self, low: ArrayLike = 0, high: ArrayLike = 1, size: Size = None, *, dtype: Any = float) -> Array:
+    def uniform(self, low: ArrayLike = 0, high: ArrayLike = 1, size: Size = None, *, dtype: DTypeLike = float) -> Array:
         """Uniform numbers from `low` to below `high`; without a size, of the shape that both broadcast to.
 
         >>> rng = stateful_rng(42)
@@ -75,7 +76,7 @@ class StatefulPRNG:
         """
         return random.uniform(self.key(), _shape(size, low, high), dtype, low, high)
 
-    def normal(self, loc: ArrayLike = 0, scale: ArrayLike = 1, size: Size = None, *, dtype: Any = float) -> Array:
+    def normal(self, loc: ArrayLike = 0, scale: ArrayLike = 1, size: Size = None, *, dtype: DTypeLike = float) -> Array:
         """Normal numbers of a mean and a standard deviation.
 
         >>> stateful_rng(0).normal(size=(2, 3)).shape

@@ -7,7 +7,7 @@ y = tilewright.jit(double)(x)          # in a program; under interop.torch.call 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from ..core.api.custom_vmap import custom_vmap, sequential_vmap
@@ -95,7 +95,7 @@ def _batched(launch: Callable[..., Any], vmap: Any) -> Callable[..., Any]:
 def _derived(entry: str, launch: Callable[..., Any], meaning: Callable[..., Any] | None) -> Callable[..., Any]:
     function = custom_jvp(launch)
 
-    def rule(primals: Any, tangents: Any) -> Any:
+    def rule(primals: Sequence[Any], tangents: Sequence[Any]) -> Any:
         if meaning is None:
             raise NoDerivativeError(
                 f"{entry} has no derivative: nothing is known of what its C++ computes",

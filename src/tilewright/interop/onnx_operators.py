@@ -18,6 +18,7 @@ import numpy as np
 
 from .. import lax, nn
 from .. import numpy as tnp
+from ..core.ir.array import Array, DTypeLike
 from ..core.ir.types import is_inexact
 from ..core.support.errors import UnsupportedError
 from ..scipy import special
@@ -61,7 +62,7 @@ def _module(*operands: Any) -> Any:
     return np if all(x is None or isinstance(x, np.ndarray) for x in operands) else tnp
 
 
-def _same(x: Any, dtype: Any) -> Any:
+def _same(x: Any, dtype: DTypeLike) -> Any:
     return np.asarray(x, dtype) if isinstance(x, (np.ndarray, np.generic)) else x.astype(dtype)
 
 
@@ -158,11 +159,11 @@ def _reduction(function: Callable[[Any, Any, Any, bool], Any]) -> Callable[..., 
     return rule
 
 
-def _least(dtype: Any) -> Any:
+def _least(dtype: DTypeLike) -> Any:
     return -np.inf if is_inexact(dtype) else False if dtype == np.bool_ else np.iinfo(dtype).min
 
 
-def _most(dtype: Any) -> Any:
+def _most(dtype: DTypeLike) -> Any:
     return np.inf if is_inexact(dtype) else True if dtype == np.bool_ else np.iinfo(dtype).max
 
 
@@ -173,7 +174,7 @@ def _log_sum_exp(xp: Any, x: Any, axes: Any, kept: bool) -> Any:
 def _place_of(name: str) -> Callable[..., Any]:
     """The place of the largest or smallest along an axis; of several the first, or the last."""
 
-    def rule(node: Node, x: Any) -> Any:
+    def rule(node: Node, x: Array) -> Any:
         axis, find = node.get("axis", 0), getattr(tnp, name)
         kept = bool(node.get("keepdims", 1))
         if node.get("select_last_index", 0):
@@ -183,7 +184,7 @@ def _place_of(name: str) -> Callable[..., Any]:
     return rule
 
 
-def _top(node: Node, x: Any, k: Any) -> Any:
+def _top(node: Node, x: Array, k: Any) -> Any:
     axis, count = node.get("axis", -1), int(node.known(k, "the count").reshape(()))
     moved = tnp.moveaxis(x, axis, -1)
     order = tnp.argsort(moved, axis=-1, descending=bool(node.get("largest", 1)), stable=True)[..., :count]
@@ -191,7 +192,7 @@ def _top(node: Node, x: Any, k: Any) -> Any:
     return tnp.moveaxis(values, -1, axis), tnp.moveaxis(order, -1, axis).astype(np.int64)
 
 
-def _running(node: Node, x: Any, axis: Any) -> Any:
+def _running(node: Node, x: Array, axis: Any) -> Any:
     (axis,) = node.known(axis, "the axis").reshape(1).tolist()
     back, without = node.get("reverse", 0), node.get("exclusive", 0)
     y = tnp.flip(x, axis) if back else x
@@ -229,7 +230,7 @@ def _padding(node: Node, spatial: Sequence[int], window: Sequence[int], strides:
     return found
 
 
-def _convolution(node: Node, x: Any, w: Any, bias: Any = None) -> Any:
+def _convolution(node: Node, x: Array, w: Any, bias: Any = None) -> Any:
     rank = x.ndim - 2
     strides, dilations = node.get("strides", [1] * rank), node.get("dilations", [1] * rank)
     pads = _padding(node, x.shape[2:], w.shape[2:], strides, dilations)
@@ -238,7 +239,7 @@ def _convolution(node: Node, x: Any, w: Any, bias: Any = None) -> Any:
     return out if bias is None else out + bias.reshape(-1, *[1] * rank)
 
 
-def _transposed_convolution(node: Node, x: Any, w: Any, bias: Any = None) -> Any:
+def _transposed_convolution(node: Node, x: Array, w: Any, bias: Any = None) -> Any:
     rank, groups = x.ndim - 2, node.get("group", 1)
     strides, dilations = node.get("strides", [1] * rank), node.get("dilations", [1] * rank)
     more, wanted = node.get("output_padding", [0] * rank), node["output_shape"]
@@ -278,7 +279,7 @@ def _windows(node: Node, x: Any) -> Any:
     return (1, 1, *window), (1, 1, *strides), (1, 1, *dilations), [(0, 0), (0, 0), *pads]
 
 
-def _pooled(x: Any, start: Any, combine: Any, window: Any, strides: Any, dilations: Any, pads: Any) -> Any:
+def _pooled(x: Array, start: Any, combine: Any, window: Any, strides: Any, dilations: Any, pads: Any) -> Any:
     return lax.reduce_window(x, np.asarray(start, x.dtype), combine, window, strides, pads, window_dilation=dilations)
 
 
@@ -408,7 +409,7 @@ def _gather(node: Node, x: Any, indices: Any) -> Any:
     return xp.take(x, xp.where(indices < 0, indices + x.shape[axis], indices), axis=axis)
 
 
-def _gather_elements(node: Node, x: Any, indices: Any) -> Any:
+def _gather_elements(node: Node, x: Array, indices: Any) -> Any:
     axis = node.get("axis", 0)
     return tnp.take_along_axis(x, tnp.where(indices < 0, indices + x.shape[axis], indices), axis)
 
@@ -519,7 +520,7 @@ def _nearest(node: Node, place: np.ndarray) -> np.ndarray:
     return rounded[node.get("nearest_mode", "round_prefer_floor")](place).astype(np.int32)
 
 
-def _between(x: Any, axis: int, place: np.ndarray) -> Any:
+def _between(x: Array, axis: int, place: np.ndarray) -> Any:
     """Elements at places between two others along an axis."""
     low = np.floor(place).astype(np.int32)
     part = (place - low).reshape(-1, *[1] * (x.ndim - 1 - axis)).astype(x.dtype)

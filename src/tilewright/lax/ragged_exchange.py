@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from typing import Any
 
 import numpy as np
@@ -23,7 +24,7 @@ from ..core.tracing.trace import dtype_of, shape_of
 
 def ragged_all_to_all(
     operand: Any, output: Any, input_offsets: Any, send_sizes: Any, output_offsets: Any, recv_sizes: Any, *,
-    axis_name: Any, axis_index_groups: Any = None,
+    axis_name: Hashable, axis_index_groups: Any = None,
 ) -> Array:  # fmt: skip
     """`output` (m, ...) with rows that the members of a named axis send to this one, of their `operand`s (r, ...).
 

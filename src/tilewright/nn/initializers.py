@@ -34,7 +34,7 @@ class Initializer(Protocol):
 def _initializer(dtype: DTypeLike, draw: Callable[[Any, Any, Any], Array]) -> Initializer:
     default = dtype
 
-    def init(key: Any, shape: Any, dtype: DTypeLike = None, out_sharding: Any = None) -> Array:
+    def init(key: ArrayLike, shape: Any, dtype: DTypeLike = None, out_sharding: Any = None) -> Array:
         if out_sharding is not None:
             return with_out_sharding(out_sharding, init, key, shape, dtype)
         chosen = dtype_argument(default if dtype is None else dtype) or default_float()
@@ -44,7 +44,7 @@ def _initializer(dtype: DTypeLike, draw: Callable[[Any, Any, Any], Array]) -> In
 
 
 @public
-def zeros(key: Any, shape: Any, dtype: DTypeLike = None, out_sharding: Any = None) -> Array:
+def zeros(key: ArrayLike, shape: Any, dtype: DTypeLike = None, out_sharding: Any = None) -> Array:
     """All zeros; the key is not used.
 
     >>> from tilewright import nn
@@ -55,7 +55,7 @@ def zeros(key: Any, shape: Any, dtype: DTypeLike = None, out_sharding: Any = Non
 
 
 @public
-def ones(key: Any, shape: Any, dtype: DTypeLike = None, out_sharding: Any = None) -> Array:
+def ones(key: ArrayLike, shape: Any, dtype: DTypeLike = None, out_sharding: Any = None) -> Array:
     """All ones; the key is not used.
 
     >>> from tilewright import nn
@@ -107,13 +107,13 @@ def truncated_normal(stddev: Any = 1e-2, dtype: DTypeLike = None, lower: Any = -
     (2, 3)
     """
 
-    def draw(key: Any, shape: Any, dtype: Any) -> Array:
+    def draw(key: ArrayLike, shape: Any, dtype: DTypeLike) -> Array:
         return random.truncated_normal(key, lower, upper, shape, dtype) * _number(stddev, dtype)
 
     return _initializer(dtype, draw)
 
 
-def _number(x: Any, dtype: Any) -> Any:
+def _number(x: Any, dtype: DTypeLike) -> Any:
     """A factor in a dtype; one that is traced stays so."""
     return astype(x, dtype) if isinstance(x, Value) else np.asarray(x, dtype)[()]
 
@@ -144,7 +144,7 @@ _DENOMINATORS: dict[str, Callable[[float, float], float]] = {
 _TRUNCATED_STD = 0.87962566103423978
 
 
-def _complex_uniform(key: Any, shape: Any, dtype: Any) -> Array:
+def _complex_uniform(key: ArrayLike, shape: Any, dtype: DTypeLike) -> Array:
     """Uniform in the unit disk."""
     real = np.zeros((), dtype).real.dtype
     radius_key, angle_key = random.split(key)
@@ -153,7 +153,7 @@ def _complex_uniform(key: Any, shape: Any, dtype: Any) -> Array:
     return lax.complex(radius * lax.cos(angle), radius * lax.sin(angle))
 
 
-def _complex_truncated_normal(key: Any, shape: Any, dtype: Any) -> Array:
+def _complex_truncated_normal(key: ArrayLike, shape: Any, dtype: DTypeLike) -> Array:
     """Complex normal of variance 1, its modulus cut off at 2."""
     real = np.zeros((), dtype).real.dtype
     radius_key, angle_key = random.split(key)
@@ -182,7 +182,7 @@ def variance_scaling(
     if distribution not in ("truncated_normal", "normal", "uniform"):
         raise ArgumentError(f"there is no distribution {distribution!r}", "one of truncated_normal, normal, uniform")
 
-    def draw(key: Any, shape: Any, dtype: Any) -> Array:
+    def draw(key: ArrayLike, shape: Any, dtype: DTypeLike) -> Array:
         variance = scale / max(_DENOMINATORS[mode](*_fans(shape, in_axis, out_axis, batch_axis)), 1e-30)
         if distribution == "normal":
             return random.normal(key, shape, dtype) * _number(_root(variance), dtype)
@@ -248,7 +248,7 @@ def orthogonal(scale: Any = 1.0, column_axis: int = -1, dtype: DTypeLike = None)
     (2, 2)
     """
 
-    def draw(key: Any, shape: Any, dtype: Any) -> Array:
+    def draw(key: ArrayLike, shape: Any, dtype: DTypeLike) -> Array:
         if len(shape) < 2:
             raise ArgumentError(f"an orthogonal array of shape {shape}", "it needs at least two dimensions")
         if 0 in shape:
@@ -274,7 +274,7 @@ def delta_orthogonal(scale: Any = 1.0, column_axis: int = -1, dtype: DTypeLike =
     (3, 2, 2)
     """
 
-    def draw(key: Any, shape: Any, dtype: Any) -> Array:
+    def draw(key: ArrayLike, shape: Any, dtype: DTypeLike) -> Array:
         if len(shape) not in (3, 4, 5):
             raise ArgumentError(f"a delta orthogonal kernel of shape {shape}", "it has 1 to 3 spatial dimensions")
         if shape[-1] < shape[-2]:

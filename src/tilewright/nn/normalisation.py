@@ -104,7 +104,7 @@ def logsumexp(
 
 
 @composite()
-def _with_sign(result: Any, sign: Any) -> Array:
+def _with_sign(result: Array, sign: Array) -> Array:
     """The logarithm of a sum with its sign: that of a negative real one is no number."""
     if is_complex(dtype_of(sign)):
         return lax.complex(result, lax.imag(lax.log(sign)))
@@ -190,7 +190,7 @@ normalize = standardize
 
 
 @composite("num_classes", "dtype", "axis")
-def _one_hot(x: Any, num_classes: int, dtype: Any, axis: int) -> Array:
+def _one_hot(x: Any, num_classes: int, dtype: DTypeLike, axis: int) -> Array:
     x = value(x, "one_hot")
     axis = axis_of(axis, len(shape_of(x)) + 1)
     wide = lax.expand_dims(x, (axis,))

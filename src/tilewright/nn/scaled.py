@@ -97,7 +97,7 @@ def _quantised(x: Any, config: BlockScaleConfig) -> tuple[Any, Any]:
     return reshape(elements, shape_of(x)), astype(scale, config.scale_type)
 
 
-def _product(x: Any, y: Any, configs: Sequence[BlockScaleConfig], dtype: Any) -> Any:
+def _product(x: Any, y: Any, configs: Sequence[BlockScaleConfig], dtype: DTypeLike) -> Any:
     """(B, M, K) times (B, N, K), both quantised along K."""
     (a, a_scale), (b, b_scale) = (_quantised(v, config) for v, config in zip((x, y), configs, strict=True))
     out = scaled_matmul(a, b, a_scale, b_scale, np.float32)

@@ -9,6 +9,7 @@ import numpy as np
 
 from .. import lax
 from ..core.arrays import operators
+from ..core.ir.array import DTypeLike
 from ..core.ir.types import KeyDtype, as_dtype
 from ..core.primitives.custom.custom_derivatives import custom_jvp
 from ..core.support.call_errors import public
@@ -254,7 +255,7 @@ def _wide(x: Array) -> Array:
     return astype(x, np.dtype(np.float32)) if dtype_of(x).itemsize < 4 else x
 
 
-def _power_of_two(n: Array, dtype: Any) -> Array:
+def _power_of_two(n: Array, dtype: DTypeLike) -> Array:
     """`2**n` exactly, for integers within the exponents of a float dtype."""
     bits, mantissa, bias = _layout(dtype)
     return lax.bitcast_convert_type(lax.shift_left(astype(n + bias, bits), np.asarray(mantissa, bits)[()]), dtype)

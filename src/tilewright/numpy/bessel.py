@@ -12,18 +12,18 @@ from .util import Array, ArrayLike, composite, promote_dtypes_inexact, value
 
 
 @custom_jvp
-def _i0(x: Any) -> Array:
+def _i0(x: Array) -> Array:
     size = lax.abs(x)
     return where3(lax.eq(size, math.inf), size, lax.exp(size) * lax.bessel_i0e(x))
 
 
 @custom_jvp
-def _i1(x: Any) -> Array:
+def _i1(x: Array) -> Array:
     size = lax.abs(x)
     return where3(lax.eq(size, math.inf), x, lax.exp(size) * lax.bessel_i1e(x))
 
 
-def _i1_slope(t: Any, out: Any, x: Any) -> Array:
+def _i1_slope(t: Any, out: Any, x: Array) -> Array:
     """I1' = I0 - I1 / x (DLMF 10.29.2); close to 0 the quotient by its power series, at infinity without it."""
     close, infinite = lax.lt(lax.abs(x), 0.1), lax.eq(lax.abs(x), math.inf)
     square = lax.square(where3(close, x, 0.0))

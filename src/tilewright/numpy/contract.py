@@ -14,6 +14,7 @@ import numpy as np
 
 from .. import lax
 from ..core.ir.binding import with_out_sharding
+from ..core.primitives.contraction.dot_algorithms import PrecisionLike
 from ..core.support.call_errors import public
 from ..core.support.errors import ArgumentError, ShapeError
 from ..core.tracing.trace import Tracer
@@ -64,7 +65,7 @@ def of_one(x: Array, xs: Labels, out: Labels) -> Array:
 
 
 def pair(
-    x: Array, xs: Labels, y: Array, ys: Labels, out: Labels, precision: Any = None, preferred: Any = None
+    x: Array, xs: Labels, y: Array, ys: Labels, out: Labels, precision: PrecisionLike = None, preferred: Any = None
 ) -> Array:
     """Contract two operands with labelled axes; an axis of size 1 broadcasts against its partner."""
     kept = set(out)
@@ -126,7 +127,7 @@ _HOW = ("precision", "preferred_element_type")
 
 
 @composite(*_HOW)
-def _dot(a: Any, b: Any, precision: Any = None, preferred_element_type: Any = None) -> Array:
+def _dot(a: Any, b: Any, precision: PrecisionLike = None, preferred_element_type: DTypeLike = None) -> Array:
     a, b = _operands("dot", a, b)
     n, m = len(shape_of(a)), len(shape_of(b))
     if n == 0 or m == 0:
@@ -149,7 +150,7 @@ def _same_length(name: str, a: Array, i: int, b: Array, j: int) -> None:
 
 
 def dot(
-    a: ArrayLike, b: ArrayLike, *, precision: Any = None, preferred_element_type: DTypeLike = None,
+    a: ArrayLike, b: ArrayLike, *, precision: PrecisionLike = None, preferred_element_type: DTypeLike = None,
     out_sharding: Any = None,
 ) -> Array:  # fmt: skip
     """The product of vectors, matrices, or the last axis of one array with the last but one of another.
@@ -165,7 +166,7 @@ def dot(
 
 
 @composite(*_HOW)
-def _matmul(a: Any, b: Any, precision: Any = None, preferred_element_type: Any = None) -> Array:
+def _matmul(a: Any, b: Any, precision: PrecisionLike = None, preferred_element_type: DTypeLike = None) -> Array:
     a, b = _operands("matmul", a, b)
     n, m = len(shape_of(a)), len(shape_of(b))
     if n == 0 or m == 0:
@@ -191,7 +192,7 @@ def _batched(a: Array, xs: list[Any], b: Array, ys: list[Any], out: list[Any], p
 
 
 def matmul(
-    a: ArrayLike, b: ArrayLike, *, precision: Any = None, preferred_element_type: DTypeLike = None,
+    a: ArrayLike, b: ArrayLike, *, precision: PrecisionLike = None, preferred_element_type: DTypeLike = None,
     out_sharding: Any = None,
 ) -> Array:  # fmt: skip
     """The matrix product, over leading axes that broadcast.
@@ -303,7 +304,7 @@ def outer(a: ArrayLike, b: ArrayLike, out: None = None) -> Array:
 
 
 @composite("axes", *_HOW)
-def _tensordot(a: Any, b: Any, axes: Any, precision: Any = None, preferred_element_type: Any = None) -> Array:
+def _tensordot(a: Any, b: Any, axes: Any, precision: Any = None, preferred_element_type: DTypeLike = None) -> Array:
     a, b = _operands("tensordot", a, b)
     n, m = len(shape_of(a)), len(shape_of(b))
     if isinstance(axes, (tuple, list)):
@@ -389,7 +390,7 @@ def _cross(a: Any, b: Any, axisa: int, axisb: int, axisc: int) -> Array:
 
 
 @composite("offset", "axis1", "axis2", "dtype")
-def _trace(a: Any, offset: Any, axis1: int, axis2: int, dtype: Any) -> Array:
+def _trace(a: Any, offset: Any, axis1: int, axis2: int, dtype: DTypeLike) -> Array:
     a = value(a, "trace")
     if not isinstance(offset, Tracer):
         return sum_of(diagonal(a, offset, axis1, axis2), -1, dtype)
@@ -484,7 +485,7 @@ def _path(
 
 @composite("expression", "optimize", *_HOW)
 def _einsum(
-    arrays: Any, expression: Any, optimize: Any, precision: Any = None, preferred_element_type: Any = None
+    arrays: Any, expression: Any, optimize: Any, precision: Any = None, preferred_element_type: DTypeLike = None
 ) -> Array:
     inputs, output = expression
     arrays = promote_dtypes(*arrays)
@@ -510,7 +511,7 @@ def _einsum(
 
 @public
 def einsum(
-    subscripts: Any, /, *operands: Any, out: None = None, optimize: Any = "auto", precision: Any = None,
+    subscripts: Any, /, *operands: Any, out: None = None, optimize: Any = "auto", precision: PrecisionLike = None,
     preferred_element_type: DTypeLike = None, _dot_general: Any = None, out_sharding: Any = None,
 ) -> Array:  # fmt: skip
     """Sums of products of elements, by Einstein's convention.
@@ -558,7 +559,7 @@ def einsum_path(subscripts: Any, /, *operands: Any, optimize: Any = "auto") -> A
 # ---------------------------------------------------------------------------- convolution
 
 
-def _convolved(a: Any, v: Any, mode: str, flip: bool, precision: Any, preferred: Any) -> Array:
+def _convolved(a: Any, v: Any, mode: str, flip: bool, precision: PrecisionLike, preferred: Any) -> Array:
     a, v = promote_dtypes_inexact(value(a, "convolve"), value(v, "convolve"))
     if len(shape_of(a)) != 1 or len(shape_of(v)) != 1 or 0 in (*shape_of(a), *shape_of(v)):
         raise ShapeError(
@@ -575,7 +576,7 @@ def _convolved(a: Any, v: Any, mode: str, flip: bool, precision: Any, preferred:
     return lax.rev(result, (0,)) if swapped and not flip else result
 
 
-def _windowed(a: Array, kernel: Array, low: int, high: int, precision: Any, preferred: Any) -> Array:
+def _windowed(a: Array, kernel: Array, low: int, high: int, precision: PrecisionLike, preferred: Any) -> Array:
     lhs, rhs = lax.expand_dims(a, (0, 1)), lax.expand_dims(kernel, (0, 1))
     result = lax.conv_general_dilated(
         lhs, rhs, (1,), [(low, high)], precision=precision, preferred_element_type=preferred

@@ -83,7 +83,7 @@ def asarray(
     return array(a, dtype, copy=bool(copy), order=order, device=device)
 
 
-def _from_object(x: Any, dtype: Any) -> Array:
+def _from_object(x: Any, dtype: DTypeLike) -> Array:
     if not isinstance(x, Value):
         if hasattr(x, "__jax_array__"):
             return _from_object(x.__jax_array__(), dtype)
@@ -102,7 +102,7 @@ def _from_object(x: Any, dtype: Any) -> Array:
     return x if dtype is None else util.strong(util.astype(x, dtype))
 
 
-def _from_numpy(x: np.ndarray, dtype: Any) -> Array:
+def _from_numpy(x: np.ndarray, dtype: DTypeLike) -> Array:
     _check_numeric(x)
     kind: Any = canonical_dtype(x.dtype) if dtype is None else dtype
     made = np.asarray(x, dtype=kind, order="C")
@@ -115,7 +115,7 @@ def _check_numeric(x: np.ndarray) -> None:
         raise ArgumentTypeError(f"data of dtype {x.dtype} is not numeric", "pass numbers, booleans or arrays of them")
 
 
-def _from_sequence(items: Any, dtype: Any) -> Array:
+def _from_sequence(items: Any, dtype: DTypeLike) -> Array:
     if _has_value(items):
         return _stacked(items, dtype)
     try:
@@ -135,7 +135,7 @@ def _from_sequence(items: Any, dtype: Any) -> Array:
     return _from_numpy(data, dtype)
 
 
-def _check_fits(data: np.ndarray, dtype: Any) -> None:
+def _check_fits(data: np.ndarray, dtype: DTypeLike) -> None:
     """Raise where Python numbers are none of a dtype: integers beyond its range, complex numbers for real ones."""
     if data.dtype.kind == "c" and not (is_complex(dtype) or is_bool(dtype)):
         raise ArgumentTypeError(f"a Python complex number in an array of {dtype}", "take its `real` first")
@@ -166,11 +166,11 @@ def _leaves(x: Any) -> list[Any]:
     return [v for item in x for v in _leaves(item)] if isinstance(x, (list, tuple)) else [x]
 
 
-def _strong_part(x: Any, dtype: Any) -> Array:
+def _strong_part(x: Any, dtype: DTypeLike) -> Array:
     return util.strong(util.astype(_from_object(x, None), dtype))
 
 
-def _stacked(items: Any, dtype: Any) -> Array:
+def _stacked(items: Any, dtype: DTypeLike) -> Array:
     if dtype is None:
         dtype = promote_types([typeof(v) for v in _leaves(items)])[0]  # type: ignore[misc]
     parts = [_stacked(v, dtype) if isinstance(v, (list, tuple)) else _strong_part(v, dtype) for v in items]
@@ -269,7 +269,7 @@ def full(
     return put(_filled(shape, fill_value if not shape_of(fill) else fill, dtype, weak), device)
 
 
-def _filled(shape: tuple[int, ...], fill: Any, dtype: Any, weak: bool = False) -> Array:
+def _filled(shape: tuple[int, ...], fill: Any, dtype: DTypeLike, weak: bool = False) -> Array:
     if not shape_of(fill) and not isinstance(dtype_of(fill), KeyDtype) and isinstance(dtype, KeyDtype):
         return random_wrap_p.bind(_filled((*shape, dtype.words), fill, np.dtype(np.uint32)), impl=dtype)
     known = not isinstance(fill, Value)
@@ -317,7 +317,7 @@ def empty(shape: Any, dtype: DTypeLike = None, *, device: Any = None, out_shardi
 
 @public
 def full_like(
-    a: Any, fill_value: ArrayLike, dtype: DTypeLike = None, shape: Any = None, *, device: Any = None,
+    a: ArrayLike, fill_value: ArrayLike, dtype: DTypeLike = None, shape: Any = None, *, device: Any = None,
     out_sharding: Any = None,
 ) -> Array:  # fmt: skip
     """`full` with the shape and dtype of another array, unless others are given.
@@ -359,7 +359,7 @@ def zeros_like(
 
 @public
 def ones_like(
-    a: Any, dtype: DTypeLike = None, shape: Any = None, *, device: Any = None, out_sharding: Any = None
+    a: ArrayLike, dtype: DTypeLike = None, shape: Any = None, *, device: Any = None, out_sharding: Any = None
 ) -> Array:
     """Ones with the shape and dtype of another array.
 
@@ -417,7 +417,7 @@ def arange(
     return put(result, device)
 
 
-def _of_dtype(number: Any, dtype: Any) -> Any:
+def _of_dtype(number: Any, dtype: DTypeLike) -> Any:
     if getattr(number, "symbolic", False):
         return util.astype(util.value(number), dtype)
     return np.asarray(number).astype(dtype)[()]

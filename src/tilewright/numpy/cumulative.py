@@ -28,13 +28,13 @@ from .util import (
 )
 
 
-def _running_dtype(dtype: Any) -> Any:
+def _running_dtype(dtype: DTypeLike) -> Any:
     """The dtype of a running sum: that of the array, the default integer for booleans."""
     return sum_dtype(dtype, False)
 
 
 def _running(primitive: Any, neutral: int, skip_nan: bool) -> Any:
-    def scan(a: Any, axis: Any = None, dtype: Any = None, include_initial: bool = False) -> Array:
+    def scan(a: Any, axis: Any = None, dtype: DTypeLike = None, include_initial: bool = False) -> Array:
         a = value(a)
         if axis is None or not shape_of(a):
             axis_of(axis or 0, 1)

@@ -58,7 +58,7 @@ class ScalarType(type):
     def __instancecheck__(self, instance: Any) -> bool:
         return isinstance(instance, self.dtype.type)
 
-    def __eq__(self, other: Any) -> bool:
+    def __eq__(self, other: object) -> bool:
         if isinstance(other, ScalarType):
             return self.dtype == other.dtype
         return self.dtype == other
@@ -242,13 +242,13 @@ _KINDS = {
 }  # fmt: skip
 
 
-def _is_of_kind(dtype: Any, kind: Any) -> bool:
+def _is_of_kind(dtype: DTypeLike, kind: Any) -> bool:
     if isinstance(kind, str) and kind in _KINDS:
         return _kind(dtype) in _KINDS[kind]
     return dtype == _as_dtype(kind)
 
 
-def finfo(dtype: Any) -> Any:
+def finfo(dtype: DTypeLike) -> Any:
     """The limits of a floating dtype.
 
     >>> from tilewright import numpy as jnp
@@ -268,7 +268,7 @@ def iinfo(int_type: Any) -> Any:
     return ml_dtypes.iinfo(_as_dtype(int_type))
 
 
-def iscomplexobj(x: Any) -> bool:
+def iscomplexobj(x: ArrayLike) -> bool:
     """Whether an array, number or sequence has a complex dtype.
 
     >>> from tilewright import numpy as jnp
@@ -282,7 +282,7 @@ def iscomplexobj(x: Any) -> bool:
     return any(map(iscomplexobj, x)) if isinstance(x, (list, tuple)) else np.iscomplexobj(x)
 
 
-def isrealobj(x: Any) -> bool:
+def isrealobj(x: ArrayLike) -> bool:
     """Whether an array, number or sequence has a dtype that is not complex.
 
     >>> from tilewright import numpy as jnp
@@ -304,7 +304,7 @@ def isscalar(element: Any) -> bool:
     return np.isscalar(element)
 
 
-def iterable(y: Any) -> bool:
+def iterable(y: ArrayLike) -> bool:
     """Whether a value can be iterated over.
 
     >>> from tilewright import numpy as jnp

@@ -663,7 +663,7 @@ def logaddexp(x: Any, y: Any) -> Array:
     return where3(undefined, x + y, top + lax.log1p(lax.exp(below)))
 
 
-def _complex_logaddexp(x: Any, y: Any) -> Array:
+def _complex_logaddexp(x: Array, y: Array) -> Array:
     """The sum is taken relative to the operand with the larger real part, so that it does not overflow."""
     second = lax.lt(lax.real(x), lax.real(y))
     top, below = where3(second, y, x), where3(second, x - y, y - x)
@@ -711,7 +711,7 @@ def _comparison(name: str, primitive: Any, doc: str, on_complex: str = "") -> Bi
     )
 
 
-def _lexicographic(primitive: Any, strict: Any, x: Any, y: Any) -> Array:
+def _lexicographic(primitive: Any, strict: Any, x: Array, y: Array) -> Array:
     same = lax.eq(lax.real(x), lax.real(y))
     return lax.select_n_p.bind(same, strict(lax.real(x), lax.real(y)), primitive.bind(lax.imag(x), lax.imag(y)))
 

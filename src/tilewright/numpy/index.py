@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from .. import lax
+from ..core.ir.array import DTypeLike
 from ..core.ir.types import INT32, INT64
 from ..core.primitives.movement.dynamic_slice import int64
 from ..core.primitives.movement.gather_functions import take_along
@@ -401,7 +402,7 @@ def unravel_index(indices: ArrayLike, shape: Any) -> tuple[Array, ...]:
 
 
 def ravel_multi_index(
-    multi_index: Any, dims: Any, mode: str = "raise", order: str = "C", *, dtype: Any = None
+    multi_index: Any, dims: Any, mode: str = "raise", order: str = "C", *, dtype: DTypeLike = None
 ) -> Array:
     """Indices for each axis as places in the array laid flat.
 

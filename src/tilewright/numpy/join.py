@@ -33,7 +33,7 @@ from .util import (
 # ---------------------------------------------------------------------------- joining
 
 
-def _parts(arrays: Any, name: str, dtype: Any = None) -> list[Array]:
+def _parts(arrays: Any, name: str, dtype: DTypeLike = None) -> list[Array]:
     if isinstance(arrays, (Value, np.ndarray)):
         n = shape_of(arrays)
         if not n:
@@ -49,7 +49,7 @@ def _parts(arrays: Any, name: str, dtype: Any = None) -> list[Array]:
 
 
 @composite("axis", "dtype")
-def _concatenate(arrays: Any, axis: int | None, dtype: Any) -> Array:
+def _concatenate(arrays: Any, axis: int | None, dtype: DTypeLike) -> Array:
     parts = _parts(arrays, "concatenate", dtype)
     if axis is None:
         parts, axis = [ravel(p) for p in parts], 0
@@ -82,7 +82,7 @@ def concat(arrays: Sequence[ArrayLike], /, *, axis: int | None = 0) -> Array:
 
 
 @composite("axis", "dtype")
-def _stack(arrays: Any, axis: int, dtype: Any) -> Array:
+def _stack(arrays: Any, axis: int, dtype: DTypeLike) -> Array:
     parts = _parts(arrays, "stack", dtype)
     if len({shape_of(p) for p in parts}) > 1:
         shapes = ", ".join(str(shape_of(p)) for p in parts)

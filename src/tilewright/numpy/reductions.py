@@ -62,12 +62,12 @@ def masked(a: Array, where: Any, neutral: Any) -> Array:
     return a if where is None else where3(mask_of(where), a, np.asarray(neutral).astype(dtype_of(a))[()])
 
 
-def summands(a: Array, dtype: Any) -> Array:
+def summands(a: Array, dtype: DTypeLike) -> Array:
     """The elements in the dtype in which sums of `dtype` are accumulated."""
     return strong(astype(astype(a, dtype) if is_bool(dtype) else a, computation_dtype(dtype)))
 
 
-def count(shape: tuple[int, ...], axes: tuple[int, ...], where: Any, dtype: Any, keepdims: bool) -> Any:
+def count(shape: tuple[int, ...], axes: tuple[int, ...], where: Any, dtype: DTypeLike, keepdims: bool) -> Any:
     """How many elements a reduction takes in: a number, or an array where a mask decides."""
     if where is None:
         size = 1
@@ -307,12 +307,12 @@ def count_nonzero(a: ArrayLike, axis: Axis = None, keepdims: bool = False) -> Ar
 # ---------------------------------------------------------------------------- moments
 
 
-def _inexact_result(a: Array, dtype: Any) -> Any:
+def _inexact_result(a: Array, dtype: DTypeLike) -> Any:
     return to_inexact(dtype_of(a)) if dtype is None else dtype
 
 
 @composite("axis", "dtype", "keepdims")
-def _mean(a: Any, axis: Any, dtype: Any, keepdims: bool, where: Any) -> Array:
+def _mean(a: Any, axis: Any, dtype: DTypeLike, keepdims: bool, where: Any) -> Array:
     a = value(a, "mean")
     result = _inexact_result(a, dtype)
     work = computation_dtype(to_inexact(result))
@@ -338,7 +338,7 @@ def mean(
 
 
 @composite("axis", "dtype", "keepdims", "correction")
-def _var(a: Any, axis: Any, dtype: Any, correction: Any, keepdims: bool, where: Any, mean: Any) -> Array:
+def _var(a: Any, axis: Any, dtype: DTypeLike, correction: Any, keepdims: bool, where: Any, mean: Any) -> Array:
     a = value(a, "var")
     if dtype is not None and is_complex(dtype_of(a)) and not is_complex(dtype):
         raise ArgumentError(
@@ -400,7 +400,7 @@ def std(
 
 
 @composite("axis", "dtype", "keepdims", "correction")
-def _std(a: Any, axis: Any, dtype: Any, correction: Any, keepdims: bool, where: Any, mean: Any) -> Array:
+def _std(a: Any, axis: Any, dtype: DTypeLike, correction: Any, keepdims: bool, where: Any, mean: Any) -> Array:
     return lax.sqrt(_var(a, axis, dtype, correction, keepdims, where, mean))
 
 

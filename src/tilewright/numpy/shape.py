@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from .. import lax
+from ..core.ir.array import Axis
 from ..core.ir.binding import with_out_sharding
 from ..core.ir.static_ints import integer
 from ..core.ir.types import as_size
@@ -20,7 +21,7 @@ from .create import asarray, zeros_like
 from .util import Array, ArrayLike, axes_of, axis_of, composite, concrete, shape_argument, shape_of, value
 
 
-def shape(a: Any) -> tuple[int, ...]:
+def shape(a: ArrayLike) -> tuple[int, ...]:
     """The shape of an array, number or sequence, or what NumPy says of another object: `()` of None.
 
     >>> from tilewright import numpy as jnp
@@ -32,7 +33,7 @@ def shape(a: Any) -> tuple[int, ...]:
     return np.shape(a.__jax_array__() if hasattr(a, "__jax_array__") else a)
 
 
-def ndim(a: Any) -> int:
+def ndim(a: ArrayLike) -> int:
     """The number of dimensions.
 
     >>> from tilewright import numpy as jnp
@@ -42,7 +43,7 @@ def ndim(a: Any) -> int:
     return len(shape(a))
 
 
-def size(a: Any, axis: Any = None) -> int:
+def size(a: ArrayLike, axis: Axis = None) -> int:
     """The number of elements, or the length of one axis or the product of several.
 
     >>> from tilewright import numpy as jnp
@@ -181,7 +182,7 @@ def rollaxis(a: ArrayLike, axis: int, start: int = 0) -> Array:
     return moveaxis(a, axis, start - 1 if axis < start else start)
 
 
-def expand_dims(a: ArrayLike, axis: Any) -> Array:
+def expand_dims(a: ArrayLike, axis: Axis) -> Array:
     """Insert axes of size 1 at positions of the result.
 
     >>> from tilewright import numpy as jnp
@@ -193,7 +194,7 @@ def expand_dims(a: ArrayLike, axis: Any) -> Array:
     return lax.expand_dims(a, tuple(sorted(axes_of(axis, len(shape_of(a)) + count))))
 
 
-def squeeze(a: ArrayLike, axis: Any = None) -> Array:
+def squeeze(a: ArrayLike, axis: Axis = None) -> Array:
     """Remove axes of size 1: all, or those named.
 
     >>> from tilewright import numpy as jnp
@@ -265,7 +266,7 @@ atleast_3d: Any = _at_least(3, lambda ndim: ndim if ndim != 1 else 0)
 
 
 @composite("axis")
-def flip(m: ArrayLike, axis: Any = None) -> Array:
+def flip(m: ArrayLike, axis: Axis = None) -> Array:
     """Reverse the order of elements along axes.
 
     >>> from tilewright import numpy as jnp
@@ -351,7 +352,7 @@ def resize(a: ArrayLike, new_shape: Any) -> Array:
 
 
 @public
-def trim_zeros(filt: ArrayLike, trim: str = "fb", axis: Any = None) -> Array:
+def trim_zeros(filt: ArrayLike, trim: str = "fb", axis: Axis = None) -> Array:
     """Cut the zeros off the front and back of a known array.
 
     >>> from tilewright import numpy as jnp

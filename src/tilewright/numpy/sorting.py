@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from .. import lax
+from ..core.ir.array import DTypeLike
 from ..core.ir.static_ints import integer
 from ..core.support.call_errors import public
 from ..core.support.errors import ArgumentError, ArgumentTypeError
@@ -69,7 +70,7 @@ def _sort(a: Any, axis: Any, stable: bool, descending: bool) -> Array:
 @public
 def argsort(
     a: ArrayLike, axis: int | None = -1, *, kind: None = None, order: None = None, stable: bool = True,
-    descending: bool = False, dtype: Any = None,
+    descending: bool = False, dtype: DTypeLike = None,
 ) -> Array:  # fmt: skip
     """The indices that put elements in order along an axis, nan last; equal elements keep their order.
 
@@ -82,7 +83,7 @@ def argsort(
 
 
 @composite("axis", "stable", "descending", "dtype")
-def _argsort(a: Any, axis: Any, stable: bool = True, descending: bool = False, dtype: Any = None) -> Array:
+def _argsort(a: Any, axis: Any, stable: bool = True, descending: bool = False, dtype: DTypeLike = None) -> Array:
     a, axis = _along(a, axis, "argsort")
     a = lax.rev(a, (axis,)) if descending else a  # reversed twice, equal elements keep their order
     places = lax.broadcasted_iota(dtype or default_int(), shape_of(a), axis)
@@ -254,7 +255,7 @@ def _searchsorted(a: Any, v: Any, side: str, sorter: Any = None, method: str = "
     return lax.fori_loop(0, steps, lambda _, bounds: narrow(bounds), (low, high))[1]
 
 
-def _by_sorting(a: Array, v: Array, side: str, dtype: Any) -> Array:
+def _by_sorting(a: Array, v: Array, side: str, dtype: DTypeLike) -> Array:
     """Sort both together; a value's place is its place there less the number of values before it."""
     flat = ravel(v)
     n, m = shape_of(a)[0], shape_of(flat)[0]

@@ -56,7 +56,7 @@ def linspace(
 
 
 @composite("num", "endpoint", "dtype", "axis")
-def _linspace(start: Any, stop: Any, num: int, endpoint: bool, dtype: Any, axis: int) -> Any:
+def _linspace(start: Any, stop: Any, num: int, endpoint: bool, dtype: DTypeLike, axis: int) -> Any:
     start, stop = util.broadcast(util.promote_dtypes_inexact(start, stop), scalars=False)
     kind = dtype_of(start)
     shape = shape_of(start)

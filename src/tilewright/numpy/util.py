@@ -94,7 +94,7 @@ def values(*args: ArrayLike) -> list[Array]:
     return [value(x) for x in args]
 
 
-def astype(x: ArrayLike, dtype: Any, weak: bool = False) -> Array:
+def astype(x: ArrayLike, dtype: DTypeLike, weak: bool = False) -> Array:
     """Convert to a dtype that is already canonical; complex to real keeps the real part."""
     if is_complex(dtype_of(x)) and not is_complex(dtype) and not is_bool(dtype):
         x = lax.real_p.bind(x)
@@ -182,7 +182,7 @@ def axis_of(axis: Any, ndim: int) -> int:
     return number % ndim
 
 
-def axes_of(axis: Any, ndim: int) -> tuple[int, ...]:
+def axes_of(axis: Axis, ndim: int) -> tuple[int, ...]:
     """Axes counted from the front; None means all."""
     if axis is None:
         return tuple(range(ndim))

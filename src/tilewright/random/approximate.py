@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from .. import numpy as tnp
+from ..core.ir.array import Array, ArrayLike, DTypeLike
 from ..core.jit.jit import jit
 from ..core.primitives.elementwise import arithmetic
 from ..core.primitives.elementwise.conversion import convert_element_type
@@ -60,7 +61,7 @@ def _polynomial(coefficients: Sequence[Any], x: Any) -> Any:
 
 
 @functools.partial(jit, static_argnums=(2, 3, 4))
-def draw_gamma_near(key: Any, a: Any, shape: Any, dtype: Any, log_space: bool) -> Any:
+def draw_gamma_near(key: ArrayLike, a: Any, shape: Any, dtype: DTypeLike, log_space: bool) -> Any:
     """Gamma values, or their logarithms, from one normal value each."""
     real = working_dtype(dtype)
     a = shapes.broadcast_to(convert_element_type(a, real), shape)
@@ -75,7 +76,7 @@ def draw_gamma_near(key: Any, a: Any, shape: Any, dtype: Any, log_space: bool) -
 
 
 @functools.partial(jit, static_argnums=(2, 3))
-def draw_poisson_near(key: Any, lam: Any, shape: Any, dtype: Any) -> Any:
+def draw_poisson_near(key: ArrayLike, lam: Any, shape: Any, dtype: DTypeLike) -> Any:
     """Counts of mean `lam` from one normal value each."""
     wide = np.dtype(dtype).itemsize > 4 or dtype_of(lam) == np.float64
     real = np.dtype(np.float64 if wide else np.float32)
@@ -101,7 +102,7 @@ def _by_normal(z: Any, lam: Any) -> Any:
     root = sqrt(lam)
     guess = ceil(lam + root * z - 2 / 3 + z * z / 6 + z * (1 - z * z) / (72 * root) + 0.6)
 
-    def reaches(count: Any) -> Any:
+    def reaches(count: Array) -> Any:
         return convert_element_type((count >= 0) & (_score(tnp.maximum(count, 0.0), lam) >= z), dtype_of(z))
 
     return tnp.maximum(guess + 1 - reaches(guess) - reaches(guess - 1), 0.0)

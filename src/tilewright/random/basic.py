@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from .. import numpy as tnp
-from ..core.ir.array import Array
+from ..core.ir.array import Array, ArrayLike, DTypeLike
 from ..core.ir.promotion import to_inexact
 from ..core.ir.types import canonical_dtype, is_float, is_integer, is_unsigned, kind
 from ..core.jit.jit import jit
@@ -42,7 +42,7 @@ from .key import (
 )
 
 
-def constant(dtype: Any, value: Any) -> Any:
+def constant(dtype: DTypeLike, value: Any) -> Any:
     """A scalar of a dtype."""
     return np.asarray(value).astype(dtype)[()]
 
@@ -69,8 +69,9 @@ def bits(key: Any, shape: Shape = (), dtype: Any = None, *, out_sharding: None =
 
 @public
 def uniform(
-    key: Any, shape: Shape = (), dtype: Any = None, minval: Any = 0.0, maxval: Any = 1.0, *, out_sharding: None = None
-) -> Array:
+    key: ArrayLike, shape: Shape = (), dtype: Any = None, minval: Any = 0.0, maxval: Any = 1.0, *,
+    out_sharding: None = None,
+) -> Array:  # fmt: skip
     """Floats uniform in [minval, maxval), on a grid of as many steps as the mantissa has.
 
     Bounds of one element may have more axes than `shape`, which the result then has too. Raises `DtypeError` for a
@@ -90,7 +91,7 @@ def uniform(
 
 
 @functools.partial(jit, static_argnums=(3, 4))
-def draw_uniform(key: Any, minval: Any, maxval: Any, shape: Any, dtype: Any) -> Any:
+def draw_uniform(key: ArrayLike, minval: Any, maxval: Any, shape: Any, dtype: DTypeLike) -> Any:
     """Random mantissas under the exponent of [1, 2), less 1, scaled."""
     low, high = (shapes.broadcast_to(convert_element_type(v, dtype), shape) for v in (minval, maxval))
     info = finfo(dtype)
@@ -110,7 +111,7 @@ def draw_uniform(key: Any, minval: Any, maxval: Any, shape: Any, dtype: Any) -> 
 
 
 @public
-def normal(key: Any, shape: Shape = (), dtype: Any = None, *, out_sharding: None = None) -> Array:
+def normal(key: ArrayLike, shape: Shape = (), dtype: DTypeLike = None, *, out_sharding: None = None) -> Array:
     """Standard normal values; complex ones have variance 1 shared by both parts.
 
     Raises `DtypeError` for a dtype that is neither float nor complex.
@@ -124,7 +125,7 @@ def normal(key: Any, shape: Shape = (), dtype: Any = None, *, out_sharding: None
 
 
 @functools.partial(jit, static_argnums=(1, 2))
-def draw_normal(key: Any, shape: Any, dtype: Any) -> Any:
+def draw_normal(key: ArrayLike, shape: Any, dtype: DTypeLike) -> Any:
     """The inverse of the normal's distribution function, at a uniform point of (-1, 1)."""
     if kind(dtype) == "complex":
         part = np.zeros((), dtype).real.dtype
@@ -137,7 +138,7 @@ def draw_normal(key: Any, shape: Any, dtype: Any) -> Any:
 
 @public
 def truncated_normal(
-    key: Any, lower: Any, upper: Any, shape: Shape | None = None, dtype: Any = None, *, out_sharding: None = None
+    key: Any, lower: Any, upper: Any, shape: Shape | None = None, dtype: DTypeLike = None, *, out_sharding: None = None
 ) -> Array:
     """Normal values given that they lie in (lower, upper).
 
@@ -151,7 +152,7 @@ def truncated_normal(
 
 
 @functools.partial(jit, static_argnums=(3, 4))
-def _truncated_normal(key: Any, lower: Any, upper: Any, shape: Any, dtype: Any) -> Any:
+def _truncated_normal(key: ArrayLike, lower: Any, upper: Any, shape: Any, dtype: DTypeLike) -> Any:
     root = constant(dtype, math.sqrt(2))
     lower, upper = (convert_element_type(v, dtype) for v in (lower, upper))
     a, b = (functions.erf(v / root) for v in (lower, upper))
@@ -168,7 +169,7 @@ def _truncated_normal(key: Any, lower: Any, upper: Any, shape: Any, dtype: Any) 
 
 @public
 def bernoulli(
-    key: Any, p: Any = 0.5, shape: Shape | None = None, mode: str = "low", *, out_sharding: None = None
+    key: ArrayLike, p: Any = 0.5, shape: Shape | None = None, mode: str = "low", *, out_sharding: None = None
 ) -> Array:
     """Booleans, each True with probability `p`; `mode='high'` resolves small probabilities with twice the bits.
 
@@ -187,7 +188,7 @@ def bernoulli(
 
 
 @functools.partial(jit, static_argnums=(2, 3))
-def _bernoulli(key: Any, p: Any, shape: Any, mode: str) -> Any:
+def _bernoulli(key: ArrayLike, p: Any, shape: Any, mode: str) -> Any:
     dtype = dtype_of(p)
     p = shapes.broadcast_to(p, shape)
     if mode == "low":
@@ -230,7 +231,7 @@ def _integer(value: Any, narrow_to: Any, low: int, high: int) -> Any:
     return comparison.clamp(constant(narrow_to, low), value, constant(narrow_to, high))
 
 
-def _clipped(value: Any, dtype: Any) -> Any:
+def _clipped(value: Any, dtype: DTypeLike) -> Any:
     """An integer as another integer type, saturated."""
     own, info = np.iinfo(dtype_of(value)), np.iinfo(dtype)
     low, high = max(own.min, info.min), min(own.max, info.max)
@@ -240,7 +241,7 @@ def _clipped(value: Any, dtype: Any) -> Any:
 
 
 @functools.partial(jit, static_argnums=(3, 4))
-def _randint(key: Any, minval: Any, maxval: Any, shape: Any, dtype: Any) -> Any:
+def _randint(key: ArrayLike, minval: Any, maxval: Any, shape: Any, dtype: Any) -> Any:
     """Two words modulo the span, the higher weighted by 2^bits modulo the span: bias below 2^-bits."""
     top = _clipped(constant(dtype, np.iinfo(dtype).max), dtype_of(maxval))
     past_end = shapes.broadcast_to(comparison.gt(maxval, shapes.broadcast_to(top, shape_of(maxval))), shape)
@@ -258,7 +259,7 @@ def _randint(key: Any, minval: Any, maxval: Any, shape: Any, dtype: Any) -> Any:
 
 
 @public
-def rademacher(key: Any, shape: Shape = (), dtype: Any = None, *, out_sharding: None = None) -> Array:
+def rademacher(key: ArrayLike, shape: Shape = (), dtype: DTypeLike = None, *, out_sharding: None = None) -> Array:
     """-1 or 1, each with probability one half.
 
     >>> import tilewright as tw
@@ -271,7 +272,7 @@ def rademacher(key: Any, shape: Shape = (), dtype: Any = None, *, out_sharding: 
 
 
 @functools.partial(jit, static_argnums=(1, 2))
-def _rademacher(key: Any, shape: Any, dtype: Any) -> Any:
+def _rademacher(key: ArrayLike, shape: Any, dtype: DTypeLike) -> Any:
     heads = convert_element_type(_bernoulli(key, constant(canonical_dtype(float), 0.5), shape, "low"), dtype)
     return constant(dtype, 2) * heads - constant(dtype, 1)
 
@@ -280,7 +281,9 @@ def _rademacher(key: Any, shape: Any, dtype: Any) -> Any:
 
 
 @public
-def permutation(key: Any, x: Any, axis: int = 0, independent: bool = False, *, out_sharding: None = None) -> Array:
+def permutation(
+    key: ArrayLike, x: Any, axis: int = 0, independent: bool = False, *, out_sharding: None = None
+) -> Array:
     """The elements of `x` along `axis` (or of `range(x)`) in random order; slices move whole unless `independent`.
 
     >>> import tilewright as tw
@@ -298,12 +301,12 @@ def permutation(key: Any, x: Any, axis: int = 0, independent: bool = False, *, o
 
 
 @functools.partial(jit, static_argnums=(1,))
-def _shuffle_range(key: Any, size: int) -> Any:
+def _shuffle_range(key: ArrayLike, size: int) -> Any:
     return _shuffle(key, shapes.iota(canonical_dtype(int), size), 0)
 
 
 @functools.partial(jit, static_argnums=(2, 3))
-def _permutation(key: Any, x: Any, axis: int, independent: bool) -> Any:
+def _permutation(key: ArrayLike, x: Array, axis: int, independent: bool) -> Any:
     if independent or len(shape_of(x)) == 1:
         return _shuffle(key, x, axis)
 
@@ -311,7 +314,7 @@ def _permutation(key: Any, x: Any, axis: int, independent: bool) -> Any:
     return tnp.take(x, order, axis, unique_indices=True)
 
 
-def _shuffle(key: Any, x: Any, axis: int) -> Any:
+def _shuffle(key: ArrayLike, x: Any, axis: int) -> Any:
     """Sort by random words, as often as makes a tie unlikely: n^3 against 2^32 words to the power of the rounds."""
     size = math.prod(shape_of(x))
     rounds = math.ceil(3 * math.log(max(1, size)) / math.log(2**32 - 1))
@@ -323,8 +326,9 @@ def _shuffle(key: Any, x: Any, axis: int) -> Any:
 
 @public
 def choice(
-    key: Any, a: Any, shape: Shape = (), replace: bool = True, p: Any = None, axis: int = 0, mode: str | None = None
-) -> Array:
+    key: ArrayLike, a: Any, shape: Shape = (), replace: bool = True, p: Any = None, axis: int = 0,
+    mode: str | None = None,
+) -> Array:  # fmt: skip
     """Elements of `a` along `axis` (or of `range(a)`), with probabilities `p`, drawn with or without replacement.
 
     Raises `ArgumentError` for an empty `a`, or for more draws than elements without replacement.
@@ -357,7 +361,7 @@ def choice(
     return shapes.reshape(tnp.take(as_array(a), index, axis), whole) if a_shape else index
 
 
-def _weighted(key: Any, p: Any, size: int, shape: Any, replace: bool, mode: Any) -> Any:
+def _weighted(key: ArrayLike, p: Any, size: int, shape: Any, replace: bool, mode: Any) -> Any:
     if shape_of(p) != (size,):
         raise ShapeError(f"choice: p has shape {shape_of(p)}, not ({size},)", "give one probability for each element")
     p = convert_element_type(p, working_dtype(to_inexact(dtype_of(p))))
@@ -365,7 +369,7 @@ def _weighted(key: Any, p: Any, size: int, shape: Any, replace: bool, mode: Any)
 
 
 @functools.partial(jit, static_argnums=(2, 3, 4))
-def _weighted_index(key: Any, p: Any, shape: Any, replace: bool, mode: Any) -> Any:
+def _weighted_index(key: ArrayLike, p: Array, shape: Any, replace: bool, mode: Any) -> Any:
     integer = canonical_dtype(int)
     if replace:
         total = tnp.cumsum(p)
@@ -380,7 +384,7 @@ def _weighted_index(key: Any, p: Any, shape: Any, replace: bool, mode: Any) -> A
 
 @public
 def gumbel(
-    key: Any, shape: Shape = (), dtype: Any = None, mode: str | None = None, *, out_sharding: None = None
+    key: ArrayLike, shape: Shape = (), dtype: DTypeLike = None, mode: str | None = None, *, out_sharding: None = None
 ) -> Array:
     """Gumbel values, with density exp(-(x + exp(-x))); `mode='high'` reaches further into the upper tail.
 
@@ -397,7 +401,7 @@ def gumbel(
 
 
 @functools.partial(jit, static_argnums=(1, 2, 3))
-def draw_gumbel(key: Any, shape: Any, dtype: Any, mode: str) -> Any:
+def draw_gumbel(key: ArrayLike, shape: Any, dtype: DTypeLike, mode: str) -> Any:
     """-log(-log(u)); in the high modes -log(-log(1 - u)) with u of twice the bits where it is small."""
     if mode == "highest" and dtype == np.float32:
         return _finest_gumbel(key, shape)
@@ -413,7 +417,7 @@ def draw_gumbel(key: Any, shape: Any, dtype: Any, mode: str) -> Any:
     return neg(log(neg(arithmetic.log1p(neg(x)))))
 
 
-def _finest_gumbel(key: Any, shape: Any) -> Any:
+def _finest_gumbel(key: ArrayLike, shape: Any) -> Any:
     """-log(-log(1 - u)) for u of 64 bits, of which 24 are kept; the smaller one of u and 1 - u is computed with."""
     words = raw_bits(key, 32, (2, *shape))
     high, low = (shapes.index_in_dim(words, i, 0, keepdims=False) for i in range(2))
@@ -433,7 +437,7 @@ def _finest_gumbel(key: Any, shape: Any) -> Any:
 
 @public
 def categorical(
-    key: Any,
+    key: ArrayLike,
     logits: Any,
     axis: int = -1,
     shape: Shape | None = None,
@@ -469,7 +473,7 @@ def categorical(
 
 
 @functools.partial(jit, static_argnums=(2, 3, 4, 5, 6))
-def _categorical(key: Any, logits: Any, axis: int, shape: Any, lead: Any, replace: bool, mode: str) -> Any:
+def _categorical(key: ArrayLike, logits: Any, axis: int, shape: Any, lead: Any, replace: bool, mode: str) -> Any:
     dtype, full = working_dtype(dtype_of(logits)), shape_of(logits)
     logits = convert_element_type(logits, dtype)
     if replace:

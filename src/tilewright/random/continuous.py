@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import math
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
@@ -52,7 +52,7 @@ exp, log, log1p, sqrt, neg, power = (
 )  # fmt: skip
 
 
-def _to(dtype: Any, shape: Any, *parameters: Any) -> list[Any]:
+def _to(dtype: DTypeLike, shape: Any, *parameters: Any) -> list[Any]:
     """Parameters in the dtype and shape of the sample."""
     return [shapes.broadcast_to(convert_element_type(p, dtype), shape) for p in parameters]
 
@@ -71,7 +71,7 @@ def _plain(name: str, doc: str, draw: Callable[..., Any]) -> Sampler:
     """A sampler without parameters from `draw(key, shape, dtype)`."""
     compiled = jit(draw, static_argnums=(1, 2))
 
-    def sampler(key: Any, shape: Shape = (), dtype: Any = None, *, out_sharding: None = None) -> Any:
+    def sampler(key: ArrayLike, shape: Shape = (), dtype: DTypeLike = None, *, out_sharding: None = None) -> Any:
         if out_sharding is not None:
             return with_out_sharding(out_sharding, sampler, key, shape, dtype)
         key = one_key(name, key)
@@ -92,33 +92,33 @@ def _plain(name: str, doc: str, draw: Callable[..., Any]) -> Sampler:
 # ---------------------------------------------------------------------------- by inversion
 
 
-def _draw_open(key: Any, shape: Any, dtype: Any) -> Any:
+def _draw_open(key: ArrayLike, shape: Any, dtype: DTypeLike) -> Any:
     """Uniform values above 0 and below 1, of half precision in float32: logarithms are finite and reach their tails."""
     dtype = working_dtype(dtype)
     return draw_uniform(key, finfo(dtype).tiny, 1.0, shape, dtype)
 
 
-def draw_exponential(key: Any, shape: Any, dtype: Any) -> Any:
+def draw_exponential(key: ArrayLike, shape: Any, dtype: DTypeLike) -> Any:
     u = draw_uniform(key, 0.0, 1.0, shape, working_dtype(dtype))
     return convert_element_type(neg(log1p(neg(u))), dtype)
 
 
-def _laplace(key: Any, shape: Any, dtype: Any) -> Any:
+def _laplace(key: ArrayLike, shape: Any, dtype: DTypeLike) -> Any:
     u = draw_uniform(key, float(finfo(dtype).epsneg) - 1.0, 1.0, shape, dtype)
     return arithmetic.sign(u) * log1p(neg(arithmetic.abs(u)))
 
 
-def _logistic(key: Any, shape: Any, dtype: Any) -> Any:
+def _logistic(key: ArrayLike, shape: Any, dtype: DTypeLike) -> Any:
     x = _draw_open(key, shape, dtype)
     return convert_element_type(log(x) - log1p(neg(x)), dtype)
 
 
-def _cauchy(key: Any, shape: Any, dtype: Any) -> Any:
+def _cauchy(key: ArrayLike, shape: Any, dtype: DTypeLike) -> Any:
     u = draw_uniform(key, finfo(dtype).eps, 1.0, shape, dtype)
     return arithmetic.tan(constant(dtype, np.pi) * (u - constant(dtype, 0.5)))
 
 
-def draw_maxwell(key: Any, shape: Any, dtype: Any) -> Any:
+def draw_maxwell(key: ArrayLike, shape: Any, dtype: DTypeLike) -> Any:
     x = draw_normal(key, (*shape, 3), dtype)
     return sqrt(reduce_sum_p.bind(x * x, axes=(len(shape),)))
 
@@ -131,7 +131,9 @@ maxwell: Sampler = _plain("maxwell", "One-sided Maxwell values: lengths of stand
 
 
 @public
-def pareto(key: Any, b: Any, shape: Shape | None = None, dtype: Any = None, *, out_sharding: None = None) -> Array:
+def pareto(
+    key: ArrayLike, b: Any, shape: Shape | None = None, dtype: Any = None, *, out_sharding: None = None
+) -> Array:
     """Pareto values, with density b / x^(b + 1) on x >= 1.
 
     >>> import tilewright as tw
@@ -143,14 +145,14 @@ def pareto(key: Any, b: Any, shape: Shape | None = None, dtype: Any = None, *, o
 
 
 @functools.partial(jit, static_argnums=(2, 3))
-def _pareto(key: Any, b: Any, shape: Any, dtype: Any) -> Any:
+def _pareto(key: ArrayLike, b: Any, shape: Any, dtype: DTypeLike) -> Any:
     (b,) = _to(dtype, shape, b)
     return exp(draw_exponential(key, shape, dtype) / b)
 
 
 @public
 def rayleigh(
-    key: Any, scale: Any, shape: Shape | None = None, dtype: Any = None, *, out_sharding: None = None
+    key: ArrayLike, scale: Any, shape: Shape | None = None, dtype: DTypeLike = None, *, out_sharding: None = None
 ) -> Array:
     """Rayleigh values, with density x exp(-x^2 / (2 scale^2)) / scale^2 on x >= 0.
 
@@ -164,13 +166,13 @@ def rayleigh(
 
 
 @functools.partial(jit, static_argnums=(2, 3))
-def _rayleigh(key: Any, scale: Any, shape: Any, dtype: Any) -> Any:
+def _rayleigh(key: ArrayLike, scale: Any, shape: Any, dtype: DTypeLike) -> Any:
     (scale,) = _to(dtype, shape, scale)
     return scale * convert_element_type(sqrt(-2.0 * log(_draw_open(key, shape, dtype))), dtype)
 
 
 @public
-def weibull_min(key: Any, scale: Any, concentration: Any, shape: Shape = (), dtype: Any = None) -> Array:
+def weibull_min(key: ArrayLike, scale: Any, concentration: Any, shape: Shape = (), dtype: DTypeLike = None) -> Array:
     """Weibull values: `scale` times an exponential value to the power 1 / concentration.
 
     >>> from tilewright import random
@@ -184,7 +186,7 @@ def weibull_min(key: Any, scale: Any, concentration: Any, shape: Shape = (), dty
 
 
 @functools.partial(jit, static_argnums=(3, 4))
-def _weibull_min(key: Any, scale: Any, concentration: Any, shape: Any, dtype: Any) -> Any:
+def _weibull_min(key: ArrayLike, scale: Any, concentration: Any, shape: Any, dtype: DTypeLike) -> Any:
     shape = shapes.broadcast_shapes(shape, shape_of(scale), shape_of(concentration))
     scale, concentration = _to(dtype, shape, scale, concentration)
     return power(draw_exponential(key, shape, dtype), constant(dtype, 1) / concentration) * scale
@@ -192,7 +194,7 @@ def _weibull_min(key: Any, scale: Any, concentration: Any, shape: Any, dtype: An
 
 @public
 def triangular(
-    key: Any, left: Any, mode: Any, right: Any, shape: Shape | None = None, dtype: Any = None, *,
+    key: ArrayLike, left: Any, mode: Any, right: Any, shape: Shape | None = None, dtype: DTypeLike = None, *,
     out_sharding: None = None,
 ) -> Array:  # fmt: skip
     """Values of the triangular density that rises from `left` to `mode` and falls to `right`.
@@ -208,7 +210,7 @@ def triangular(
 
 
 @functools.partial(jit, static_argnums=(4, 5))
-def _triangular(key: Any, left: Any, mode: Any, right: Any, shape: Any, dtype: Any) -> Any:
+def _triangular(key: ArrayLike, left: Any, mode: Any, right: Any, shape: Any, dtype: DTypeLike) -> Any:
     left, mode, right = _to(dtype, shape, left, mode, right)
     u = draw_uniform(key, 0.0, 1.0, shape, dtype)
     rising = left + sqrt(u * (right - left) * (mode - left))
@@ -221,7 +223,7 @@ def _triangular(key: Any, left: Any, mode: Any, right: Any, shape: Any, dtype: A
 
 @public
 def lognormal(
-    key: Any, sigma: Any = 1.0, shape: Shape | None = None, dtype: Any = None, *, out_sharding: None = None
+    key: ArrayLike, sigma: Any = 1.0, shape: Shape | None = None, dtype: DTypeLike = None, *, out_sharding: None = None
 ) -> Array:
     """The exponential of normal values with standard deviation `sigma`.
 
@@ -235,13 +237,15 @@ def lognormal(
 
 
 @functools.partial(jit, static_argnums=(2, 3))
-def _lognormal(key: Any, sigma: Any, shape: Any, dtype: Any) -> Any:
+def _lognormal(key: ArrayLike, sigma: Any, shape: Any, dtype: DTypeLike) -> Any:
     (sigma,) = _to(dtype, shape, sigma)
     return exp(draw_normal(key, shape, dtype) * sigma)
 
 
 @public
-def wald(key: Any, mean: Any, shape: Shape | None = None, dtype: Any = None, *, out_sharding: None = None) -> Array:
+def wald(
+    key: ArrayLike, mean: Any, shape: Shape | None = None, dtype: Any = None, *, out_sharding: None = None
+) -> Array:
     """Wald (inverse Gaussian) values of a given mean and shape parameter 1 (Michael, Schucany and Haas, 1976).
 
     >>> from tilewright import random
@@ -254,7 +258,7 @@ def wald(key: Any, mean: Any, shape: Shape | None = None, dtype: Any = None, *, 
 
 
 @functools.partial(jit, static_argnums=(2, 3))
-def _wald(key: Any, mean: Any, shape: Any, dtype: Any) -> Any:
+def _wald(key: ArrayLike, mean: Any, shape: Any, dtype: DTypeLike) -> Any:
     (mean,) = _to(dtype, shape, mean)
     first, second = split2(key)
     v, z = draw_normal(first, shape, dtype), draw_uniform(second, 0.0, 1.0, shape, dtype)
@@ -264,7 +268,7 @@ def _wald(key: Any, mean: Any, shape: Any, dtype: Any) -> Any:
 
 
 @public
-def double_sided_maxwell(key: Any, loc: Any, scale: Any, shape: Shape = (), dtype: Any = None) -> Array:
+def double_sided_maxwell(key: ArrayLike, loc: Any, scale: Any, shape: Shape = (), dtype: DTypeLike = None) -> Array:
     """Maxwell values with a random sign, scaled and moved; parameters' shape is appended to `shape`.
 
     >>> from tilewright import random
@@ -279,7 +283,7 @@ def double_sided_maxwell(key: Any, loc: Any, scale: Any, shape: Shape = (), dtyp
 
 
 @functools.partial(jit, static_argnums=(3, 4))
-def _double_sided_maxwell(key: Any, loc: Any, scale: Any, shape: Any, dtype: Any) -> Any:
+def _double_sided_maxwell(key: ArrayLike, loc: Any, scale: Any, shape: Any, dtype: DTypeLike) -> Any:
     loc, scale = _to(dtype, shape, loc, scale)
     first, second = split2(key)
     return _rademacher(second, shape, dtype) * draw_maxwell(first, shape, dtype) * scale + loc
@@ -287,7 +291,7 @@ def _double_sided_maxwell(key: Any, loc: Any, scale: Any, shape: Any, dtype: Any
 
 @public
 def multivariate_normal(
-    key: Any, mean: Any, cov: Any, shape: Shape | None = None, dtype: Any = None, method: str = "cholesky",
+    key: ArrayLike, mean: Any, cov: Any, shape: Shape | None = None, dtype: DTypeLike = None, method: str = "cholesky",
     *, out_sharding: None = None,
 ) -> Array:  # fmt: skip
     """Normal vectors of a mean (..., n) and covariance (..., n, n), by its Cholesky factors or a root of it.
@@ -315,7 +319,7 @@ def multivariate_normal(
 
 
 @functools.partial(jit, static_argnums=(3, 4, 5))
-def _multivariate_normal(key: Any, mean: Any, cov: Any, shape: Any, dtype: Any, method: str) -> Any:
+def _multivariate_normal(key: ArrayLike, mean: Any, cov: Any, shape: Any, dtype: DTypeLike, method: str) -> Any:
     n = shape_of(mean)[-1]
     (mean,) = _to(dtype, (*shape, n), mean)
     factor = convert_element_type(_root(convert_element_type(cov, working_dtype(dtype)), method), dtype)
@@ -337,8 +341,9 @@ def _root(cov: Any, method: str) -> Any:
 
 @public
 def orthogonal(
-    key: Any, n: int, shape: Shape = (), dtype: Any = None, m: int | None = None, *, out_sharding: None = None
-) -> Array:
+    key: ArrayLike, n: int, shape: Shape = (), dtype: DTypeLike = None, m: int | None = None, *,
+    out_sharding: None = None,
+) -> Array:  # fmt: skip
     """Matrices (..., n, m), real or complex, uniform among those with orthonormal rows or columns.
 
     >>> import tilewright as tw
@@ -352,7 +357,7 @@ def orthogonal(
 
 
 @functools.partial(jit, static_argnums=(1, 2, 3, 4))
-def _orthogonal(key: Any, n: int, m: int, shape: Any, dtype: Any) -> Any:
+def _orthogonal(key: ArrayLike, n: int, m: int, shape: Any, dtype: DTypeLike) -> Any:
     tall, wide = max(n, m), min(n, m)
     z = convert_element_type(draw_normal(key, (math.prod(shape), tall, wide), dtype), working_dtype(dtype))
     q, r = qr(z, full_matrices=False)
@@ -364,7 +369,7 @@ def _orthogonal(key: Any, n: int, m: int, shape: Any, dtype: Any) -> Any:
 # ---------------------------------------------------------------------------- gamma and its relatives
 
 
-def _gamma_one(key: Any, alpha: Any, log_space: bool) -> Any:
+def _gamma_one(key: ArrayLike, alpha: Any, log_space: bool) -> Any:
     """One gamma value by rejection (Marsaglia and Tsang, 2000), with their boost for alpha < 1."""
     dtype = dtype_of(alpha)
     number = functools.partial(constant, dtype)
@@ -399,7 +404,7 @@ def _gamma_one(key: Any, alpha: Any, log_space: bool) -> Any:
 
 def _gamma_of(log_space: bool) -> Any:
     @custom_jvp
-    def sample(key: Any, alpha: Any) -> Any:
+    def sample(key: ArrayLike, alpha: Any) -> Any:
         shape = shape_of(alpha)
         size = math.prod(shape)
         keys = generator(key).split(key, (size,))
@@ -407,7 +412,7 @@ def _gamma_of(log_space: bool) -> Any:
         return shapes.reshape(flat, shape)
 
     @sample.defjvp
-    def sample_jvp(primals: Any, tangents: Any) -> Any:
+    def sample_jvp(primals: Sequence[Any], tangents: Sequence[Any]) -> Any:
         """Implicit differentiation: the distribution function of the sample at alpha stays what it was."""
         key, alpha = primals
         out = sample(key, alpha)
@@ -424,7 +429,9 @@ _gamma_sample = {False: _gamma_of(False), True: _gamma_of(True)}
 
 
 @functools.partial(jit, static_argnums=(2, 3, 4, 5))
-def draw_gamma(key: Any, a: Any, shape: Any, dtype: Any, log_space: bool = False, method: str = "exact") -> Any:
+def draw_gamma(
+    key: ArrayLike, a: Any, shape: Any, dtype: DTypeLike, log_space: bool = False, method: str = "exact"
+) -> Any:
     """Gamma values, or their logarithms."""
     if method == "approximate":
         return draw_gamma_near(key, a, shape, dtype, log_space)
@@ -466,7 +473,7 @@ def loggamma(
 
 @public
 def beta(
-    key: Any, a: Any, b: Any, shape: Shape | None = None, dtype: Any = None, *, method: str = "exact",
+    key: ArrayLike, a: Any, b: Any, shape: Shape | None = None, dtype: DTypeLike = None, *, method: str = "exact",
     out_sharding: None = None,
 ) -> Array:  # fmt: skip
     """Beta values, with density proportional to x^(a - 1) (1 - x)^(b - 1) on [0, 1].
@@ -482,7 +489,7 @@ def beta(
 
 
 @functools.partial(jit, static_argnums=(3, 4, 5))
-def _beta(key: Any, a: Any, b: Any, shape: Any, dtype: Any, method: str) -> Any:
+def _beta(key: ArrayLike, a: Any, b: Any, shape: Any, dtype: DTypeLike, method: str) -> Any:
     logs = [draw_gamma(k, p, shape, dtype, True, method) for k, p in zip(split2(key), (a, b), strict=True)]
     top = arithmetic.max(*logs)
     first, second = (exp(v - top) for v in logs)
@@ -491,7 +498,7 @@ def _beta(key: Any, a: Any, b: Any, shape: Any, dtype: Any, method: str) -> Any:
 
 @public
 def dirichlet(
-    key: Any, alpha: Any, shape: Shape | None = None, dtype: Any = None, *, out_sharding: None = None
+    key: ArrayLike, alpha: Any, shape: Shape | None = None, dtype: DTypeLike = None, *, out_sharding: None = None
 ) -> Array:
     """Dirichlet vectors: positive, with sum 1; `alpha` is (..., n) and `shape` that of the batch.
 
@@ -510,7 +517,7 @@ def dirichlet(
 
 
 @functools.partial(jit, static_argnums=(2, 3))
-def _dirichlet(key: Any, alpha: Any, shape: Any, dtype: Any) -> Any:
+def _dirichlet(key: ArrayLike, alpha: Any, shape: Any, dtype: DTypeLike) -> Any:
     logs = draw_gamma(key, alpha, shape, dtype, True)
     last = (len(shape) - 1,)
     top = shapes.expand_dims(reduce_max_p.bind(logs, axes=last), last)
@@ -520,7 +527,9 @@ def _dirichlet(key: Any, alpha: Any, shape: Any, dtype: Any) -> Any:
 
 
 @public
-def t(key: Any, df: Any, shape: Shape | None = None, dtype: Any = None, *, out_sharding: None = None) -> Array:
+def t(
+    key: ArrayLike, df: Any, shape: Shape | None = None, dtype: DTypeLike = None, *, out_sharding: None = None
+) -> Array:
     """Student's t values with `df` degrees of freedom.
 
     >>> from tilewright import random
@@ -532,7 +541,7 @@ def t(key: Any, df: Any, shape: Shape | None = None, dtype: Any = None, *, out_s
 
 
 @functools.partial(jit, static_argnums=(2, 3))
-def _t(key: Any, df: Any, shape: Any, dtype: Any) -> Any:
+def _t(key: ArrayLike, df: Any, shape: Any, dtype: DTypeLike) -> Any:
     (df,) = _to(dtype, shape, df)
     half = df / 2
     for_normal, for_gamma = split2(key)
@@ -541,7 +550,7 @@ def _t(key: Any, df: Any, shape: Any, dtype: Any) -> Any:
 
 @public
 def chisquare(
-    key: Any, df: Any, shape: Shape | None = None, dtype: Any = None, *, method: str = "exact",
+    key: ArrayLike, df: Any, shape: Shape | None = None, dtype: DTypeLike = None, *, method: str = "exact",
     out_sharding: None = None,
 ) -> Array:  # fmt: skip
     """Chi-square values with `df` degrees of freedom.
@@ -557,7 +566,7 @@ def chisquare(
 
 
 @functools.partial(jit, static_argnums=(2, 3, 4))
-def draw_chisquare(key: Any, df: Any, shape: Any, dtype: Any, method: str = "exact") -> Any:
+def draw_chisquare(key: ArrayLike, df: Any, shape: Any, dtype: DTypeLike, method: str = "exact") -> Any:
     """Twice a gamma value of half the degrees."""
     (df,) = _to(dtype, shape, df)
     return exp(draw_gamma(key, df / 2, shape, dtype, True, method)) * 2
@@ -565,7 +574,7 @@ def draw_chisquare(key: Any, df: Any, shape: Any, dtype: Any, method: str = "exa
 
 @public
 def f(
-    key: Any, dfnum: Any, dfden: Any, shape: Shape | None = None, dtype: Any = None, *, out_sharding: None = None
+    key: Any, dfnum: Any, dfden: Any, shape: Shape | None = None, dtype: DTypeLike = None, *, out_sharding: None = None
 ) -> Array:
     """F values: the ratio of two chi-square values, each by its degrees of freedom.
 
@@ -579,7 +588,7 @@ def f(
 
 
 @functools.partial(jit, static_argnums=(3, 4))
-def _f(key: Any, dfnum: Any, dfden: Any, shape: Any, dtype: Any) -> Any:
+def _f(key: ArrayLike, dfnum: Any, dfden: Any, shape: Any, dtype: DTypeLike) -> Any:
     dfnum, dfden = _to(dtype, shape, dfnum, dfden)
     for_den, for_num = split2(key)
     den = draw_chisquare(for_den, dfden, shape, dtype) / dfden
@@ -587,7 +596,9 @@ def _f(key: Any, dfnum: Any, dfden: Any, shape: Any, dtype: Any) -> Any:
 
 
 @public
-def generalized_normal(key: Any, p: Any, shape: Shape = (), dtype: Any = None, *, out_sharding: None = None) -> Array:
+def generalized_normal(
+    key: ArrayLike, p: Any, shape: Shape = (), dtype: Any = None, *, out_sharding: None = None
+) -> Array:
     """Values with density proportional to exp(-|x|^p).
 
     >>> from tilewright import random
@@ -600,7 +611,7 @@ def generalized_normal(key: Any, p: Any, shape: Shape = (), dtype: Any = None, *
 
 
 @functools.partial(jit, static_argnums=(2, 3))
-def draw_generalized_normal(key: Any, p: Any, shape: Any, dtype: Any) -> Any:
+def draw_generalized_normal(key: ArrayLike, p: Any, shape: Any, dtype: DTypeLike) -> Any:
     """A gamma value to the power 1 / p, with a random sign."""
     (inverse,) = _to(dtype, shape, constant(dtype, 1) / convert_element_type(p, dtype))
     for_size, for_sign = split2(key)
@@ -609,7 +620,9 @@ def draw_generalized_normal(key: Any, p: Any, shape: Any, dtype: Any) -> Any:
 
 
 @public
-def ball(key: Any, d: int, p: float = 2, shape: Shape = (), dtype: Any = None, *, out_sharding: None = None) -> Array:
+def ball(
+    key: ArrayLike, d: int, p: float = 2, shape: Shape = (), dtype: Any = None, *, out_sharding: None = None
+) -> Array:
     """Points uniform in the unit ball of the p-norm in `d` dimensions (Barthe, Guedon, Mendelson and Naor, 2005).
 
     >>> import tilewright as tw
@@ -621,7 +634,7 @@ def ball(key: Any, d: int, p: float = 2, shape: Shape = (), dtype: Any = None, *
 
 
 @functools.partial(jit, static_argnums=(2, 3, 4))
-def _ball(key: Any, p: Any, d: int, shape: Any, dtype: Any) -> Any:
+def _ball(key: ArrayLike, p: Any, d: int, shape: Any, dtype: DTypeLike) -> Any:
     for_point, for_radius = split2(key)
     point = draw_generalized_normal(for_point, p, (*shape, d), dtype)
     (full,) = _to(dtype, (*shape, d), p)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..core.ir.array import Array
+from ..core.ir.array import Array, ArrayLike, DTypeLike
 from ..core.ir.promotion import to_inexact
 from ..core.jit.jit import jit
 from ..core.primitives.control_flow.functions import while_loop
@@ -40,7 +40,7 @@ floor: Unary
 select, log, floor = comparison.select, arithmetic.log, arithmetic.floor
 
 
-def _any(x: Any) -> Any:
+def _any(x: Array) -> Any:
     return reduce_or_p.bind(x, axes=tuple(range(len(shape_of(x)))))
 
 
@@ -52,7 +52,9 @@ def _like(x: Any, value: Any) -> Any:
 
 
 @public
-def geometric(key: Any, p: Any, shape: Shape | None = None, dtype: Any = None, *, out_sharding: None = None) -> Array:
+def geometric(
+    key: ArrayLike, p: Any, shape: Shape | None = None, dtype: Any = None, *, out_sharding: None = None
+) -> Array:
     """The number of trials of probability `p` up to and with the first success.
 
     >>> import tilewright as tw
@@ -64,7 +66,7 @@ def geometric(key: Any, p: Any, shape: Shape | None = None, dtype: Any = None, *
 
 
 @functools.partial(jit, static_argnums=(2, 3))
-def _geometric(key: Any, p: Any, shape: Any, dtype: Any) -> Any:
+def _geometric(key: ArrayLike, p: Any, shape: Any, dtype: DTypeLike) -> Any:
     real = to_inexact(dtype_of(p))
     failure = shapes.broadcast_to(arithmetic.log1p(arithmetic.neg(convert_element_type(p, real))), shape)
     u = draw_uniform(key, 0.0, 1.0, shape, real)
@@ -77,7 +79,7 @@ def _geometric(key: Any, p: Any, shape: Any, dtype: Any) -> Any:
 
 @public
 def poisson(
-    key: Any, lam: Any, shape: Shape | None = None, dtype: Any = None, *, method: str = "exact",
+    key: ArrayLike, lam: Any, shape: Shape | None = None, dtype: DTypeLike = None, *, method: str = "exact",
     out_sharding: None = None,
 ) -> Array:  # fmt: skip
     """Poisson counts of mean `lam`: by products of uniforms below 10 (Knuth), above by rejection (Hormann, 1993).
@@ -94,7 +96,7 @@ def poisson(
 
 
 @functools.partial(jit, static_argnums=(2, 3))
-def _poisson(key: Any, lam: Any, shape: Any, dtype: Any) -> Any:
+def _poisson(key: ArrayLike, lam: Any, shape: Any, dtype: DTypeLike) -> Any:
     lam = shapes.broadcast_to(convert_element_type(lam, np.dtype(np.float32)), shape)
     small = (lam != lam) | (lam < np.float32(10))
     most = np.iinfo(dtype).max
@@ -108,7 +110,7 @@ def _counter(most: int) -> Any:
     return np.int32(min(most, np.iinfo(np.int32).max))
 
 
-def _poisson_by_products(key: Any, lam: Any, dtype: Any, most: int) -> Any:
+def _poisson_by_products(key: ArrayLike, lam: Any, dtype: DTypeLike, most: int) -> Any:
     """Uniforms multiplied until the product falls below exp(-lam)."""
     bound, shape = arithmetic.neg(lam), shape_of(lam)
 
@@ -125,7 +127,7 @@ def _poisson_by_products(key: Any, lam: Any, dtype: Any, most: int) -> Any:
     return while_loop(unfinished, step, init)[1] - constant(dtype, 1)
 
 
-def _poisson_by_rejection(key: Any, lam: Any, dtype: Any, most: int) -> Any:
+def _poisson_by_rejection(key: ArrayLike, lam: Any, dtype: DTypeLike, most: int) -> Any:
     shape, real = shape_of(lam), dtype_of(lam)
     log_lam = log(lam)
     b = 0.931 + 2.53 * arithmetic.sqrt(lam)
@@ -157,7 +159,7 @@ def _poisson_by_rejection(key: Any, lam: Any, dtype: Any, most: int) -> Any:
 
 
 @public
-def binomial(key: Any, n: Any, p: Any, shape: Shape | None = None, dtype: Any = None) -> Array:
+def binomial(key: ArrayLike, n: Any, p: Any, shape: Shape | None = None, dtype: DTypeLike = None) -> Array:
     """Binomial counts, as floats: successes in `n` trials of probability `p`.
 
     By sums of geometric values where n p <= 10, else by rejection (Hormann's BTRS, 1993); nan for invalid parameters.
@@ -171,7 +173,7 @@ def binomial(key: Any, n: Any, p: Any, shape: Shape | None = None, dtype: Any = 
 
 
 @functools.partial(jit, static_argnums=(3, 4))
-def _binomial(key: Any, count: Any, prob: Any, shape: Any, dtype: Any) -> Any:
+def _binomial(key: ArrayLike, count: Any, prob: Any, shape: Any, dtype: DTypeLike) -> Any:
     real = to_inexact(dtype_of(prob))
     count, prob = (shapes.broadcast_to(convert_element_type(v, real), shape) for v in (count, prob))
     flipped = bitwise.not_p.bind(prob < 0.5)
@@ -196,7 +198,7 @@ def _binomial(key: Any, count: Any, prob: Any, shape: Any, dtype: Any) -> Any:
     return select(keep, out, convert_element_type(count, dtype) - out)
 
 
-def _binomial_by_geometric(key: Any, count: Any, prob: Any, most: Any) -> Any:
+def _binomial_by_geometric(key: ArrayLike, count: Any, prob: Any, most: Any) -> Any:
     """How many geometric values add up to at most `count`."""
     shape, real = shape_of(prob), dtype_of(prob)
     log_failure = arithmetic.log1p(arithmetic.neg(prob))
@@ -234,7 +236,7 @@ def _stirling_tail(k: Any) -> Any:
     return series
 
 
-def _binomial_by_rejection(key: Any, count: Any, prob: Any, most: Any) -> Any:
+def _binomial_by_rejection(key: ArrayLike, count: Any, prob: Any, most: Any) -> Any:
     shape, real = shape_of(prob), dtype_of(prob)
     deviation = arithmetic.sqrt(count * prob * (1 - prob))
     b = 1.15 + 2.53 * deviation
@@ -276,7 +278,7 @@ def _binomial_by_rejection(key: Any, count: Any, prob: Any, most: Any) -> Any:
 
 @public
 def multinomial(
-    key: Any, n: Any, p: Any, *, shape: Shape | None = None, dtype: Any = None, unroll: int | bool = 1
+    key: ArrayLike, n: Any, p: Any, *, shape: Shape | None = None, dtype: DTypeLike = None, unroll: int | bool = 1
 ) -> Array:
     """How often each outcome comes, of `n` trials: outcomes lie along the last axis of their probabilities `p`.
 
@@ -299,7 +301,7 @@ def multinomial(
 
 
 @functools.partial(jit, static_argnums=(3, 4, 5))
-def _multinomial(key: Any, n: Any, p: Any, batch: Shape, dtype: Any, unroll: Any) -> Any:
+def _multinomial(key: ArrayLike, n: Any, p: Any, batch: Shape, dtype: DTypeLike, unroll: Any) -> Any:
     outcomes = shape_of(p)[-1]
     trials = shapes.broadcast_to(convert_element_type(n, dtype), batch)
     p = shapes.broadcast_to(convert_element_type(p, dtype), (*batch, outcomes))

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from ..core.ir.array import Array
 from ..core.ir.types import PHILOX, RBG, THREEFRY, UNSAFE_RBG, KeyDtype
 from ..core.primitives.elementwise.bitwise import xor_p
 from ..core.primitives.keys.threefry import (
@@ -54,7 +55,7 @@ class Generator(NamedTuple):
     bits: Callable[[Any, int, tuple[int, ...]], Any]
 
 
-def _threefry_seed(seed: Any) -> Any:
+def _threefry_seed(seed: Array) -> Any:
     return random_seed_p.bind(seed, impl=THREEFRY)
 
 
@@ -64,7 +65,7 @@ def _doubled(seed: Any) -> Any:
     return concatenate([words, words], len(shape_of(words)) - 1)
 
 
-def _halves(keys: Any) -> list[Any]:
+def _halves(keys: Array) -> list[Any]:
     """The two threefry keys of keys of four words."""
     words = random_unwrap_p.bind(keys)
     last = len(shape_of(words)) - 1
@@ -76,11 +77,11 @@ def _whole(halves: list[Any]) -> Any:
     return random_wrap_p.bind(concatenate(words, len(shape_of(words[0])) - 1), impl=RBG)
 
 
-def _philox_bits(keys: Any, width: int, shape: tuple[int, ...]) -> Any:
+def _philox_bits(keys: Array, width: int, shape: tuple[int, ...]) -> Any:
     return bits_of(random_unwrap_p.bind(keys), shape, width, BY_PHILOX)[0]
 
 
-def _unsafe_split(keys: Any, shape: tuple[int, ...]) -> Any:
+def _unsafe_split(keys: Array, shape: tuple[int, ...]) -> Any:
     """Every tenth block of bits is a key."""
     lead, count = shape_of(keys), math.prod(shape)
     blocks = reshape(hashed(random_unwrap_p.bind(keys), 10 * count, BY_PHILOX), (*lead, count, 10, 4))
@@ -88,7 +89,7 @@ def _unsafe_split(keys: Any, shape: tuple[int, ...]) -> Any:
     return random_wrap_p.bind(reshape(slice_in_dim(blocks, 0, 1, axis=axis), (*lead, *shape, 4)), impl=UNSAFE_RBG)
 
 
-def _unsafe_fold(keys: Any, data: Any) -> Any:
+def _unsafe_fold(keys: Array, data: Any) -> Any:
     """The exclusive or with the tenth block of bits of a key that is made of the data."""
     tenth = slice_in_dim(hashed(_doubled(data), 10, BY_PHILOX), 36, 40, axis=len(shape_of(data)))
     words = random_unwrap_p.bind(random_clone_p.bind(keys))
@@ -101,7 +102,7 @@ def _unsafe_fold(keys: Any, data: Any) -> Any:
 _DRAWN, _PARTS, _FOLDED = (np.uint32(use) for use in range(3))
 
 
-def _philox_state(keys: Any, first: Any, use: np.uint32) -> Any:
+def _philox_state(keys: Array, first: Any, use: np.uint32) -> Any:
     """The states that hash the counters of one use from `first` on, of the shape of both."""
     words = random_unwrap_p.bind(keys)
     lead = broadcast_shapes(shape_of(words)[:-1], shape_of(first))
@@ -116,7 +117,7 @@ def _philox_split(keys: Any, shape: tuple[int, ...]) -> Any:
     return random_wrap_p.bind(reshape(words, (*lead, *shape, 2)), impl=PHILOX)
 
 
-def _philox_fold(keys: Any, data: Any) -> Any:
+def _philox_fold(keys: Array, data: Any) -> Any:
     block = hashed(_philox_state(random_clone_p.bind(keys), data, _FOLDED), 1, BY_PHILOX)
     return random_wrap_p.bind(slice_in_dim(block, 0, 2, axis=len(shape_of(block)) - 1), impl=PHILOX)
 

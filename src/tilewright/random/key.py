@@ -13,7 +13,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-from ..core.ir.array import Array
+from ..core.ir.array import Array, ArrayLike, DTypeLike
 from ..core.ir.types import UINT32, as_dtype, as_size, canonical_dtype, is_float, is_integer, is_key, kind
 from ..core.primitives.elementwise.conversion import convert_element_type
 from ..core.primitives.keys.threefry import random_clone_p, random_unwrap_p, random_wrap_p
@@ -31,7 +31,7 @@ Shape = Sequence[int]
 # ---------------------------------------------------------------------------- checks shared by the samplers
 
 
-def typed_key(name: str, key: Any, batched: bool = False) -> tuple[Any, bool]:
+def typed_key(name: str, key: ArrayLike, batched: bool = False) -> tuple[Any, bool]:
     """A key in its opaque form, and whether it came as raw words."""
     try:
         type_ = typeof(key)
@@ -53,12 +53,12 @@ def typed_key(name: str, key: Any, batched: bool = False) -> tuple[Any, bool]:
     return key, raw
 
 
-def one_key(name: str, key: Any) -> Any:
+def one_key(name: str, key: ArrayLike) -> Any:
     """The key of a sampler, checked."""
     return typed_key(name, key)[0]
 
 
-def float_dtype(name: str, dtype: Any, complex_too: bool = False) -> Any:
+def float_dtype(name: str, dtype: DTypeLike, complex_too: bool = False) -> Any:
     """The dtype to sample in: a float one, by default the widest that this configuration has."""
     found = canonical_dtype(float if dtype is None else as_dtype(dtype))
     if not (is_float(found) or (complex_too and kind(found) == "complex")):
@@ -67,7 +67,7 @@ def float_dtype(name: str, dtype: Any, complex_too: bool = False) -> Any:
     return found
 
 
-def int_dtype(name: str, dtype: Any, default: Any = int) -> Any:
+def int_dtype(name: str, dtype: DTypeLike, default: Any = int) -> Any:
     """The dtype to sample in: an integer one."""
     found = canonical_dtype(default if dtype is None else as_dtype(dtype))
     if not is_integer(found):
@@ -99,7 +99,7 @@ def chosen(name: str, value: Any, choices: Sequence[Any]) -> Any:
     return value
 
 
-def finfo(dtype: Any) -> Any:
+def finfo(dtype: DTypeLike) -> Any:
     """NumPy's or ml_dtypes' `finfo`."""
     return ml_dtypes.finfo(dtype)
 
@@ -109,13 +109,13 @@ def working_dtype(dtype: Any) -> Any:
     return np.dtype(np.float32) if dtype.itemsize < 4 else dtype
 
 
-def split2(key: Any, number: int = 2) -> list[Any]:
+def split2(key: ArrayLike, number: int = 2) -> list[Any]:
     """An opaque key split into a list of keys."""
     keys = generator(key).split(key, (number,))
     return [index_in_dim(keys, i, 0, keepdims=False) for i in range(number)]
 
 
-def raw_bits(key: Any, width: int, shape: Shape) -> Any:
+def raw_bits(key: ArrayLike, width: int, shape: Shape) -> Any:
     """Random unsigned integers of a width in bits."""
     return generator(key).bits(key, width, tuple(shape))
 
@@ -139,7 +139,7 @@ def _seeded(name: str, seed: Any, impl: Any) -> Any:
 
 
 @public
-def key(seed: Any, *, impl: Any = None, dtype: Any = None) -> Array:
+def key(seed: Any, *, impl: Any = None, dtype: DTypeLike = None) -> Array:
     """A random key made from an integer seed: a scalar of an opaque key dtype.
 
     `impl` (or `dtype`) is the generator: "threefry2x32", "rbg", "unsafe_rbg", or "philox", which JAX does not have;
@@ -219,7 +219,7 @@ def key_impl(keys: Any) -> str:
 
 
 @public
-def split(key: Any, num: int | Sequence[int] = 2) -> Array:
+def split(key: ArrayLike, num: int | Sequence[int] = 2) -> Array:
     """`num` new keys (or an array of keys of shape `num`), independent of each other; do not use `key` again.
 
     >>> import tilewright as tw
@@ -233,7 +233,7 @@ def split(key: Any, num: int | Sequence[int] = 2) -> Array:
 
 
 @public
-def fold_in(key: Any, data: Any) -> Array:
+def fold_in(key: ArrayLike, data: Any) -> Array:
     """A new key that depends on a key and an integer, such as a step's number: 32 bits without a sign.
 
     Raises:
@@ -257,7 +257,7 @@ def fold_in(key: Any, data: Any) -> Array:
 
 
 @public
-def clone(key: Any) -> Array:
+def clone(key: ArrayLike) -> Array:
     """The same key again, for code that checks that no key is used twice.
 
     >>> from tilewright import random

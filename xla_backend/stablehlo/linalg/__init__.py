@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ....core.ir.primitive import Primitive
@@ -17,7 +17,7 @@ TABLES: Mapping[str, Mapping[Any, Rule]] = {"cpu": cpu.RULES, "cuda": gpu.RULES,
 def _rule(primitive: Primitive) -> Rule:
     """The rule for the device that is printed for; operands without elements need none of its routines."""
 
-    def rule(e: Emitter, operands: list[Operand], outs: Any, **params: Any) -> Any:
+    def rule(e: Emitter, operands: list[Operand], outs: Sequence[Any], **params: Any) -> Any:
         types = outs if primitive.multiple else [outs]
         if primitive.expand is None and empty(primitive, operands, types):
             found = constants(e, primitive, operands, types, params)

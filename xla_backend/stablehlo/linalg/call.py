@@ -84,7 +84,7 @@ def inline(e: Emitter, fun: Callable[..., Any], operands: Sequence[Operand]) -> 
 def expanded(primitive: Primitive) -> Rule:
     """The rule that prints a primitive's expansion."""
 
-    def rule(e: Emitter, operands: Sequence[Operand], outs: Any, **params: Any) -> Any:
+    def rule(e: Emitter, operands: Sequence[Operand], outs: Sequence[Any], **params: Any) -> Any:
         found = inline(e, lambda *args: primitive.expand(*args, **params), operands)  # type: ignore[misc]
         return found if primitive.multiple else found[0]
 

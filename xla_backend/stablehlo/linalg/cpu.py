@@ -64,7 +64,7 @@ def _triangular_solve(
     return _call(e, "trsm", [a, b], [out], config, [(1, 0)])[0]
 
 
-def _lu(e: Emitter, operands: list[Operand], outs: Any) -> list[Operand]:
+def _lu(e: Emitter, operands: list[Operand], outs: Sequence[Any]) -> list[Operand]:
     factors, pivots, info = _call(e, "getrf", operands, [*outs[:2], info_of(operands[0])], {}, [(0, 0)])
 
     def finish(factors: Any, pivots: Any, info: Any) -> Any:
@@ -74,11 +74,11 @@ def _lu(e: Emitter, operands: list[Operand], outs: Any) -> list[Operand]:
     return inline(e, finish, [factors, pivots, info])
 
 
-def _geqrf(e: Emitter, operands: list[Operand], outs: Any) -> list[Operand]:
+def _geqrf(e: Emitter, operands: list[Operand], outs: Sequence[Any]) -> list[Operand]:
     return _call(e, "geqrf", operands, outs, {}, [(0, 0)])
 
 
-def _geqp3(e: Emitter, operands: list[Operand], outs: Any) -> list[Operand]:
+def _geqp3(e: Emitter, operands: list[Operand], outs: Sequence[Any]) -> list[Operand]:
     return _call(e, "geqp3", operands, outs, {}, [(0, 0), (1, 1)])
 
 
@@ -123,7 +123,7 @@ def _svd(
 
 
 def _eig(
-    e: Emitter, operands: list[Operand], outs: Any, *, compute_left_eigenvectors: bool,
+    e: Emitter, operands: list[Operand], outs: Sequence[Any], *, compute_left_eigenvectors: bool,
     compute_right_eigenvectors: bool, enable_eigvec_derivs: bool,
 ) -> list[Operand]:  # fmt: skip
     (x,), left, right = operands, compute_left_eigenvectors, compute_right_eigenvectors
@@ -131,7 +131,7 @@ def _eig(
     return eigen(e, x, outs, left, right, lambda types: _call(e, "geev", [x], types, config))
 
 
-def _schur(e: Emitter, operands: list[Operand], outs: Any, *, compute_schur_vectors: bool) -> list[Operand]:
+def _schur(e: Emitter, operands: list[Operand], outs: Sequence[Any], *, compute_schur_vectors: bool) -> list[Operand]:
     (x,) = operands
     batch, n = x.shape[:-2], x.shape[-1]
     value = ArrayType((*batch, n), x.dtype)
@@ -143,14 +143,14 @@ def _schur(e: Emitter, operands: list[Operand], outs: Any, *, compute_schur_vect
     return all_checked(e, info, wanted)
 
 
-def _hessenberg(e: Emitter, operands: list[Operand], outs: Any) -> list[Operand]:
+def _hessenberg(e: Emitter, operands: list[Operand], outs: Sequence[Any]) -> list[Operand]:
     (x,) = operands
     config = {"high": f"{x.shape[-1]} : i32", "low": "1 : i32"}
     *found, info = _call(e, "gehrd", [x], [*outs, info_of(x)], config, [(0, 0)])
     return all_checked(e, info, found)
 
 
-def _tridiagonal(e: Emitter, operands: list[Operand], outs: Any, *, lower: bool) -> list[Operand]:
+def _tridiagonal(e: Emitter, operands: list[Operand], outs: Sequence[Any], *, lower: bool) -> list[Operand]:
     (x,) = operands
     name = "hetrd" if is_complex(x.dtype) else "sytrd"
     *found, info = _call(e, name, [x], [*outs, info_of(x)], {"uplo": letter("L" if lower else "U")}, [(0, 0)])

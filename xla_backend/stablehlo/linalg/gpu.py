@@ -44,7 +44,7 @@ def _cholesky(e: Emitter, operands: list[Operand], out: Any) -> Operand:
     return inline(e, lambda factor, info: triangle(checked(factor, info), True), found)[0]
 
 
-def _lu(e: Emitter, operands: list[Operand], outs: Any) -> list[Operand]:
+def _lu(e: Emitter, operands: list[Operand], outs: Sequence[Any]) -> list[Operand]:
     found = _solver(e, "getrf", operands, [*outs[:2], info_of(operands[0])], {}, [(0, 0)])
 
     def finish(factors: Any, pivots: Any, info: Any) -> Any:
@@ -58,11 +58,11 @@ def _permutation(e: Emitter, operands: list[Operand], out: Any, *, permutation_s
     return call(e, _name(e, "", "lu_pivots_to_permutation"), operands, [out], 0, {})[0]
 
 
-def _geqrf(e: Emitter, operands: list[Operand], outs: Any) -> list[Operand]:
+def _geqrf(e: Emitter, operands: list[Operand], outs: Sequence[Any]) -> list[Operand]:
     return _solver(e, "geqrf", operands, outs, {}, [(0, 0)])
 
 
-def _geqp3(e: Emitter, operands: list[Operand], outs: Any) -> list[Operand]:
+def _geqp3(e: Emitter, operands: list[Operand], outs: Sequence[Any]) -> list[Operand]:
     matrix = len(operands[0].shape)
     target = _name(e, "hybrid", "geqp3")
     return call(e, target, operands, outs, matrix, {"magma": '"auto"'}, [(0, 0), (1, 1)])
@@ -114,7 +114,7 @@ def _gesvd(e: Emitter, x: Operand, types: Sequence[ArrayType], config: Any, tran
     return call(e, _name(e, "solver", "gesvd_ffi"), [x], types, matrix, config, [(0, 0)])
 
 
-def _svd_by_jacobi(e: Emitter, x: Operand, outs: Any, compute_uv: bool) -> list[Operand]:
+def _svd_by_jacobi(e: Emitter, x: Operand, outs: Sequence[Any], compute_uv: bool) -> list[Operand]:
     """The routine gives square V, not its adjoint."""
     batch, (m, n) = x.shape[:-2], x.shape[-2:]
     square = [ArrayType((*batch, s, s), x.dtype) for s in (m, n)]
@@ -131,7 +131,7 @@ def _svd_by_jacobi(e: Emitter, x: Operand, outs: Any, compute_uv: bool) -> list[
 
 
 def _eig(
-    e: Emitter, operands: list[Operand], outs: Any, *, compute_left_eigenvectors: bool,
+    e: Emitter, operands: list[Operand], outs: Sequence[Any], *, compute_left_eigenvectors: bool,
     compute_right_eigenvectors: bool, enable_eigvec_derivs: bool,
 ) -> list[Operand]:  # fmt: skip
     """By LAPACK on the host, which the plugin calls."""
@@ -141,7 +141,7 @@ def _eig(
     return eigen(e, x, outs, left, right, lambda types: call(e, target, [x], types, len(x.shape), config))
 
 
-def _tridiagonal(e: Emitter, operands: list[Operand], outs: Any, *, lower: bool) -> list[Operand]:
+def _tridiagonal(e: Emitter, operands: list[Operand], outs: Sequence[Any], *, lower: bool) -> list[Operand]:
     (x,) = operands
     *found, info = _solver(e, "sytrd", [x], [*outs, info_of(x)], {"lower": flag(lower)}, [(0, 0)])
     return all_checked(e, info, found)

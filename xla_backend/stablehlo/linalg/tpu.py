@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from ....core.primitives.linalg.cholesky import cholesky_p, cholesky_update_p, symmetric_product_p
@@ -26,11 +27,11 @@ def _cholesky(e: Emitter, operands: list[Operand], out: Any) -> Operand:
     return inline(e, lambda x: triangle(x, True), [factor])[0]
 
 
-def _lu(e: Emitter, operands: list[Operand], outs: Any) -> list[Operand]:
+def _lu(e: Emitter, operands: list[Operand], outs: Sequence[Any]) -> list[Operand]:
     return custom(e, "LuDecomposition", operands, outs)
 
 
-def _geqrf(e: Emitter, operands: list[Operand], outs: Any) -> list[Operand]:
+def _geqrf(e: Emitter, operands: list[Operand], outs: Sequence[Any]) -> list[Operand]:
     return custom(e, "Qr", operands, outs)
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from ...core.ir.array import DTypeLike
 from ...core.support.errors import OutOfBoundsError
 
 SHIFT = 44
@@ -33,7 +34,7 @@ class GlobalMemory:
             raise OutOfBoundsError(f"memory is accessed outside of argument {number - 1}")
         return number - 1, offset
 
-    def load(self, at: Any, dtype: Any) -> Any:
+    def load(self, at: Any, dtype: DTypeLike) -> Any:
         dtype = np.dtype(dtype)
         if not np.size(at):
             return np.zeros(np.shape(at), dtype)

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from ... import numpy as jnp
+from ...core.ir.array import DTypeLike
 from ...core.ir.types import as_dtype
 from ...core.primitives.custom.checkpoint import name_p
 from ...core.support.call_errors import public
@@ -43,7 +44,7 @@ def todense(arr: JAXSparse | Array) -> Array:
 
 @public
 def empty(
-    shape: Sequence[int], dtype: Any = None, index_dtype: Any = "int32", sparse_format: str = "bcoo", **kwds: Any
+    shape: Sequence[int], dtype: Any = None, index_dtype: DTypeLike = "int32", sparse_format: str = "bcoo", **kwds: Any
 ) -> Any:
     """A sparse array of zeros, of which none is stored.
 
@@ -56,7 +57,7 @@ def empty(
 
 @public
 def eye(
-    N: int, M: int | None = None, k: int = 0, dtype: Any = None, index_dtype: Any = "int32",
+    N: int, M: int | None = None, k: int = 0, dtype: DTypeLike = None, index_dtype: DTypeLike = "int32",
     sparse_format: str = "bcoo", **kwds: Any,
 ) -> Any:  # fmt: skip
     """A sparse matrix with ones along its k-th diagonal.

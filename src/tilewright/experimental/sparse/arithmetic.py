@@ -12,8 +12,10 @@ import numpy as np
 from ... import lax
 from ... import numpy as jnp
 from ...core.api.transformations import eval_shape
+from ...core.ir.array import DTypeLike
 from ...core.ir.types import is_bool
 from ...core.primitives.contraction.coo_matmul import coo_matmul, sampled
+from ...core.primitives.contraction.dot_algorithms import PrecisionLike
 from ...core.support.call_errors import public
 from ...core.support.errors import ArgumentError, ArgumentTypeError, UnsupportedError
 from ...core.tracing.trace import dtype_of, shape_of
@@ -50,7 +52,7 @@ class _Dims:
         return eval_shape(lambda a, b: lax.dot_general(a, b, numbers, preferred_element_type=preferred), *types)
 
 
-def _counted(dtype: Any) -> Any:
+def _counted(dtype: DTypeLike) -> Any:
     """The dtype of sums: booleans are counted."""
     return np.dtype(np.int32) if is_bool(dtype) else dtype
 
@@ -65,7 +67,7 @@ def _others(ndim: int, *axes: Axes) -> list[int]:
 
 @public
 def bcoo_dot_general(
-    lhs: BCOO | Array, rhs: BCOO | Array, *, dimension_numbers: Any, precision: Any = None,
+    lhs: BCOO | Array, rhs: BCOO | Array, *, dimension_numbers: Any, precision: PrecisionLike = None,
     preferred_element_type: Any = None, out_sharding: Any = None,
 ) -> Any:  # fmt: skip
     """`lax.dot_general` of operands of which one or both are sparse: dense if one is dense, else sparse.
@@ -345,7 +347,7 @@ def bcoo_multiply_sparse(lhs: BCOO, rhs: BCOO) -> BCOO:
 def bcoo_conv_general_dilated(
     lhs: BCOO | Array, rhs: BCOO | Array, *, window_strides: Any, padding: Any, lhs_dilation: Any = None,
     rhs_dilation: Any = None, dimension_numbers: Any = None, feature_group_count: int = 1, batch_group_count: int = 1,
-    precision: Any = None, preferred_element_type: Any = None, out_sharding: Any = None,
+    precision: PrecisionLike = None, preferred_element_type: DTypeLike = None, out_sharding: Any = None,
 ) -> BCOO:  # fmt: skip
     """`lax.conv_general_dilated` in one dimension of one channel, of operands of which one or both are sparse.
 

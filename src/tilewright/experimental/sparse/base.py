@@ -13,7 +13,7 @@ import numpy as np
 
 from ... import numpy as jnp
 from ...core.api.transformations import vmap
-from ...core.ir.array import Array
+from ...core.ir.array import Array, DTypeLike
 from ...core.ir.types import canonical_dtype
 from ...core.support import pytree
 from ...core.support.errors import ArgumentError, ArgumentTypeError, ShapeError, UnsupportedError
@@ -189,7 +189,7 @@ def check_integers(indices: Array, what: str) -> None:
         raise ArgumentTypeError(f"{what} of dtype {dtype_of(indices)}", "indices are integers; cast with `astype`")
 
 
-def check_fits(sizes: Sequence[int], dtype: Any) -> None:
+def check_fits(sizes: Sequence[int], dtype: DTypeLike) -> None:
     """Raise where indices of a dtype do not reach past the end of every axis."""
     most = np.iinfo(dtype).max
     if any(n > most for n in sizes):

@@ -15,6 +15,7 @@ import numpy as np
 
 from ... import lax
 from ... import numpy as jnp
+from ...core.ir.array import DTypeLike
 from ...core.ir.static_ints import as_shape
 from ...core.ir.types import is_bool
 from ...core.support.call_errors import public
@@ -174,7 +175,7 @@ class BCOO(BCOOOperators, JAXSparse):
 
     @classmethod
     @public
-    def from_scipy_sparse(cls, mat: Any, *, index_dtype: Any = None, n_dense: int = 0, n_batch: int = 0) -> BCOO:
+    def from_scipy_sparse(cls, mat: Any, *, index_dtype: DTypeLike = None, n_dense: int = 0, n_batch: int = 0) -> BCOO:
         """The matrix of SciPy's `mat`, a sparse matrix or array of any format."""
         if n_dense or n_batch:
             raise UnsupportedError("from_scipy_sparse with batch or dense axes", "use `update_layout` afterwards")
@@ -184,7 +185,7 @@ class BCOO(BCOOOperators, JAXSparse):
 
     @classmethod
     def _empty(
-        cls, shape: Sequence[int], *, dtype: Any = None, index_dtype: Any = "int32", n_dense: int = 0,
+        cls, shape: Sequence[int], *, dtype: DTypeLike = None, index_dtype: DTypeLike = "int32", n_dense: int = 0,
         n_batch: int = 0, nse: int = 0,
     ) -> BCOO:  # fmt: skip
         shape = as_shape(shape, "a sparse array")
@@ -199,7 +200,7 @@ class BCOO(BCOOOperators, JAXSparse):
 
     @classmethod
     def _eye(
-        cls, N: int, M: int, k: int, *, dtype: Any = None, index_dtype: Any = "int32", n_batch: int = 0,
+        cls, N: int, M: int, k: int, *, dtype: DTypeLike = None, index_dtype: DTypeLike = "int32", n_batch: int = 0,
         n_dense: int = 0,
     ) -> BCOO:  # fmt: skip
         if min(n_batch, n_dense, 2 - n_batch - n_dense) < 0:
@@ -305,7 +306,7 @@ def concrete_nse(nse: Any, what: str) -> int:
 
 @public
 def bcoo_fromdense(
-    mat: Array, *, nse: int | None = None, n_batch: int = 0, n_dense: int = 0, index_dtype: Any = np.int32
+    mat: Array, *, nse: int | None = None, n_batch: int = 0, n_dense: int = 0, index_dtype: DTypeLike = np.int32
 ) -> BCOO:
     """The sparse array of a dense one; `nse` elements are stored at each place of the batch axes, booleans as int32.
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from ... import numpy as jnp
+from ...core.ir.array import DTypeLike
 from ...core.ir.static_ints import as_shape
 from ...core.support.call_errors import public
 from ...core.support.errors import ArgumentError, ShapeError, UnsupportedError
@@ -142,7 +143,7 @@ class BCSR(BCSROperators, JAXSparse):
 
     @classmethod
     @public
-    def from_scipy_sparse(cls, mat: Any, *, index_dtype: Any = None, n_dense: int = 0, n_batch: int = 0) -> BCSR:
+    def from_scipy_sparse(cls, mat: Any, *, index_dtype: DTypeLike = None, n_dense: int = 0, n_batch: int = 0) -> BCSR:
         """The matrix of SciPy's `mat`, a sparse matrix or array of any format."""
         if n_dense or n_batch:
             raise UnsupportedError("from_scipy_sparse with batch or dense axes", "convert it to BCOO first")
@@ -154,7 +155,7 @@ class BCSR(BCSROperators, JAXSparse):
 
     @classmethod
     def _empty(
-        cls, shape: Sequence[int], *, dtype: Any = None, index_dtype: Any = "int32", n_dense: int = 0,
+        cls, shape: Sequence[int], *, dtype: DTypeLike = None, index_dtype: DTypeLike = "int32", n_dense: int = 0,
         n_batch: int = 0, nse: int = 0,
     ) -> BCSR:  # fmt: skip
         if len(shape) - n_dense - n_batch != 2:
@@ -192,7 +193,7 @@ class BCSR(BCSROperators, JAXSparse):
 
 @public
 def bcsr_fromdense(
-    mat: Array, *, nse: int | None = None, n_batch: int = 0, n_dense: int = 0, index_dtype: Any = np.int32
+    mat: Array, *, nse: int | None = None, n_batch: int = 0, n_dense: int = 0, index_dtype: DTypeLike = np.int32
 ) -> BCSR:
     """The sparse array by rows of a dense one; within `jit` give `nse`.
 

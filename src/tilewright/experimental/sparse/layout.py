@@ -12,6 +12,7 @@ import numpy as np
 from ... import lax
 from ... import numpy as jnp
 from ...core.api.transformations import vmap
+from ...core.ir.array import DTypeLike
 from ...core.ir.types import canonical_dtype
 from ...core.primitives.movement.gather_dimension_numbers import GatherScatterMode
 from ...core.support.call_errors import public
@@ -21,7 +22,7 @@ from .base import Array, Shape, SparseEfficiencyError, SparseEfficiencyWarning, 
 from .bcoo import BCOO, bcoo_sum_duplicates, bcoo_transpose, columns, full_buffers, past_end, valid, wrapped
 
 
-def _grid(sizes: Sequence[int], dtype: Any) -> np.ndarray:
+def _grid(sizes: Sequence[int], dtype: DTypeLike) -> np.ndarray:
     """Every place of some axes in row-major order: shape (places, axes)."""
     return np.indices(sizes).reshape(len(sizes), math.prod(sizes)).T.astype(dtype)
 

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from ... import numpy as jnp
+from ...core.ir.array import DTypeLike
 from ...core.ir.static_ints import as_shape
 from ...core.support.call_errors import public
 from ...core.support.errors import ArgumentError, ShapeError, UnsupportedError
@@ -69,18 +70,18 @@ class _Matrix(JAXSparse):
         raise NotImplementedError
 
     @classmethod
-    def fromdense(cls, mat: Array, *, nse: int | None = None, index_dtype: Any = np.int32) -> Any:
+    def fromdense(cls, mat: Array, *, nse: int | None = None, index_dtype: DTypeLike = np.int32) -> Any:
         """The sparse matrix of a dense one; within `jit` give `nse`."""
         return cls.from_bcoo(bcoo_fromdense(mat, nse=nse, index_dtype=index_dtype))
 
     @classmethod
-    def _empty(cls, shape: Sequence[int], *, dtype: Any = None, index_dtype: Any = "int32") -> Any:
+    def _empty(cls, shape: Sequence[int], *, dtype: DTypeLike = None, index_dtype: DTypeLike = "int32") -> Any:
         if len(shape) != 2:
             raise ArgumentError(f"{cls.__name__} of shape {tuple(shape)}", "it has two axes")
         return cls.from_bcoo(BCOO._empty(shape, dtype=dtype, index_dtype=index_dtype))
 
     @classmethod
-    def _eye(cls, N: int, M: int, k: int, *, dtype: Any = None, index_dtype: Any = "int32") -> Any:
+    def _eye(cls, N: int, M: int, k: int, *, dtype: DTypeLike = None, index_dtype: DTypeLike = "int32") -> Any:
         return cls.from_bcoo(BCOO._eye(N, M, k, dtype=dtype, index_dtype=index_dtype))
 
     def todense(self) -> Array:
@@ -207,7 +208,7 @@ class CSC(_Matrix):
 
 
 @public
-def coo_fromdense(mat: Array, *, nse: int | None = None, index_dtype: Any = np.int32) -> COO:
+def coo_fromdense(mat: Array, *, nse: int | None = None, index_dtype: DTypeLike = np.int32) -> COO:
     """The COO matrix of a dense one; within `jit` give `nse`.
 
     >>> import numpy as np
@@ -257,7 +258,7 @@ def coo_matmat(mat: COO, B: Array, *, transpose: bool = False) -> Array:
 
 
 @public
-def csr_fromdense(mat: Array, *, nse: int | None = None, index_dtype: Any = np.int32) -> CSR:
+def csr_fromdense(mat: Array, *, nse: int | None = None, index_dtype: DTypeLike = np.int32) -> CSR:
     """The CSR matrix of a dense one; within `jit` give `nse`.
 
     >>> import numpy as np

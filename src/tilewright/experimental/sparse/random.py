@@ -12,6 +12,7 @@ import numpy as np
 from ... import numpy as jnp
 from ... import random
 from ...core.api.transformations import vmap
+from ...core.ir.array import DTypeLike
 from ...core.support.call_errors import public
 from ...core.support.errors import ArgumentError
 from .base import Array
@@ -20,7 +21,7 @@ from .bcoo import BCOO
 
 @public
 def random_bcoo(
-    key: Array, shape: Sequence[int], *, dtype: Any = float, indices_dtype: Any = None, nse: float | int = 0.2,
+    key: Array, shape: Sequence[int], *, dtype: DTypeLike = float, indices_dtype: Any = None, nse: float | int = 0.2,
     n_batch: int = 0, n_dense: int = 0, unique_indices: bool = True, sorted_indices: bool = False,
     generator: Callable[..., Array] = random.uniform, **kwds: Any,
 ) -> BCOO:  # fmt: skip

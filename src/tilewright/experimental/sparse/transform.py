@@ -14,6 +14,7 @@ import numpy as np
 
 from ... import lax
 from ... import numpy as jnp
+from ...core.ir.array import DTypeLike
 from ...core.ir.primitive import Primitive
 from ...core.ir.program import Eqn, Program, run
 from ...core.ir.types import ArrayType, is_inexact
@@ -172,7 +173,7 @@ def _integer_pow(x: BCOO, *, y: int) -> BCOO:
     return _zero_at_zero(ew.integer_pow_p)(x, y=y)
 
 
-def _pow(x: Any, y: Any) -> BCOO:
+def _pow(x: Any, y: Array) -> BCOO:
     exponent = None if is_sparse(y) else known(y)
     if exponent is None or np.ndim(exponent) or not exponent > 0:
         raise dense_needed(f"a power with exponent {y if is_sparse(y) else exponent}")
@@ -264,7 +265,7 @@ def _gather(x: Any, starts: Any, **params: Any) -> BCOO:
     return bcoo_gather(x, starts, **params)
 
 
-def _dot_general(x: Any, y: Any, *, dimension_numbers: Any, preferred_element_type: Any = None, **_: Any) -> Any:
+def _dot_general(x: Any, y: Any, *, dimension_numbers: Any, preferred_element_type: DTypeLike = None, **_: Any) -> Any:
     return bcoo_dot_general(x, y, dimension_numbers=dimension_numbers, preferred_element_type=preferred_element_type)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from ... import lax
+from ...core.ir.array import DTypeLike
 from ...core.primitives.linalg.common import check_dtype, check_matrix, check_square, is_narrow
 from ...core.primitives.linalg.eigh import eigvalsh as _eigvalsh
 from ...core.primitives.linalg.matrices import adjoint, transposed
@@ -203,6 +204,6 @@ def svdvals(x: ArrayLike, /) -> Array:
     return lax.linalg.svd(operand(x, "svdvals"), compute_uv=False)
 
 
-def epsilon(dtype: Any) -> float:
+def epsilon(dtype: DTypeLike) -> float:
     """The distance from 1 to the next number of a floating or complex dtype."""
     return float(finfo(dtype).eps)

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ...core.ir.binding import with_out_sharding
+from ...core.primitives.contraction.dot_algorithms import PrecisionLike
 from ...core.support.call_errors import public
 from ...core.support.errors import ArgumentError, ShapeError
 from .. import contract
@@ -51,7 +52,7 @@ def matrix_power(a: ArrayLike, n: int) -> Array:
 
 
 @composite("precision")
-def multi_dot(arrays: Sequence[ArrayLike], *, precision: Any = None) -> Array:
+def multi_dot(arrays: Sequence[ArrayLike], *, precision: PrecisionLike = None) -> Array:
     """The product of several matrices in the cheapest order; the first and last may be vectors.
 
     >>> from tilewright import numpy as jnp
@@ -119,7 +120,7 @@ def trace(x: ArrayLike, /, *, offset: int = 0, dtype: DTypeLike = None) -> Array
 
 
 def matmul(
-    x1: ArrayLike, x2: ArrayLike, /, *, precision: Any = None, preferred_element_type: DTypeLike = None
+    x1: ArrayLike, x2: ArrayLike, /, *, precision: PrecisionLike = None, preferred_element_type: DTypeLike = None
 ) -> Array:
     """The matrix product.
 
@@ -131,7 +132,7 @@ def matmul(
 
 
 def tensordot(
-    x1: ArrayLike, x2: ArrayLike, /, *, axes: Any = 2, precision: Any = None,
+    x1: ArrayLike, x2: ArrayLike, /, *, axes: Any = 2, precision: PrecisionLike = None,
     preferred_element_type: DTypeLike = None, out_sharding: Any = None,
 ) -> Array:  # fmt: skip
     """The product over some axes of two arrays.

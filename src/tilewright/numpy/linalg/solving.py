@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -129,7 +130,7 @@ def _pinv(hermitian: bool, a: Array, rtol: Array) -> Array:
         return product(adjoint(vh), scaled[..., :, None] * adjoint(u))
 
     @inverse.defjvp
-    def rule(primals: Any, tangents: Any) -> Any:
+    def rule(primals: Sequence[Any], tangents: Sequence[Any]) -> Any:
         (a, rtol), (da, _) = primals, tangents
         p = inverse(a, rtol)
         ph, dh = adjoint(p), adjoint(da)
@@ -203,7 +204,7 @@ def _inverse_times(a: Array, bound: Array, u: Array, inverse: Array, vh: Array, 
 
 
 @_inverse_times.defjvp
-def _inverse_times_jvp(primals: Any, tangents: Any) -> Any:
+def _inverse_times_jvp(primals: Sequence[Any], tangents: Sequence[Any]) -> Any:
     """That of `_pinv` times B, which has derivatives of its own where singular values are equal."""
     a, bound, _, _, _, b = primals
     dh, db = adjoint(tangents[0]), tangents[-1]
@@ -271,7 +272,7 @@ def _determinant(a: Array) -> Array:
 
 
 @_determinant.defjvp
-def _determinant_jvp(primals: Any, tangents: Any) -> Any:
+def _determinant_jvp(primals: Sequence[Any], tangents: Sequence[Any]) -> Any:
     """The trace of the adjugate times the change, from LU factors.
 
     It is the determinant times the trace of U^-1 Y with Y = L^-1 P dA, unless a pivot is zero: then the product of the
@@ -334,7 +335,7 @@ def _signed_logarithm(a: Array, factors: Array, permutation: Array, odd: Array) 
 
 
 @_signed_logarithm.defjvp
-def _signed_logarithm_jvp(primals: Any, tangents: Any) -> Any:
+def _signed_logarithm_jvp(primals: Sequence[Any], tangents: Sequence[Any]) -> Any:
     a, factors, permutation, odd = primals
     sign, logarithm = _signed_logarithm(*primals)
     solved = _lu.lu_solve_p.bind(a, factors, permutation, tangents[0], trans=0)
@@ -379,7 +380,7 @@ def _slogdet_by_qr(a: Array) -> SlogdetResult:
         return sign, reductions.sum(lax.log(sizes), -1)
 
     @run.defjvp
-    def rule(primals: Any, tangents: Any) -> Any:
+    def rule(primals: Sequence[Any], tangents: Sequence[Any]) -> Any:
         (a,), (da,) = primals, tangents
         sign, logarithm = run(a)
         traced = reductions.sum(diagonal(_lu.solve(a, da)), -1)

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from ... import lax
+from ...core.ir.array import Axis
 from ...core.primitives.control_flow.subprograms import known
 from ...core.support.call_errors import public
 from ...core.support.errors import ArgumentError
@@ -101,7 +102,7 @@ def ediff1d(ary: ArrayLike, to_end: ArrayLike | None = None, to_begin: ArrayLike
 
 
 @public
-def gradient(f: ArrayLike, *varargs: ArrayLike, axis: Any = None, edge_order: int | None = None) -> Any:
+def gradient(f: ArrayLike, *varargs: ArrayLike, axis: Axis = None, edge_order: int | None = None) -> Any:
     """Numerical derivatives along axes: central differences inside, one-sided ones at the ends.
 
     `varargs` are the spacings: one for all axes, or for each axis a number or the coordinates.
@@ -122,7 +123,7 @@ def gradient(f: ArrayLike, *varargs: ArrayLike, axis: Any = None, edge_order: in
 
 
 @composite("axis")
-def _gradient(f: Any, h: Any, axis: int) -> Array:
+def _gradient(f: Array, h: Any, axis: int) -> Array:
     n = shape_of(f)[axis]
     if n < 2:
         raise ArgumentError(f"gradient along an axis of {n} elements", "there must be at least 2")

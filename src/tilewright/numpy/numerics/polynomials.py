@@ -206,7 +206,7 @@ def _roots(p: Any, zeros_at_end: int) -> Array:
 
 
 @composite()
-def _roots_of_all(p: Any) -> Array:
+def _roots_of_all(p: Array) -> Array:
     """As many values as coefficients but one: the roots, and NaN for each zero in front."""
     size = shape_of(p)[0]
     if size < 2:

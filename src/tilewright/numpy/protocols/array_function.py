@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from ...core.ir.array import DTypeLike
 from ...core.support.errors import ArgumentError, ImmutableArrayError
 from ...core.support.memo import cached
 from ...core.support.native_protocols import native
@@ -130,7 +131,7 @@ def _with_methods(function: Callable[..., Any], ufunc: np.ufunc) -> Ufunc:
     return Ufunc(function, ufunc.nin, ufunc.nout, name=ufunc.__name__, identity=ufunc.identity, call=function)
 
 
-def _has_loop(ufunc: np.ufunc, dtype: Any) -> bool:
+def _has_loop(ufunc: np.ufunc, dtype: DTypeLike) -> bool:
     """Whether the ufunc computes in a dtype with operands and results of that dtype."""
     char = np.dtype(dtype).char
     return f"{char * ufunc.nin}->{char * ufunc.nout}" in ufunc.types

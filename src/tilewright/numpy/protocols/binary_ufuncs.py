@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from ... import lax
+from ...core.ir.array import DTypeLike
 from .. import cumulative, elementwise, reductions
 from ..util import Array, astype, axes_of, dtype_argument, shape_of
 from .ufunc import ufunc
@@ -31,7 +32,7 @@ def _extreme(reduce: Callable[..., Array]) -> Callable[..., Array]:
 def _truth(reduce: Callable[..., Array], combine: Callable[..., Array]) -> Callable[..., Array]:
     """`ufunc.reduce` by a reduction to booleans."""
 
-    def run(a: Array, *, dtype: Any, initial: Any, **how: Any) -> Array:
+    def run(a: Array, *, dtype: DTypeLike, initial: Any, **how: Any) -> Array:
         found = reduce(a, **how) if initial is None else combine(reduce(a, **how), initial)
         return found if dtype is None else astype(found, dtype_argument(dtype))
 
@@ -41,7 +42,7 @@ def _truth(reduce: Callable[..., Array], combine: Callable[..., Array]) -> Calla
 def _bits(primitive: Any, combine: Callable[..., Array], neutral: int) -> Callable[..., Array]:
     """`ufunc.reduce` by a reduction of bits."""
 
-    def run(a: Array, *, axis: Any, dtype: Any, keepdims: bool, initial: Any, where: Any) -> Array:
+    def run(a: Array, *, axis: Any, dtype: DTypeLike, keepdims: bool, initial: Any, where: Any) -> Array:
         a = a if dtype is None else astype(a, dtype_argument(dtype))
         a = reductions.masked(a, where, neutral)
         axes = axes_of(axis, len(shape_of(a)))

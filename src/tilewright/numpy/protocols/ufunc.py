@@ -103,7 +103,7 @@ class ufunc:  # noqa: N801
     def __hash__(self) -> int:
         return hash(self._key())
 
-    def __eq__(self, other: Any) -> bool:
+    def __eq__(self, other: object) -> bool:
         return isinstance(other, ufunc) and self._key() == other._key()
 
     def _needs_two(self, method: str) -> None:
@@ -223,7 +223,7 @@ class ufunc:  # noqa: N801
         return lax.fori_loop(0, size, step, take(a, starts, number))
 
 
-def _of_dtype(number: Any, dtype: Any) -> ArrayLike:
+def _of_dtype(number: Any, dtype: DTypeLike) -> ArrayLike:
     """A neutral element in a dtype: -1 is all bits of one that has no signs."""
     if isinstance(number, (bool, int, float, complex)):
         return np.asarray(number).astype(dtype)[()]

@@ -71,7 +71,7 @@ def cov(
 @composite("rowvar", "bias", "ddof", "dtype")
 def _cov(
     m: Any, y: Any = None, fweights: Any = None, aweights: Any = None, rowvar: bool = True, bias: bool = False,
-    ddof: Any = None, dtype: Any = None,
+    ddof: Any = None, dtype: DTypeLike = None,
 ) -> Array:  # fmt: skip
     given = [value(v, "cov") for v in (m, y, aweights) if v is not None]
     if dtype is None:

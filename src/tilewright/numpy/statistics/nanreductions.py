@@ -37,13 +37,13 @@ def _numbers(a: Array, where: Any) -> Array:
 
 
 @composite(*_OVER)
-def _nansum(a: Any, axis: Any, dtype: Any, keepdims: bool, initial: Any = None, where: Any = None) -> Array:
+def _nansum(a: Any, axis: Any, dtype: DTypeLike, keepdims: bool, initial: Any = None, where: Any = None) -> Array:
     a = value(a, "nansum")
     return r.sum(where3(isnan(a), np.zeros((), dtype_of(a))[()], a), axis, dtype, None, keepdims, initial, where)
 
 
 @composite(*_OVER)
-def _nanprod(a: Any, axis: Any, dtype: Any, keepdims: bool, initial: Any = None, where: Any = None) -> Array:
+def _nanprod(a: Any, axis: Any, dtype: DTypeLike, keepdims: bool, initial: Any = None, where: Any = None) -> Array:
     a = value(a, "nanprod")
     return r.prod(where3(isnan(a), np.ones((), dtype_of(a))[()], a), axis, dtype, None, keepdims, initial, where)
 
@@ -133,7 +133,7 @@ def nanmin(
 
 
 @composite(*_OVER)
-def _nanmean(a: Any, axis: Any, dtype: Any, keepdims: bool, where: Any = None) -> Array:
+def _nanmean(a: Any, axis: Any, dtype: DTypeLike, keepdims: bool, where: Any = None) -> Array:
     a = value(a, "nanmean")
     if not is_inexact(dtype_of(a)):
         return r.mean(a, axis, dtype, None, keepdims, where=where)

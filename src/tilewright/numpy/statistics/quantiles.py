@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from ... import lax
+from ...core.ir.array import DTypeLike
 from ...core.support.call_errors import public
 from ...core.support.errors import ArgumentError
 from ..arithmetic import clip
@@ -73,7 +74,7 @@ def _quantile(a: Any, q: Any, axis: Any, method: str, keepdims: bool, skip_nan: 
     return astype(result, dtype)
 
 
-def _laid_out_weights(weights: Any, a: Array, axes: tuple[int, ...], dtype: Any) -> Array:
+def _laid_out_weights(weights: Any, a: Array, axes: tuple[int, ...], dtype: DTypeLike) -> Array:
     weights = astype(value(weights), dtype)
     if shape_of(weights) != shape_of(a):
         if shape_of(weights) != tuple(shape_of(a)[d] for d in axes):

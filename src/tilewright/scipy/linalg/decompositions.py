@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -354,7 +355,7 @@ def _values_by_bisection(d: Array, e: Array, first: int, last: int, tol: float |
         return _bisect(d, e, first, last, tol)
 
     @run.defjvp
-    def rule(primals: Any, tangents: Any) -> Any:
+    def rule(primals: Sequence[Any], tangents: Sequence[Any]) -> Any:
         (d, e), (dd, de) = primals, tangents
         v = numpy_linalg.eigh(_tridiagonal(d, e), "L", symmetrize_input=False).eigenvectors
         v = lax.slice_in_dim(v, first, last + 1, axis=len(shape_of(v)) - 1)

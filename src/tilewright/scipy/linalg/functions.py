@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -229,7 +229,7 @@ def _rooted(a: Array, root: Array, form: Any) -> Array:
 
 
 @_rooted.defjvp
-def _rooted_jvp(primals: Any, tangents: Any) -> Any:
+def _rooted_jvp(primals: Sequence[Any], tangents: Sequence[Any]) -> Any:
     """S dS + dS S = dA, Sylvester's equation."""
     root, form = _rooted(*primals), primals[2]
     return root, sylvester(by_schur, root, root, form, form, tangents[0])

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from ... import lax
+from ...core.ir.array import DTypeLike
 from ...core.support.call_errors import public
 from ...core.support.errors import ArgumentError, ShapeError, warn
 from ...core.support.memo import once
@@ -58,7 +59,7 @@ def _named_window(window: Any, n: int) -> np.ndarray:
         raise ArgumentError(f"window={window!r}: {error}", "a window's name of SciPy, or the window itself") from None
 
 
-def _window(window: Any, nperseg: int | None, length: int | None, dtype: Any) -> tuple[Array, int]:
+def _window(window: Any, nperseg: int | None, length: int | None, dtype: DTypeLike) -> tuple[Array, int]:
     """The window and how long the segments are; `length` is the signal's, where it is known."""
     if nperseg is not None and operator.index(nperseg) < 1:
         raise ArgumentError(f"nperseg={nperseg}", "a segment has 1 point or more")

@@ -138,7 +138,7 @@ def cg(A: Any, b: Any, x0: Any = None, *, tol: ArrayLike = 1e-5, atol: ArrayLike
 
 
 @public
-def bicgstab(A: Any, b: Any, x0: Any = None, *, tol: ArrayLike = 1e-5, atol: ArrayLike = 0.0,
+def bicgstab(A: Any, b: ArrayLike, x0: Any = None, *, tol: ArrayLike = 1e-5, atol: ArrayLike = 0.0,
              maxiter: int | None = None, M: Any = None) -> tuple[Any, None]:  # fmt: skip
     """The solution of A x = b by stabilised bi-conjugate gradients, and None.
 
@@ -187,7 +187,7 @@ def bicgstab(A: Any, b: Any, x0: Any = None, *, tol: ArrayLike = 1e-5, atol: Arr
 
 
 @public
-def gmres(A: Any, b: Any, x0: Any = None, *, tol: ArrayLike = 1e-5, atol: ArrayLike = 0.0, restart: int = 20,
+def gmres(A: Any, b: ArrayLike, x0: Any = None, *, tol: ArrayLike = 1e-5, atol: ArrayLike = 0.0, restart: int = 20,
           maxiter: int | None = None, M: Any = None, solve_method: str = "batched") -> tuple[Any, Array]:  # fmt: skip
     """The solution of A x = b by restarted generalised minimal residuals, and 0 (or -1 where it is not a number).
 

@@ -15,6 +15,7 @@ import numpy as np
 
 from ... import numpy as tnp
 from ... import random
+from ...core.ir.array import DTypeLike
 from ...core.support.errors import ArgumentError, ArgumentTypeError, ShapeError
 from ...numpy.util import Array, ArrayLike, dtype_of, promote_dtypes_inexact, shape_of
 
@@ -131,7 +132,7 @@ class Rotation(NamedTuple):
         return cls(tnp.concatenate([scale * rotvec, tnp.where(small, 1 - square / 8, tnp.cos(half))], -1))
 
     @classmethod
-    def identity(cls, num: int | None = None, dtype: Any = float) -> Rotation:
+    def identity(cls, num: int | None = None, dtype: DTypeLike = float) -> Rotation:
         """The rotation that turns nothing, or `num` of them."""
         quat = tnp.array([0, 0, 0, 1], dtype=dtype)
         return cls(quat if num is None else tnp.tile(quat, (num, 1)))

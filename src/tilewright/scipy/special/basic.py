@@ -111,7 +111,7 @@ def _logit(x: Any) -> Array:
 
 
 @_logit.defjvp
-def _logit_jvp(primals: Any, tangents: Any) -> Any:
+def _logit_jvp(primals: Sequence[Any], tangents: Sequence[Any]) -> Any:
     (x,), (dx,) = primals, tangents
     return logit(x), dx / (x * (1 - x))
 
@@ -132,11 +132,11 @@ def _times_log(log: Callable[[Any], Array], offset: int) -> Callable[[Any, Any],
     """`x * log(y)`, 0 where `x` is 0 and `y` a number; its derivatives are those of the product there too."""
 
     @custom_jvp
-    def product(x: Any, y: Any) -> Array:
+    def product(x: Array, y: Array) -> Array:
         nothing = lax.bitwise_and(lax.eq(x, 0), lax.eq(y, y))
         return where3(nothing, 0.0, x * log(where3(nothing, 1.0, y)))
 
-    def by_log(t: Any, out: Any, x: Any, y: Any) -> Array:
+    def by_log(t: Any, out: Any, x: Array, y: Any) -> Array:
         inside = y + offset
         neither = lax.bitwise_and(lax.eq(x, 0), lax.eq(inside, 0))
         return t * (x / where3(neither, 1.0, inside))
@@ -171,13 +171,13 @@ def xlog1py(x: ArrayLike, y: ArrayLike) -> Array:
 
 
 @custom_jvp
-def _entr(x: Any) -> Array:
+def _entr(x: Array) -> Array:
     below = lax.lt(x, 0)
     safe = where3(below, 1.0, x)
     return where3(below, -np.inf, lax.neg(_xlogy(safe, safe)))
 
 
-def _entr_slope(t: Any, out: Any, x: Any) -> Array:
+def _entr_slope(t: Any, out: Any, x: Array) -> Array:
     below = lax.lt(x, 0)
     return t * where3(below, np.nan, -1 - lax.log(where3(below, 1.0, x)))
 
@@ -235,7 +235,7 @@ def _stirling(x: Any) -> Any:
     return polynomial(1 / (x * x), _STIRLING) / x
 
 
-def _betaln(a: Any, b: Any) -> Any:
+def _betaln(a: Array, b: Any) -> Any:
     """By Stirling's formula where one is large, so that no large logarithms cancel.
 
     A. R. DiDonato, A. H. Morris, "Algorithm 708: Significant digit computation of the incomplete beta function ratios",
@@ -416,11 +416,11 @@ def _box(log: Callable[[Any], Array], offset: int) -> Callable[[Any, Any], Array
     """`(y**power - 1) / power` of `y = x + offset`, whose logarithm is `log(x)`, and its limit for the power 0."""
 
     @custom_jvp
-    def transformed(x: Any, power: Any) -> Array:
+    def transformed(x: Any, power: Array) -> Array:
         zero = lax.eq(power, 0)
         return where3(zero, log(x), lax.expm1(power * log(x)) / where3(zero, 1.0, power))
 
-    def by_power(t: Any, out: Any, x: Any, power: Any) -> Array:
+    def by_power(t: Any, out: Any, x: Any, power: Array) -> Array:
         logs = log(x)
         near = abs(power * logs) < 0.5
         series = logs * logs * polynomial(where3(near, power * logs, 0.0), _BOX)
@@ -508,7 +508,7 @@ def _quotient(x: Any, parts: Sequence[Sequence[float]]) -> Any:
 
 
 @custom_jvp
-def _ndtri(p: Any) -> Array:
+def _ndtri(p: Array) -> Array:
     centre = p - 0.5
     middle = lax.le(abs(centre), 0.425)
     inner = centre * _quotient(0.180625 - centre * centre, _MIDDLE)
@@ -576,7 +576,7 @@ def _log_ndtr_value(x: Array, series_order: int) -> Array:
     return where3(lax.gt(x, high), upper, where3(lax.gt(x, low), middle, below))
 
 
-def _log_ndtr_jvp(series_order: int, primals: Any, tangents: Any) -> tuple[Array, Array]:
+def _log_ndtr_jvp(series_order: int, primals: Sequence[Any], tangents: Sequence[Any]) -> tuple[Array, Array]:
     # The density over the distribution function. Far below zero both vanish, and their difference to `-x`, which is
     # the second derivative, is lost in rounding: there it is the series.
     ((x,), (t,)) = primals, tangents

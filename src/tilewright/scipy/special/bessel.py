@@ -44,7 +44,7 @@ def _bessel_jn(z: Any, order: int, start: int) -> Array:
     first_order = lax.min(lax.max(size, order + 8.0), float(start))
     seed = 1e-280 if double else 1e-30
 
-    def step(carry: Any, k: Any) -> Any:
+    def step(carry: Any, k: Array) -> Any:
         above, here, total = carry
         here = where3(lax.eq(first_order, k), seed, here)
         below = 2 * (k + 1) * here / safe - above

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from ... import lax
+from ...core.ir.array import DTypeLike
 from ...core.primitives.custom.custom_derivatives import custom_jvp
 from ...core.support.errors import DtypeError
 from ...core.support.memo import cached
@@ -61,7 +62,7 @@ def _wide(x: Array) -> Array:
     return lax.convert_element_type(x, np.float32) if dtype_of(x).itemsize < 4 else x
 
 
-def real_only(name: str, dtype: Any) -> None:
+def real_only(name: str, dtype: DTypeLike) -> None:
     """Raise `DtypeError` for complex numbers."""
     if is_complex(dtype):
         raise DtypeError(f"{name} of {dtype}", "pass real numbers")
@@ -136,7 +137,7 @@ _COSINE = tuple([(-1) ** k / (math.factorial(2 * k) * (4 * k + 1)) for k in rang
 _SINE = tuple([(-1) ** k / (math.factorial(2 * k + 1) * (4 * k + 3)) for k in range(14)][::-1])
 
 
-def _fresnel_value(x: Any) -> tuple[Array, Array]:
+def _fresnel_value(x: Array) -> tuple[Array, Array]:
     size = abs(x)
     near = size < 1.2
     close = where3(near, size, 0.0)
@@ -159,7 +160,7 @@ _fresnel = custom_jvp(_fresnel_value)
 
 
 @_fresnel.defjvp
-def _fresnel_jvp(primals: Any, tangents: Any) -> Any:
+def _fresnel_jvp(primals: Sequence[Any], tangents: Sequence[Any]) -> Any:
     (x,), (t,) = primals, tangents
     angle = (math.pi / 2) * (x * x)
     return _fresnel(x), (t * lax.sin(angle), t * lax.cos(angle))

@@ -39,7 +39,7 @@ def _alike(*args: Any) -> list[Any]:
     return [*(broadcast_to_shape(lax.convert_element_type(v, wide), shape) for v in args), dtype]
 
 
-def _is_pole(x: Any) -> Any:
+def _is_pole(x: Array) -> Any:
     """Where a number is 0 or a negative integer, at which the gamma function has poles."""
     return (x <= 0) & lax.eq(x, lax.floor(x))
 
@@ -49,7 +49,7 @@ def _is_polynomial(a: Any, b: Any) -> Any:
     return _is_pole(a) & (~_is_pole(b) | (a >= b))
 
 
-def _over(above: Any, below: Any) -> Any:
+def _over(above: Any, below: Array) -> Any:
     """A quotient, 0 where it is by 0: beyond the last term of a polynomial."""
     zero = lax.eq(below, 0)
     return where3(zero, 0.0, above / where3(zero, 1.0, below))
@@ -68,7 +68,7 @@ def _gamma_ratio(above: tuple[Any, ...], below: tuple[Any, ...]) -> Any:
     return where3(nothing, 0.0, sign * lax.exp(size)) if below else sign * lax.exp(size)
 
 
-def _series(ratio: Callable[[Any], Any], like: Any, least: Any = 4) -> Any:
+def _series(ratio: Callable[[Any], Any], like: Array, least: Any = 4) -> Any:
     """1 + r(0) + r(0) r(1) + ...: until no term changes any of the sums, and there are at least so many."""
     eps = float(np.finfo(dtype_of(like)).eps) / 16
 
@@ -133,7 +133,7 @@ def _plain_1f1(a: Any, b: Any, x: Any, least: Any) -> Any:
     return _series(lambda k: _over(a + k, (b + k) * (k + 1)) * x, x, least)
 
 
-def _asymptotic(p: Any, q: Any, x: Any) -> Any:
+def _asymptotic(p: Any, q: Any, x: Array) -> Any:
     """The sum of (p)_k (q)_k / k! / x^k (DLMF 13.7.2) for large x, as far as its terms fall."""
     total = term = lax.full_like(x, 1)
     for k in range(30):
@@ -143,7 +143,7 @@ def _asymptotic(p: Any, q: Any, x: Any) -> Any:
     return total
 
 
-def _value_1f1(a: Any, b: Any, x: Any) -> Any:
+def _value_1f1(a: Array, b: Any, x: Array) -> Any:
     out = where3(lax.eq(a, b) & ~_is_pole(b), lax.exp(x), _sum_1f1(a, b, x, 4))
     return _at_ends_1f1(a, b, x, where3(lax.eq(a, 0), 1.0, out))
 
@@ -153,13 +153,13 @@ def _smooth_1f1(a: Any, b: Any, x: Any) -> Any:
     return _at_ends_1f1(a, b, x, _sum_1f1(a, b, x, 40 + 3 * abs(x)))
 
 
-def _at_ends_1f1(a: Any, b: Any, x: Any, out: Any) -> Any:
+def _at_ends_1f1(a: Any, b: Any, x: Array, out: Any) -> Any:
     out = where3(lax.eq(x, 0), 1.0, out)
     out = where3(_is_pole(b) & ~_is_polynomial(a, b), math.inf, out)
     return where3(lax.eq(x, x), out, math.nan)
 
 
-def _sum_1f1(a: Any, b: Any, x: Any, least: Any) -> Any:
+def _sum_1f1(a: Any, b: Any, x: Array, least: Any) -> Any:
     negative = (x < 0) & ~_is_pole(b)
     # Kummer's transformation (DLMF 13.2.39): all sums but those of polynomials at positive x.
     p, y = where3(negative, b - a, a), where3(negative, -x, x)
@@ -220,7 +220,7 @@ def _near_one(a: Any, b: Any, c: Any, x: Any, use: Any) -> Any:
     return where3(whole, limit, general)
 
 
-def _whole_gap(a: Any, b: Any, c: Any, x: Any, m: Any) -> Any:
+def _whole_gap(a: Any, b: Any, c: Any, x: Any, m: Array) -> Any:
     """DLMF 15.8.10: c = a + b + m with a whole m from 0 on."""
     y = 1 - x
 
@@ -247,7 +247,7 @@ def _whole_gap(a: Any, b: Any, c: Any, x: Any, m: Any) -> Any:
     return _gamma_ratio((c,), (a + m, b + m)) * first - second
 
 
-def _gauss(a: Any, b: Any, c: Any, x: Any, close: float) -> Any:
+def _gauss(a: Array, b: Array, c: Any, x: Array, close: float) -> Any:
     """The function; from `close` on by series in 1 - x."""
     ends = _is_pole(a) | _is_pole(b)
     inside = x < 1

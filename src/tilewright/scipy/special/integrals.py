@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -46,7 +47,7 @@ def _fraction(n: Any, x: Any, count: int) -> Any:
     return 1 / lax.fori_loop(0, count, step, x + n + 2 * count)
 
 
-def _expn_series(n: Any, x: Any) -> Any:
+def _expn_series(n: Array, x: Array) -> Any:
     """E_n(x) by its power series (DLMF 8.19.8), for whole n from 1 on and small x."""
 
     def step(m: Any, state: Any) -> Any:
@@ -62,7 +63,7 @@ def _expn_series(n: Any, x: Any) -> Any:
     return where3(odd, -front, front) * (lax.digamma(n) - lax.log(x)) + total
 
 
-def _expn_value(n: Any, x: Any) -> Array:
+def _expn_value(n: Array, x: Array) -> Array:
     whole = lax.eq(n, lax.floor(n)) & (n >= 0)
     regular = whole & (n > 0) & (x > 0)
     small = regular & (x <= 1)
@@ -82,7 +83,7 @@ def _expn_value(n: Any, x: Any) -> Array:
 _expn = custom_jvp(_expn_value)
 
 
-def _expn_slope(t: Any, out: Any, n: Any, x: Any) -> Any:
+def _expn_slope(t: Any, out: Any, n: Array, x: Any) -> Any:
     """E_n' = -E_(n-1) (DLMF 8.19.13), E_0' of its own form."""
     zero = lax.eq(n, 0)
     below = _expn(where3(zero, n, n - 1), x)
@@ -119,7 +120,7 @@ def exp1(x: ArrayLike) -> Array:
     return lax.convert_element_type(_expn(lax.full_like(x, 1), x), dtype)
 
 
-def _expi_series(x: Any) -> Any:
+def _expi_series(x: Array) -> Any:
     """Ei(x) by its power series (DLMF 6.6.2), all of whose terms are positive for positive x."""
     count = 120 if _double(x) else 66
     terms = [16.0**k / (k * math.factorial(k)) for k in range(count, 0, -1)]
@@ -127,7 +128,7 @@ def _expi_series(x: Any) -> Any:
     return _EULER + lax.log(x) + t * polynomial(t, terms)
 
 
-def _expi_value(x: Any) -> Array:
+def _expi_value(x: Array) -> Array:
     double = _double(x)  # from where on the least term of the asymptotic series is small enough
     positive, near = x > 0, (x > 0) & (x <= (40 if double else 20))
     series = _expi_series(where3(near, x, 1.0))
@@ -162,7 +163,7 @@ _SI = tuple([(-1) ** k / ((2 * k + 1) * math.factorial(2 * k + 1)) for k in rang
 _CI = tuple([(-1) ** k / (2 * k * math.factorial(2 * k)) for k in range(1, 19)][::-1])
 
 
-def _sici_value(x: Any) -> tuple[Array, Array]:
+def _sici_value(x: Array) -> tuple[Array, Array]:
     size = abs(x)
     near = size <= 4
     close = where3(near, size, 1.0)
@@ -184,7 +185,7 @@ _sici = custom_jvp(_sici_value)
 
 
 @_sici.defjvp
-def _sici_jvp(primals: Any, tangents: Any) -> Any:
+def _sici_jvp(primals: Sequence[Any], tangents: Sequence[Any]) -> Any:
     (x,), (t,) = primals, tangents
     zero, end = lax.eq(x, 0), lax.eq(abs(x), math.inf)
     safe = where3(zero | end, 1.0, x)
@@ -220,7 +221,7 @@ def _spence_middle(x: Any) -> Any:
     return u - square / 4 + u * square * polynomial(square, _DILOG)
 
 
-def _spence_value(x: Any) -> Array:
+def _spence_value(x: Array) -> Array:
     above, below = x > 2, x < 0.5
     y = where3(above, 1 / where3(above, x, 1.0), x)
     reflect = (y < 0.5) & (y > 0)
@@ -277,7 +278,7 @@ def spence(x: ArrayLike) -> Array:
 _NODES, _WEIGHTS = ((v + s) / 2 for v, s in zip(np.polynomial.legendre.leggauss(40), (1, 0), strict=True))
 
 
-def _inner_t(h: Any, a: Any) -> Any:
+def _inner_t(h: Array, a: Array) -> Any:
     """T(h, a) for a up to 1, by Gauss and Legendre's rule."""
     dtype, last = dtype_of(h), len(shape_of(a))
     x = lax.expand_dims(a, (last,)) * _NODES.astype(dtype)
@@ -286,7 +287,7 @@ def _inner_t(h: Any, a: Any) -> Any:
     return a * _sum(inner * _WEIGHTS.astype(dtype), -1) / (2 * math.pi)
 
 
-def _owens_value(h: Any, a: Any) -> Array:
+def _owens_value(h: Array, a: Array) -> Array:
     h1, a1 = abs(h), abs(a)
     outer = a1 > 1
     end = lax.eq(a1, math.inf) | lax.eq(h1, math.inf)

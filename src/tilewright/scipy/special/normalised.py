@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
-
+from ...core.ir.array import Axis
 from ...nn.normalisation import log_softmax as _log_softmax
 from ...nn.normalisation import logsumexp
 from ...nn.normalisation import softmax as _softmax
 from ...numpy.util import Array, ArrayLike
 
 
-def softmax(x: ArrayLike, /, *, axis: Any = None) -> Array:
+def softmax(x: ArrayLike, /, *, axis: Axis = None) -> Array:
     """`exp(x)` divided by its sum over axes, all by default.
 
     >>> from tilewright import numpy as jnp
@@ -21,7 +20,7 @@ def softmax(x: ArrayLike, /, *, axis: Any = None) -> Array:
     return _softmax(x, axis)
 
 
-def log_softmax(x: ArrayLike, /, *, axis: Any = None) -> Array:
+def log_softmax(x: ArrayLike, /, *, axis: Axis = None) -> Array:
     """The logarithm of `softmax`.
 
     >>> from tilewright import numpy as jnp

@@ -102,7 +102,7 @@ def lpmn(m: int, n: int, z: ArrayLike) -> tuple[Array, Array]:
 
 
 @composite("top")
-def _with_derivatives(top: int, z: Any) -> tuple[Array, Array]:
+def _with_derivatives(top: int, z: Array) -> tuple[Array, Array]:
     return jvp(lambda z: _legendre(top, z, False), (z,), (lax.full_like(z, 1),))
 
 

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from ... import lax
+from ...core.ir.array import Array
 from ...numpy.elementwise import where3
 from .. import special
 from .family import Family, both, positive
@@ -35,7 +36,7 @@ def _sf(y: Any, a: Any, b: Any) -> Any:
     return special.betainc(b, a, 1 - y)
 
 
-def _log_share(y: Any, a: Any, b: Any) -> Any:
+def _log_share(y: Array, a: Any, b: Array) -> Any:
     """The logarithm of `betainc`: at 0 that of a power, at 1 minus a power where that is steep."""
     low, high = lax.eq(y, 0), both(lax.eq(y, 1), lax.lt(b, 1))
     inside = lax.log(special.betainc(a, b, where3(low | high, 0.5, y)))

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from ... import lax
+from ...core.ir.array import Array
 from ...core.primitives.custom.custom_derivatives import custom_jvp
 from ...numpy.elementwise import where3
 from .family import Family
@@ -27,19 +28,19 @@ def _log(y: Any) -> Any:
     return -math.log(math.pi) - lax.log1p(y * y)
 
 
-def _cdf(y: Any) -> Any:
+def _cdf(y: Array) -> Any:
     return lax.atan2(lax.full_like(y, 1), -y) / math.pi
 
 
 @custom_jvp
-def _cotangent(angle: Any) -> Any:
+def _cotangent(angle: Array) -> Any:
     return lax.cos(angle) / lax.sin(angle)
 
 
 _cotangent.defjvps(lambda t, out, angle: -t * (1 + out * out))
 
 
-def _ppf(q: Any) -> Any:
+def _ppf(q: Array) -> Any:
     """The cotangent, by the nearer end of the interval."""
     upper = lax.gt(q, 0.5)
     size = _cotangent(math.pi * where3(upper, 1 - q, q))

@@ -58,7 +58,7 @@ def _parts(x: Any, alpha: Any) -> tuple[Any, Any, Any, Any, Any]:
 
 
 @composite()
-def pdf(x: Any, alpha: Any) -> Array:
+def pdf(x: ArrayLike, alpha: Any) -> Array:
     """The density: see `logpdf`."""
     legal, simplex, x, power, constant = _parts(x, alpha)
     log, factor = split_power(x, power)

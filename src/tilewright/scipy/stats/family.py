@@ -199,14 +199,14 @@ def positive(*parameters: Any) -> Any:
 
 
 @custom_jvp
-def _log_gap(x: Any) -> Any:
+def _log_gap(x: Array) -> Any:
     return lax.log(-lax.expm1(x))
 
 
 _log_gap.defjvps(lambda t, out, x: -t / abs(lax.expm1(-x)))  # at 0 of either sign that from below
 
 
-def log1mexp(x: Any) -> Any:
+def log1mexp(x: Array) -> Any:
     """`log(1 - exp(x))` for `x` up to 0, exact near both ends."""
     near = lax.gt(x, -math.log(2))
     return where3(

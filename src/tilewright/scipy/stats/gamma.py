@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from ... import lax
+from ...core.ir.array import ArrayLike
 from ...numpy.elementwise import where3
 from .. import special
 from .family import INF, Family, both, positive
@@ -33,13 +34,13 @@ def density(y: Any, a: Any) -> Any:
     return with_powers(-y - lax.lgamma(a), y, a - 1)
 
 
-def log_share(y: Any, a: Any) -> Any:
+def log_share(y: ArrayLike, a: ArrayLike) -> Any:
     """The logarithm of `gammainc`, near 0 that of a power."""
     end = lax.eq(y, 0)
     return where3(end, a * lax.log(y), lax.log(special.gammainc(a, where3(end, 1.0, y))))
 
 
-def log_rest(y: Any, a: Any) -> Any:
+def log_rest(y: ArrayLike, a: ArrayLike) -> Any:
     """The logarithm of `gammaincc`, at 0 minus a power where that is steep."""
     end = both(lax.eq(y, 0), lax.lt(a, 1))
     power = lax.pow(where3(end, y, 1.0), a) * lax.exp(-lax.lgamma(a + 1))

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from ... import lax
 from ...core.api.transformations import jvp
+from ...core.ir.array import Array
 from ...core.primitives.custom.custom_derivatives import custom_jvp
 from ...numpy.elementwise import where3
 from .. import special
@@ -25,17 +26,17 @@ if TYPE_CHECKING:
 _D = Family(__name__, "beta", positive, (2.0,), moves=False, weak="logpdf pdf cdf")
 
 
-def _log(x: Any, beta: Any) -> Any:
+def _log(x: Any, beta: Array) -> Any:
     return lax.log(beta) - math.log(2) - lax.lgamma(1 / beta) - lax.pow(abs(x), beta)
 
 
 @custom_jvp
-def _cdf(x: Any, beta: Any) -> Any:
+def _cdf(x: Array, beta: Any) -> Any:
     tail = special.gammaincc(1 / beta, lax.pow(abs(x), beta)) / 2
     return where3(lax.lt(x, 0), tail, 1 - tail)
 
 
-def _cdf_by_beta(t: Any, out: Any, x: Any, beta: Any) -> Any:
+def _cdf_by_beta(t: Any, out: Any, x: Array, beta: Array) -> Any:
     middle = lax.eq(x, 0)
     size = where3(middle, 1.0, abs(x))
     tail = jvp(lambda b: special.gammaincc(1 / b, lax.pow(size, b)) / 2, (beta,), (lax.full_like(beta, 1),))[1]

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from ... import lax
+from ...core.ir.array import Array
 from .. import special
 from .family import INF, Family
 from .safe_powers import with_powers
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 _D = Family(__name__, "p", lambda p: (p > 0) & (p <= 1), (0.5,), (1.0, INF), 1.0, whole=True)
 
 
-def _log(k: Any, p: Any) -> Any:
+def _log(k: Any, p: Array) -> Any:
     return special.xlog1py(k - 1, -p) + lax.log(p)
 
 

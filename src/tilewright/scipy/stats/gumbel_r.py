@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from ... import lax
+from ...core.ir.array import Array
 from ...core.primitives.custom.custom_derivatives import custom_jvp
 from ...numpy.elementwise import where3
 from .. import special
@@ -38,7 +39,7 @@ def sf_of(y: Any) -> Any:
 
 
 @custom_jvp
-def _ppf(p: Any) -> Any:
+def _ppf(p: Array) -> Any:
     return -lax.log(-lax.log(p))
 
 

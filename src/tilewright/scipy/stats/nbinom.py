@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from ... import lax
+from ...core.ir.array import Array
 from .. import special
 from .family import INF, Family, both
 from .safe_powers import with_powers
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 _D = Family(__name__, "n p", lambda n, p: both(n > 0, p > 0, p <= 1), (1.0, 0.5), (0.0, INF), 0.0, whole=True)
 
 
-def _log_certain(k: Any, n: Any, p: Any) -> Any:
+def _log_certain(k: Any, n: Any, p: Array) -> Any:
     return -lax.log(n + k) - special.betaln(n, k + 1) + n * lax.log(p)
 
 

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from ... import lax
+from ...core.ir.array import Array
 from ...numpy.elementwise import where3
 from .family import INF, Family, log1mexp, positive
 
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 _D = Family(__name__, "b", positive, (1.0,), (1.0, INF), 2.0, weak="logcdf")
 
 
-def _log_cdf(y: Any, b: Any) -> Any:
+def _log_cdf(y: Array, b: Array) -> Any:
     """`log(1 - exp(-u))` of `u = b log(y)`; where that is 0 by its first powers, with the right derivatives by `b`."""
     end = lax.eq(y, 1)
     log = lax.log(y)

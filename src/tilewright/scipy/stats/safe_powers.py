@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ... import lax
+from ...core.ir.array import Array
 from ...core.primitives.custom.custom_derivatives import custom_jvp
 from ...numpy.elementwise import where3
 from .. import special
@@ -12,16 +13,16 @@ from .family import both
 
 
 @custom_jvp
-def _power(x: Any, power: Any) -> Any:
+def _power(x: Array, power: Any) -> Any:
     return lax.pow(x, power)
 
 
-def _power_by_base(t: Any, out: Any, x: Any, power: Any) -> Any:
+def _power_by_base(t: Any, out: Any, x: Any, power: Array) -> Any:
     constant = lax.eq(power, 0)
     return t * where3(constant, 0.0, power * _power(x, where3(constant, 1.0, power - 1)))
 
 
-def _power_by_power(t: Any, out: Any, x: Any, power: Any) -> Any:
+def _power_by_power(t: Any, out: Array, x: Any, power: Any) -> Any:
     none = lax.eq(out, 0)
     return t * where3(none, 0.0, out * lax.log(where3(none, 1.0, x)))
 
@@ -43,7 +44,7 @@ def with_powers(log_rest: Any, x: Any, power: Any = None, of_rest: Any = None) -
     ends = [(lax.eq(x, 0), x, power)] if power is not None else []
     ends += [(lax.eq(x, 1), 1 - x, of_rest)] if of_rest is not None else []
 
-    def rest(x: Any) -> Any:
+    def rest(x: Array) -> Any:
         log = log_rest
         if power is not None:
             log = log + special.xlogy(power, where3(lax.eq(x, 0), 1.0, x))

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from ... import lax
+from ...core.ir.array import Array
 from ...core.primitives.custom.custom_derivatives import custom_jvp
 from ...numpy.elementwise import where3
 from .. import special
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from .signatures import OfXABLocated
 
 
-def _inside(a: Any, b: Any) -> Any:
+def _inside(a: Array, b: Array) -> Any:
     """A point between the bounds, which may be infinite."""
     below, above = lax.eq(a, -math.inf), lax.eq(b, math.inf)
     return where3(below, where3(above, 0.0, b - 1), where3(above, a + 1, (a + b) / 2))

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from ... import lax
+from ...core.ir.array import Array
 from ...numpy.elementwise import where3
 from .. import special
 from .family import Family
@@ -30,7 +31,7 @@ def _log_i0e(kappa: Any) -> Any:
     return where3(small, lax.log(special.i0(near)) - near, lax.log(lax.bessel_i0e(where3(small, 1.0, kappa))))
 
 
-def _log(x: Any, kappa: Any) -> Any:
+def _log(x: Array, kappa: Any) -> Any:
     return kappa * (lax.cos(x) - 1) - math.log(2 * math.pi) - _log_i0e(kappa)
 
 

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from ... import lax
+from ...core.ir.array import Array
 from .family import Family
 
 if TYPE_CHECKING:
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 _D = Family(__name__, "c", lambda c: (c > 0) & (c < 1), (0.5,), (0.0, 2 * math.pi), 1.0, moves=False, weak="logpdf pdf")
 
 
-def _log(x: Any, c: Any) -> Any:
+def _log(x: Any, c: Array) -> Any:
     half = lax.sin(x / 2)
     gap = (1 - c) * (1 - c) + 4 * c * half * half  # 1 + c^2 - 2 c cos(x)
     return lax.log1p(-c) + lax.log1p(c) - math.log(2 * math.pi) - lax.log(gap)

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from ....core.ir.array import DTypeLike
 from ....core.ir.types import is_complex, is_inexact
 from ....core.support import pytree
 from ....test_util import check_grads, check_jvp, check_vjp
@@ -16,7 +17,7 @@ from ...missing import not_adapted
 _TOLERANCES = {1: 1e-1, 4: 1e-6, 8: 1e-15}
 
 
-def tolerance(dtype: Any, tol: Any = None) -> float:
+def tolerance(dtype: DTypeLike, tol: Any = None) -> float:
     """How far values of a dtype may be apart: the number given, that of the dtype in a dict, or one by its precision.
 
     >>> tolerance(np.float32), tolerance(np.float32, 0.5), tolerance(np.int32, {np.float32: 0.1})

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from .....core.ir.array import DTypeLike
 from .....core.support.errors import CheckpointWriteError, VersionError
 from .....devices import process_index
 from .....experimental.multihost_utils import sync_global_devices
@@ -139,7 +140,7 @@ def _writes(x: Any, spec: Mapping[str, Any]) -> list[Any]:
     return [store[part.index].write(np.asarray(part.data)) for part in x.addressable_shards if part.replica_id == 0]
 
 
-def _read(sharding: Any, spec: Mapping[str, Any], shape: Any, dtype: Any) -> Any:
+def _read(sharding: Any, spec: Mapping[str, Any], shape: Any, dtype: DTypeLike) -> Any:
     store = _tensorstore().open(dict(spec), open=True).result()
     shape = tuple(store.shape if shape is None else shape)
     dtype = store.dtype.numpy_dtype if dtype is None else np.dtype(dtype)

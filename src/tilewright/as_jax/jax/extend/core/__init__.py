@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from .....core.ir.array import DTypeLike
 from .....core.ir.program import NO_EFFECTS as no_effects
 from .....core.ir.program import Effect, Effects, Eqn, Literal, Var
 from .....core.ir.typeof import Scalar, Value
@@ -76,7 +77,7 @@ def valid_jaxtype(x: Any) -> bool:
     return True
 
 
-def primal_dtype_to_tangent_dtype(dtype: Any) -> Any:
+def primal_dtype_to_tangent_dtype(dtype: DTypeLike) -> Any:
     """The dtype of a tangent."""
     return ArrayType((), as_dtype(dtype)).tangent().dtype
 
