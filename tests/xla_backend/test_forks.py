@@ -92,7 +92,8 @@ def test_processes_that_are_started_anew_compute(method, tmp_path):
 
 
 INTERRUPTED = """
-import os, threading, time
+import os, signal, threading, time
+signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored in what a shell runs in the background
 from tilewright.xla_backend.jaxlib.interruptible import interruptible
 
 def compile():

@@ -334,7 +334,7 @@ def debug_print(
         _check_format(fmt, len(args), kwargs)
 
     def show(*values: Any, **named: Any) -> None:
-        print(fmt.format(*values, **named))
+        print(fmt.format(*values, **named) + "\n", end="")  # one write: lines of several devices stay apart
 
     show.format = fmt  # what a device prints by itself
     debug_callback(show, *args, ordered=ordered, partitioned=partitioned, **kwargs)

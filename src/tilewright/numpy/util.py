@@ -226,7 +226,9 @@ def put(x: Array, device: Any) -> Array:
     single = getattr(device, "device", None)  # of a SingleDeviceSharding
     if hasattr(device, "placed") and (single is None or isinstance(x, Tracer)):
         return with_out_sharding(device, _same, x)
-    return x if device is None or isinstance(x, Tracer) else x.to_device(device if single is None else single)
+    if device is None or isinstance(x, (Tracer, np.ndarray, np.generic)):  # NumPy's: it is evaluated on the host
+        return x
+    return x.to_device(device if single is None else single)
 
 
 __all__ = [
