@@ -7,7 +7,7 @@ from typing import Any
 
 from ..ir.binding import is_evaluating
 from ..support.config import config, current
-from ..support.errors import ArgumentError, ArgumentTypeError
+from ..support.errors import ArgumentError, ArgumentTypeError, MeshAxisError
 from .mesh import AbstractMesh, AnyMesh, Mesh, NamedSharding, PartitionSpec
 
 EMPTY = AbstractMesh((), ())
@@ -76,6 +76,7 @@ class set_mesh:  # noqa: N801  (a function to its users)
 
     Raises:
       ArgumentError: within a function that is traced, after which it would stay set.
+      MeshAxisError: an axis of the type Manual, which only `shard_map` makes.
     """
 
     def __init__(self, mesh: AnyMesh | None):
@@ -83,6 +84,8 @@ class set_mesh:  # noqa: N801  (a function to its users)
             raise ArgumentError("set_mesh within a function that is traced", "`with use_mesh(mesh):` there, or before")
         if mesh is not None:
             use_mesh(mesh)
+            if mesh.manual_axes:
+                raise MeshAxisError(f"set_mesh({mesh}), which contains manual axes", "leave those to `shard_map`")
         self._before = current().mesh
         config.update("mesh", mesh)
 

@@ -124,8 +124,15 @@ def _put(x: Any, where: Any, donate: bool, may_alias: bool | None) -> Any:
         return array.copy()
     if donate and isinstance(x, Array) and moved._buffer is not x._buffer:
         moved.block_until_ready()
-        x.delete()
+        if not _share(x, moved):
+            x.delete()
     return moved
+
+
+def _share(a: Array, b: Array) -> bool:
+    """Whether a part of one array, in place on its device, is a part of the other."""
+    first, second = ({part.data.unsafe_buffer_pointer() for part in x.addressable_shards} for x in (a, b))
+    return not first.isdisjoint(second)
 
 
 def device_put(

@@ -26,6 +26,7 @@ from tilewright.core.support.errors import (
 )
 from tilewright.sharding import (
     AbstractMesh,
+    AxisType,
     Mesh,
     NamedSharding,
     P,
@@ -286,8 +287,16 @@ def test_interned():
         (ConfigError, "8 already", lambda: tw.config.update("num_cpu_devices", 4)),
         (ArgumentError, "'vram'", lambda: tw.device_put(X, NamedSharding(MESH, P("x"), memory_kind="vram"))),
         (ArgumentError, "that is traced", lambda: tw.jit(lambda v: (tw.set_mesh(MESH), v)[1])(X)),
-        (DtypeError, "float32, int32", lambda: tw.make_array_from_single_device_arrays((8,), on(P(("x", "y"))), [
-            tw.device_put(np.ones(1, "float32" if i else "int32"), d) for i, d in enumerate(MESH.devices.flat)])),
+        (MeshAxisError, "manual axes", lambda: tw.set_mesh(MESH.update(axis_types=(AxisType.Manual,) * 2))),
+        (
+            DtypeError,
+            "float32, int32",
+            lambda: tw.make_array_from_single_device_arrays(
+                (8,),
+                on(P(("x", "y"))),
+                [tw.device_put(np.ones(1, "float32" if i else "int32"), d) for i, d in enumerate(MESH.devices.flat)],
+            ),
+        ),
         (TreeError, r"1 \.\.\.\n  at:", lambda: tw.device_put(np.ones((64, 64)), ["x"])),
     ],
 )
@@ -360,3 +369,12 @@ def test_donated_array_that_lies_the_same_on_another_mesh_is_kept():
     split = tw.device_put(X, NamedSharding(MESH, P("x")))
     found = tw.device_put(split, NamedSharding(Mesh(MESH.devices, ("i", "j")), P("i")), donate=True)
     np.testing.assert_array_equal(found, X)
+
+
+@pytest.mark.parametrize("order", ([0, 1, 4, 5, 2, 3, 6, 7], list(range(8))[::-1]))
+def test_donated_array_whose_parts_stay_on_a_mesh_of_another_device_order(order):
+    names, devices = ("i", "j"), np.array(tw.devices())
+    mesh = Mesh(devices[order].reshape(4, 2), names)
+    split = tw.device_put(np.arange(16), NamedSharding(Mesh(devices.reshape(4, 2), names), P("j")))
+    found = tw.device_put(split, NamedSharding(mesh, P("j")), donate=True)
+    np.testing.assert_array_equal(found, np.arange(16))
