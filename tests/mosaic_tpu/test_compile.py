@@ -202,8 +202,17 @@ def copying(shape, block, dtype="float32", **options):
 
 
 def test_more_vmem_than_there_is():
-    with pytest.raises(errors.ResourceError, match="kernel copy_blocks: .* of VMEM .*tpu:v5e has 128 MiB") as caught:
-        tw.compile(copying((16384, 8192), (8192, 2048)), tw.ShapeDtypeStruct((16384, 8192), "float32"), target=V5E)
+    """Blocks are cut where the body allows it; one that reads a block's first element from all of it does not."""
+    whole = tw.ShapeDtypeStruct((16384, 8192), "float32")
+    (used,) = tw.compile(copying(whole.shape, (8192, 2048)), whole, target=V5E).resources
+    assert "x 2048x2048 in place of 8192x2048" in used.note
+
+    def shift(x, o):
+        o[...] = x[...] - x[0, 0]
+
+    spec = tl.BlockSpec((8192, 2048), lambda i, j: (i, j))
+    with pytest.raises(errors.ResourceError, match="kernel shift: .* of VMEM .*tpu:v5e has 128 MiB") as caught:
+        tw.compile(tl.kernel_call(shift, whole, grid=(2, 4), in_specs=[spec], out_specs=spec), whole, target=V5E)
     assert __file__ in str(caught.value)
 
 
