@@ -13,6 +13,7 @@ from ...core.ir.primitive import Primitive
 from ...core.ir.program import Eqn
 from ...core.primitives.elementwise import arithmetic as ew
 from ...core.primitives.movement.shape import concatenate_p
+from ...core.primitives.reduction.reduce import argmax_p, argmin_p
 from ...core.primitives.special import functions as special
 
 CALL = 600  # a scalar function, an element at a time
@@ -32,12 +33,16 @@ COSTS: dict[Primitive, Cost] = {
     ew.sin_p: Cost(CALL, 85), ew.cos_p: Cost(CALL, 85), ew.pow_p: Cost(500, 280), ew.div_p: Cost(18, 18),
     ew.sqrt_p: Cost(20, 20), ew.rsqrt_p: Cost(18, 38), concatenate_p: Cost(90, 2),
 }  # fmt: skip
+SEARCHED = Cost(150, 4)  # an element that is searched for the place of an extremum: XLA's loop is of scalars
 DEAR = 20  # from here on XLA stores an intermediate value that several of its loops read, rather than recompute it
 
 
 def cost_of(eqn: Eqn) -> Cost:
-    """What an element of an elementwise equation costs."""
+    """What an element of an equation's result costs."""
     found = COSTS.get(eqn.primitive)
+    if eqn.primitive in (argmax_p, argmin_p):
+        steps = eqn.inputs[0].type.size / max(eqn.outputs[0].type.size, 1)
+        found = Cost(SEARCHED.xla * steps, SEARCHED.machine_code * steps)
     if found is None:
         work = eqn.primitive.work
         found = Cost(0, 0) if work is FREE else Cost(CALL, CALL) if work.transcendentals else ONE

@@ -107,25 +107,25 @@ def fuse(program: Program, target: str | Target, tiles: Any = None) -> Program:
 
 def plan(
     program: Program, target: str | Target, tiles: Any = None, explained: bool = False,
-    declined: Declined | None = None, parts: int = 1, apart: frozenset[Primitive] = frozenset(),
+    declined: Declined | None = None, parts: int = 1, excluded: frozenset[Primitive] = frozenset(),
 ) -> Fusion:  # fmt: skip
     """The fused Program with its kernels; `explained`: with the boundaries between them, and bytes before and after.
 
     `declined` says of a user's kernel with a neighbour in it why it cannot be compiled so, None where it can. `parts`
-    is how many devices of a mesh may share the cells of a kernel, `apart` are operations that stay outside of kernels.
+    is how many devices of a mesh may share the cells of a kernel; `excluded` operations stay outside of kernels.
 
     Plans of the last Programs are kept: one of the same structure, from the same lines, is looked up. Not where a
     function chooses the tiles, for it may answer otherwise the next time.
     """
     machine = machine_of(target)
     if callable(tiles):
-        return _Fuser(machine, tiles, explained, declined, parts, apart).run(program)
+        return _Fuser(machine, tiles, explained, declined, parts, excluded).run(program)
     body, values = hoist(eliminate_dead(flat(program))[0])
     asked = frozenset((name, tuple(t)) for name, t in tiles.items()) if tiles else None
-    key = (program.name, program_key(body), tuple(_lines(body)), machine, asked, explained, declined, parts, apart)
+    key = (program.name, program_key(body), tuple(_lines(body)), machine, asked, explained, declined, parts, excluded)
     known = _plans.touch(key)
     if known is None:
-        known = (_Fuser(machine, tiles, explained, declined, parts, apart).run(body), body)
+        known = (_Fuser(machine, tiles, explained, declined, parts, excluded).run(body), body)
         _check_names(known[0], tiles or {})
         _plans.keep(key, known)
     return _with_constants(known[0], values)
@@ -179,17 +179,18 @@ def _with_constants(fusion: Fusion, values: Sequence[Any]) -> Fusion:
 class _Fuser:
     def __init__(
         self, target: Target, tiles: Any, explained: bool, declined: Declined | None = None, parts: int = 1,
-        apart: frozenset[Primitive] = frozenset(),
+        excluded: frozenset[Primitive] = frozenset(),
     ):  # fmt: skip
         self.target, self.explained, self.declined = target, explained, declined
-        self.parts, self.apart = parts, apart
+        self.parts, self.excluded = parts, excluded
         self.choose: Choose | None = tiles if callable(tiles) else None
         self.named: Mapping[Any, Tiles] = tiles if isinstance(tiles, Mapping) else {}
 
     def run(self, program: Program) -> Fusion:
         given = eliminate_dead(flat(program))[0]
-        program = given if gather_p in self.apart else pick_by_comparison(given)
-        if self.choose is None and dot_general_p not in self.apart:  # requested tiles are those of entire contractions
+        program = given if gather_p in self.excluded else pick_by_comparison(given)
+        # Requested tiles are those of entire contractions.
+        if self.choose is None and dot_general_p not in self.excluded:
             program = split_long(program, self.target)
         inner: list[Fusion] = []
 
@@ -204,7 +205,7 @@ class _Fuser:
             eqns.append(map_bodies(eqn, fused))
             within.append(inner[known:])
         planner = Planner(program.replace(eqns=eqns), self.target, self.choose, self.explained, self.declined,
-                          parts=self.parts, apart=self.apart).run()  # fmt: skip
+                          parts=self.parts, excluded=self.excluded).run()  # fmt: skip
         return self._assemble(given, planner, inner, within)
 
     def _assemble(self, before: Program, planner: Planner, inner: list[Fusion], within: list[list[Fusion]]) -> Fusion:

@@ -33,7 +33,7 @@ from .fuse_reductions import APART, STANDING, Seed, Step, called, seed_of
 Declined = Callable[[Kernel, Target], str | None]
 
 COPIED = 24  # the most equations that are run again to save reading their result
-ALONE = "it stays outside of kernels on this target"
+EXCLUDED = "it stays outside of kernels on this target"
 CONTRACTIONS = 2  # in one body: a product of a product (attention) is, more take more memory than they save
 BUSY = 1024  # elements read or written that keep a processor of a GPU busy
 VIEWS = frozenset((reshape_p, squeeze_p))  # the same memory under another shape
@@ -72,7 +72,7 @@ class Planner:
     explained: bool = False  # say of every refusal by how much
     declined: Declined | None = None  # why a user's kernel with a neighbour in it is taken by no compiler
     parts: int = 1  # the devices of a mesh that may share the cells of a loop
-    apart: frozenset[Primitive] = frozenset()  # operations that stay outside of kernels
+    excluded: frozenset[Primitive] = frozenset()  # operations that stay outside of kernels
     eqns: list[Eqn] = field(default_factory=list)
     dots: frozenset[int] = frozenset()  # the contractions
     factors: Factors = field(default_factory=Factors)
@@ -94,7 +94,7 @@ class Planner:
         self.dots = frozenset(i for i, e in enumerate(self.eqns) if e.primitive is dot_general_p)
         self.maker = {v: i for i, e in enumerate(self.eqns) for v in e.outputs}
         self.returned = frozenset(a for a in self.program.outputs if type(a) is Var)
-        reasons = [ALONE if e.primitive in self.apart else why_not(e, self.factors) for e in self.eqns]
+        reasons = [EXCLUDED if e.primitive in self.excluded else why_not(e, self.factors) for e in self.eqns]
         self._find_copies(reasons, self._wanted(reasons))
         self._make_units(reasons)
         self._attach()
@@ -223,7 +223,7 @@ class Planner:
     def _attach(self) -> None:
         """Elementwise neighbours go into the kernels that the user wrote, as long as that moves fewer bytes."""
         for number, eqn in enumerate(self.eqns):
-            if eqn.primitive is not kernel_call_p or kernel_call_p in self.apart:
+            if eqn.primitive is not kernel_call_p or kernel_call_p in self.excluded:
                 continue
             unit = next(u for u in self.units if u.numbers == (number,))
             while (found := self._neighbour(unit)) is not None:
@@ -280,7 +280,7 @@ class Planner:
             number = unit.first
             eqn = self.eqns[number]
             unit.reason = APART.get(eqn.primitive, unit.reason) if unit.group is None else unit.reason
-            if eqn.primitive not in STANDING - self.apart or unit.numbers != (number,) or not self._left(unit):
+            if eqn.primitive not in STANDING - self.excluded or unit.numbers != (number,) or not self._left(unit):
                 continue
             found = seed_of(eqn, self.target, self.choose)
             trial = found if isinstance(found, str) else self._trial(unit, found)

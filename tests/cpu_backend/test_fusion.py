@@ -15,6 +15,7 @@ import tilewright as tw
 from tests.support.machine_code import needs_llvm
 from tilewright import lax, nn, random
 from tilewright import numpy as tnp
+from tilewright.compiler import machine_code
 from tilewright.lang.kernel.traverse import kernels_of
 
 # A machine whose memory is slow: whatever is read again is dear.
@@ -57,6 +58,13 @@ def test_a_norm_is_one_kernel_of_machine_code():
 def test_its_gradients_too():
     slopes = tw.grad(lambda x, s: (layer_norm(x, s) ** 2).sum(), argnums=(0, 1))
     assert all("machine code" in route for route in routes(slopes, ROWS, SCALE))
+
+
+def test_the_places_of_maxima_alone_are_a_kernel():
+    f = functools.partial(tnp.argmax, axis=-1)
+    assert kernels(f, ROWS)
+    x = np.random.default_rng(0).standard_normal(ROWS.shape, np.float32)
+    np.testing.assert_array_equal(tw.jit(f)(x), x.argmax(-1))
 
 
 @pytest.mark.parametrize("f", [
@@ -107,13 +115,11 @@ def test_an_export_has_no_machine_code():
 
 
 def test_a_kernel_without_machine_code_is_what_it_was_made_of(monkeypatch):
-    from tilewright.compiler import machine_code
-
     def refuse(kernel, most_seconds):
         raise tw.errors.UnsupportedError("no code", "none")
 
     monkeypatch.setattr(machine_code, "call_of", refuse)
-    f = lambda x: layer_norm(x, 3.0)  # noqa: E731
+    f = functools.partial(layer_norm, scale=3.0)
     (route,) = routes(f, ROWS)
     assert route.startswith("XLA, as the operations that it was made of") and "no code" in route
     x = np.random.default_rng(0).standard_normal(ROWS.shape, np.float32)

@@ -14,7 +14,7 @@ class Settings:
 
     `target` is "cpu", or a `lang.targets.target.Target`; `device` is the device of this process that it stands for,
     None where it need not be here; `asked` is the name that the user gave, perhaps with a topology. With `tiled`,
-    standard operations become kernels, at the target's tiles or at `tiles` (see `kernels.fuse`); with `priced`, those
+    standard operations become kernels, at the target's tiles or at `tiles` (see `kernels.fuse`); with `by_cost`, those
     that are estimated to be faster as machine code of this CPU. With `by_xla` XLA computes every kernel. `off` are the
     options of `cpu` that are not used. `explained` asks for reports that take time
     to make. `checked` has each level checked, `shown` has it printed. `located` has modules say of which lines they
@@ -24,7 +24,7 @@ class Settings:
     target: Any = "cpu"
     tiled: bool = False
     tiles: Any = None
-    priced: bool = False
+    by_cost: bool = False
     off: frozenset[str] = frozenset()
     explained: bool = False
     device: Any = None

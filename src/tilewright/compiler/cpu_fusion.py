@@ -20,7 +20,7 @@ from ..xla_backend.pipeline.expand_primitives import in_place
 from .machine_code import Calls
 
 # What XLA does as well: in one kernel with it, others would be put back too. It transposes where it reads.
-APART = STANDING | {dot_general_p, kernel_call_p, transpose_p}
+EXCLUDED = STANDING | {dot_general_p, kernel_call_p, transpose_p}
 
 
 def faster(program: Program, off: frozenset[str], checked: bool) -> Fusion | None:
@@ -29,7 +29,7 @@ def faster(program: Program, off: frozenset[str], checked: bool) -> Fusion | Non
     The other kernels are put back: they are the operations that they were made of. Those change what XLA would fuse
     with the kernels that are left, so these are estimated again until all stay.
     """
-    fusion = plan(program, CPU, apart=APART)
+    fusion = plan(program, CPU, excluded=EXCLUDED)
     program, kernels = fusion.program, {one.kernel: one for one in fusion.every_kernel}
     while kernels:
         calls = Calls(program, off, checked)

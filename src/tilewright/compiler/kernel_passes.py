@@ -86,7 +86,7 @@ def fuse(unit: Unit, settings: Settings, reports: Reports) -> tuple[Unit, Fused]
     if settings.tiled:
         fusion = plan(program, settings.target, settings.tiles, explained=settings.explained, declined=routes.declined)
         program = fusion.program
-    elif settings.priced:
+    elif settings.by_cost:
         fusion = lazy_layers.cpu_fusion.faster(program, settings.off, settings.checked)
         if fusion is not None:
             program, plain = fusion.program, {one.kernel: one.plain for one in fusion.kernels}

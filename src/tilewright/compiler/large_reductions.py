@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from ..core.ir.passes import vocabulary
 from ..core.ir.program import Program
-from ..core.primitives.reduction.reduce import reduce_max_p, reduce_min_p, reduce_prod_p, reduce_sum_p
+from ..core.primitives.reduction.reduce import PRIMITIVES
 
-REDUCTIONS = frozenset((reduce_max_p, reduce_min_p, reduce_prod_p, reduce_sum_p))
+REDUCTIONS = frozenset(PRIMITIVES)
 # A kernel that moves less takes some 50 us by either route: what it could save is less than what compiling costs.
 LEAST_BYTES = 2**19
 

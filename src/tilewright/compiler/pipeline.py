@@ -103,10 +103,10 @@ def _text(unit: Unit, settings: Settings) -> str:
 
 def _fuse(unit: Unit, settings: Settings, reports: Reports) -> tuple[Unit, Any]:
     # Operations on whole arrays of a mesh are left to XLA, which would gather the operands of a kernel.
-    tiled, priced = settings.tiled and unit.place is None, settings.priced and unit.place is None
-    if not (tiled or priced and has_large_reduction(unit.program) or _has_kernels(unit)):
+    tiled, by_cost = settings.tiled and unit.place is None, settings.by_cost and unit.place is None
+    if not (tiled or by_cost and has_large_reduction(unit.program) or _has_kernels(unit)):
         return unit, None
-    return lazy_layers.kernel_passes.fuse(unit, replace(settings, tiled=tiled, priced=priced), reports)
+    return lazy_layers.kernel_passes.fuse(unit, replace(settings, tiled=tiled, by_cost=by_cost), reports)
 
 
 def _expand(unit: Unit, settings: Settings, reports: Reports) -> tuple[Unit, None]:
@@ -201,13 +201,13 @@ def settings_for(device: Device, tiled: bool = False, tiles: Any = None, print_p
     now = current()
     shown = now.print_passes if print_passes is None else print_passes
     target = "cpu" if device.platform == "cpu" else lazy_layers.ahead_of_time.machine_of(device)
-    off, priced = frozenset[str](), False
+    off, by_cost = frozenset[str](), False
     if target == "cpu":
         off = switched_off()
-        priced = tiled and tiles is None and now.cpu_tiles is None and now.cpu_route is None and ZEROS not in off
+        by_cost = tiled and tiles is None and now.cpu_tiles is None and now.cpu_route is None and ZEROS not in off
         tiled = tiled and bool(tiles or now.cpu_tiles)
     tiles = None if tiles is True else tiles
-    return Settings(target, tiled, tiles, priced, device=device, off=off, checked=now.debug_checks,
+    return Settings(target, tiled, tiles, by_cost, device=device, off=off, checked=now.debug_checks,
                     shown=shown, located=now.source_lines)  # fmt: skip
 
 

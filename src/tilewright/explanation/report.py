@@ -193,7 +193,7 @@ def _explained(
     )  # fmt: skip
     if reports.get("partition") is not None:
         found = replace(found, communication=reports["partition"])
-    chosen = settings.priced and found.fusion is not None  # the rest is XLA's, and is of interest too
+    chosen = settings.by_cost and found.fusion is not None  # the rest is XLA's, and is of interest too
     told = found.kernels and not chosen or settings.target != "cpu" or found.communication is not None
     if told and not (compile or measure):
         return found

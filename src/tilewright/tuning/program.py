@@ -186,7 +186,7 @@ def kernel_sites(
 ) -> tuple[list[kernels.Site], str]:
     """The kernels of a function's program for which there is a choice, and the device that choices are kept by."""
     settings = settings_for(default_device(), True) if target is None else settings_ahead(target)
-    settings = replace(settings, priced=False)  # there is no choice of tiles in what is machine code of this CPU
+    settings = replace(settings, by_cost=False)  # there is no choice of tiles in what is machine code of this CPU
     arrays, of = measure.closed(args, kwargs)
     with kernels.by_default():
         unit = walk(PIPELINE[:2], Request(of(f), tuple(arrays), {}), settings).value
