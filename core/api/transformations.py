@@ -638,12 +638,13 @@ def vmap[**P, R](
 
 def _axes_of(axes: Any, full: Any, what: str, added: int = 0) -> list[Any]:
     """The axis of each leaf; `added`: how many axes each node has beside its own."""
+    found: list[Any] = []
     try:
-        if mapped_types:
-            axes = _axes_within(axes, full, result=bool(added))
-        found = pytree.broadcast_prefix(axes, full)
-        places, structure = pytree.flatten(axes, lambda x: x is None)
-        for axis, part in zip(places, pytree.flatten_up_to(structure, full), strict=True):
+        given, structure = pytree.flatten(axes, lambda x: x is None)
+        for axis, part in zip(given, pytree.flatten_up_to(structure, full), strict=True):
+            for node in pytree.leaves(part, lambda x: type(x) in mapped_types):
+                own = axis is not None and mapped_types.get(type(node))
+                found += pytree.broadcast_prefix(own[added](node, axis) if own else axis, node)
             _check_batch_axis(axis, part, what, added)
     except TreeError as error:
         raise BatchAxisError(
@@ -654,18 +655,6 @@ def _axes_of(axes: Any, full: Any, what: str, added: int = 0) -> list[Any]:
         if axis is not None and (isinstance(axis, bool) or not isinstance(axis, (int, np.integer, MappingSpec))):
             raise ArgumentTypeError(f"vmap {what} holds {axis!r}", "use ints and None")
     return found
-
-
-def _axes_within(axes: Any, full: Any, result: bool) -> Any:
-    """The tree of axes, with the own axes of each leaf of values that say which of their leaves are mapped."""
-
-    def own(x: Any) -> bool:
-        return type(x) in mapped_types
-
-    nodes, structure = pytree.flatten(full, own)
-    given = pytree.broadcast_prefix(axes, structure.unflatten([0] * len(nodes)))
-    return structure.unflatten([mapped_types[type(x)][result](x, a) if own(x) and a is not None else a
-                                for x, a in zip(nodes, given, strict=True)])  # fmt: skip
 
 
 def _check_batch_axis(axis: Any, part: Any, what: str, added: int) -> None:

@@ -20,6 +20,7 @@ from tilewright.as_jax.jax._src.pjit import jit_p
 from tilewright.as_jax.jax._src.public_test_util import check_close, tolerance
 from tilewright.as_jax.jax.extend import core as jex
 from tilewright.core.support.errors import ArgumentTypeError, NotAdaptedNameError
+from tilewright.experimental import sparse
 from tilewright.lang import tpu
 
 
@@ -155,3 +156,6 @@ def test_a_class_says_which_of_its_leaves_are_mapped():
     assert float(tw.vmap(lambda x, y: x.rows.sum() * y, (None, 0))(x, Y)[1]) == 15.0
     with pytest.raises(tw.errors.BatchAxisError, match="out_axes=None"):
         tw.vmap(lambda x: Scaled(x.rows, x.rows.sum()))(x)
+    # The layout of a sparse array is a part of its structure: axes in the place of its buffers would be another one.
+    zeros = sparse.BCOO.fromdense(jnp.zeros((2, 2)), n_batch=1)
+    assert tw.vmap(lambda x, row: (x, row), (0, 0), 0)(Scaled(Y, x.scale), zeros)[1].shape == (2, 2)
