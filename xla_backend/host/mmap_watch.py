@@ -50,17 +50,19 @@ def about_to_load() -> None:
     if _watch.programs_left >= 0 or not allowed():
         return
     most, now = allowed(), mapped()
-    refuse_at = int(REFUSE_AT * most)
-    forget_at = min(max(_watch.forget_at, int(FORGET_AT * most)), refuse_at)
+    forget_at = max(_watch.forget_at, int(FORGET_AT * most))
     if now >= forget_at:
         runtime.clear_caches()
         gc.collect()
         now = mapped()
         _watch.forget_at = forget_at = max(int(FORGET_AT * most), (now + most) // 2)
-    if now >= refuse_at:
+    if now >= REFUSE_AT * most:
+        gc.collect()  # programs of functions that nothing refers to any more
+        now = mapped()
+    if now >= REFUSE_AT * most:
         raise CompileError(
             f"this process has {now:,} memory mappings of the {most:,} that it may have: no program more fits",
             "let go of compiled functions and executables that are no longer used, or raise `vm.max_map_count`",
         )
-    room = min(forget_at, refuse_at) - now
+    room = min(forget_at, int(REFUSE_AT * most)) - now
     _watch.programs_left = min(LOOK_EVERY, max(0, room) // PER_PROGRAM)
