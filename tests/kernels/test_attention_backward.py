@@ -32,7 +32,7 @@ def test_its_gradients_are_those_of_the_formula(options):
 def test_it_is_one_kernel_of_five_products_on_hopper():
     kernels = attention(t=128, d=128, deterministic=False)
     assert [k.name for k in kernels] == ["attention", "attention_backward"]
-    check_hopper(kernels[1], *operands(kernels[1]))
+    check_hopper(kernels[1], *operands(kernels[1]), rtol=5e-3)  # sums of slopes that are rounded to 16 bits
 
 
 def test_other_heads_run_by_triton():
