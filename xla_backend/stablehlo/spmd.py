@@ -27,6 +27,7 @@ from ...core.primitives.movement.shape import pad_p
 from ...core.primitives.reduction.reduce import reduce_and_p, reduce_or_p, reduce_p, reduce_xor_p
 from ...core.primitives.reduction.reduce_window import reduce_window_p, select_and_scatter_add_p
 from ...core.primitives.spmd.collective import (
+    all_gather_invariant_p,
     all_gather_p,
     all_to_all_p,
     axis_index_p,
@@ -430,7 +431,8 @@ RULES: dict[Any, Any] = {
     pvary_p: _same, assume_equal_p: _same,
     kernel_sum_p: _reduce("stablehlo.add", MADE), psum_invariant_p: SUM, pmax_invariant_p: MAX, pmin_invariant_p: MIN,
     psum_groups_p: SUM, pmax_groups_p: MAX, pmin_groups_p: MIN,
-    all_gather_p: _all_gather, psum_scatter_p: _reduce_scatter, all_to_all_p: _all_to_all, ppermute_p: _permute,
+    all_gather_p: _all_gather, all_gather_invariant_p: _all_gather,
+    psum_scatter_p: _reduce_scatter, all_to_all_p: _all_to_all, ppermute_p: _permute,
     kernel_permute_p: functools.partial(_permute, more=MADE),
     axis_index_p: _axis_index,
     reduce_p: _limited(reduce.RULES[reduce_p], _not_reduced),

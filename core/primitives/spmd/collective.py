@@ -23,6 +23,7 @@ from ...transforms.structural_primitives import moveaxis, moved
 from ..elementwise.arithmetic import mul_p
 from ..elementwise.comparison import eq_p, select_n_p
 from ..elementwise.conversion import convert_element_type_p
+from ..movement.dynamic_slice import dynamic_slice_in_dim
 from ..movement.shape import (
     broadcast_in_dim_p,
     concatenate,
@@ -160,7 +161,7 @@ pmin_p: Primitive = _reduction("pmin", _min, lambda x, n: x)
 
 def _mover(
     name: str, typing: Callable[..., Any], over: Callable[..., Any], shift: Callable[..., Any], transpose: Any,
-    places: Any = same_places,
+    places: Any = same_places, varies: Any = _moving,
 ) -> Primitive:
     """A collective over one axis: `over(axis, x batched at 0, **params) -> out, dim`; `shift(params, dim)` moves its
     dimensions past another batch axis and says where that axis ends up."""
@@ -174,7 +175,7 @@ def _mover(
 
     primitive = Primitive(
         name, typing, jvp=_linear_jvp(lambda: primitive), transpose=transpose, batch=batch, effects=axis_effects,
-        varies=_moving, places=places,
+        varies=varies, places=places,
     )  # fmt: skip
     return primitive
 
@@ -222,6 +223,20 @@ all_gather_p: Primitive = _mover(
     lambda ct, x, **params: [psum_scatter_p.bind(ct, **params)],
     _gather_places,
 )
+
+
+def _own_part(ct: Array, x: Any, *, axes: Names, dimension: int, size: int, tiled: bool) -> list[Any]:
+    """Of a cotangent that all devices hold, the part of this one."""
+    width = shape_of(ct)[dimension] // size
+    part = dynamic_slice_in_dim(pvary(ct, axes), axis_index(axes) * np.int32(width), width, dimension)
+    return [part if tiled else squeeze(part, (dimension,))]
+
+
+# On a mesh: all devices have the result, and its transpose communicates nothing.
+all_gather_invariant_p: Primitive = _mover(
+    "all_gather_invariant", _gather_typing, _gather_over, _plus_one("dimension"), _own_part, _gather_places,
+    lambda vary, params: vary - {*params["axes"]},
+)  # fmt: skip
 
 
 def _scatter_typing(
@@ -364,6 +379,7 @@ PRIMITIVES = (
     pmax_p,
     pmin_p,
     all_gather_p,
+    all_gather_invariant_p,
     psum_scatter_p,
     all_to_all_p,
     ppermute_p,
@@ -460,13 +476,23 @@ def all_gather(
 ) -> Any:
     """The values of all members of a named axis, stacked along a new dimension `axis`, or concatenated (`tiled`).
 
-    `to` ("varying" or "reduced") changes nothing: which axes a value varies over is inferred.
+    Within a `shard_map` the result counts as varying (`to="varying"`), so that its transpose is `psum_scatter`, or as
+    the same on all devices (`to="invarying"`), so that its transpose is the device's part of the cotangent. Types do not
+    tell reduced values (`to="reduced"`) from varying ones.
+
+    Raises:
+      ArgumentError: another `to`.
+      UnsupportedError: groups, with another `to` than "varying".
 
     >>> import tilewright as tw
     >>> print(tw.vmap(lambda x: tw.lax.all_gather(x, "i"), axis_name="i")(tw.numpy.arange(2.0)))
     [[0. 1.]
      [0. 1.]]
     """
+    if to not in ("varying", "invarying", "reduced"):
+        raise ArgumentError(f"all_gather to {to!r}", "to='varying', 'invarying' or 'reduced'")
+    if axis_index_groups is not None and to != "varying":
+        raise UnsupportedError(f"all_gather with axis_index_groups to {to!r}", "to='varying'")
     if isinstance(axis_name, (tuple, list)) and len(axis_name) > 1 and not _on_mesh(_names(axis_name)):
         for name in reversed(axis_name):
             x = all_gather(x, name, axis=axis, tiled=tiled)
@@ -483,12 +509,13 @@ def all_gather(
     names = _one(axis_name, "all_gather")
     groups = _grouped(axis_index_groups, names, "all_gather")
     size = _members(names, groups)
+    primitive = all_gather_invariant_p if to == "invarying" and _on_mesh(names) else all_gather_p
 
     def gather(leaf: Any) -> Any:
         ndim = len(shape_of(leaf)) + (not tiled)
         dimension = _dimension(axis, ndim, "all_gather")
         leaf = _entering(leaf, names)
-        return all_gather_p.bind(leaf, axes=names, dimension=dimension, size=size, tiled=tiled, **groups)
+        return primitive.bind(leaf, axes=names, dimension=dimension, size=size, tiled=tiled, **groups)
 
     return pytree.map(gather, x)
 

@@ -245,6 +245,25 @@ def test_products_split_over_two_axes():
     np.testing.assert_allclose(tw.grad(lambda x: tnp.sum(equal(x) * W))(X), W, rtol=1e-5)
 
 
+@pytest.mark.parametrize("tiled", [True, False])
+@pytest.mark.parametrize("axes", ["x", ("x", "y")])
+def test_gathers_after_which_all_devices_have_the_same(axes, tiled):
+    def gather(a):
+        out = lax.all_gather(a, axes, axis=1, tiled=tiled, to="invarying")
+        assert not tw.typeof(out).vary
+        return out
+
+    wanted = X if tiled else X.reshape(8, 4 if axes == "x" else 8, -1)
+    f = mapped(gather, P(None, axes), P())
+    np.testing.assert_array_equal(f(X), wanted)
+    step = tw.jit(tw.grad(lambda x: tnp.sum(tnp.sin(f(x)))))
+    np.testing.assert_allclose(step(X), np.cos(X), rtol=1e-5)
+    text = step.lower(X).compile().as_text()  # the transpose of the gather communicates nothing
+    assert "all-reduce" not in text and "reduce-scatter" not in text
+    np.testing.assert_allclose(tw.vmap(tw.grad(lambda x: tnp.sum(f(x) ** 2)))(np.stack([X, W])), 2 * np.stack([X, W]),
+                               rtol=1e-5)  # fmt: skip
+
+
 def test_closed_over_values_and_custom_derivatives():
     @tw.custom_vjp
     def f(x):
@@ -296,6 +315,10 @@ def test_pmap():
         (ArgumentError, "without a mesh", lambda: tw.shard_map(lambda a: a, in_specs=P(), out_specs=P())(X)),
         (ArgumentError, "groups of one size", lambda: mapped(uneven, P("x"), P("x"))(X)),
         (ArgumentError, "to='varying'", lambda: mapped(lambda a: lax.pcast(a, "x", to="other"), P("x"), P("x"))(X)),
+        (ArgumentError, "all_gather to 'other'",
+         lambda: mapped(lambda a: lax.all_gather(a, "x", to="other"), P("x"), P("x"))(X)),
+        (UnsupportedError, "to 'invarying'", lambda: mapped(lambda a: lax.all_gather(
+            a, "x", axis_index_groups=GROUPS, to="invarying"), P("x"), P("x"))(X)),
     ],
 )  # fmt: skip
 def test_errors(error, text, call):
