@@ -477,8 +477,8 @@ def all_gather(
     """The values of all members of a named axis, stacked along a new dimension `axis`, or concatenated (`tiled`).
 
     Within a `shard_map` the result counts as varying (`to="varying"`), so that its transpose is `psum_scatter`, or as
-    the same on all devices (`to="invarying"`), so that its transpose is the device's part of the cotangent. Types do not
-    tell reduced values (`to="reduced"`) from varying ones.
+    the same on all devices (`to="invarying"`), so that its transpose is the device's part of the cotangent. Types do
+    not tell reduced values (`to="reduced"`) from varying ones.
 
     Raises:
       ArgumentError: another `to`.

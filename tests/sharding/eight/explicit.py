@@ -272,3 +272,20 @@ def test_vmap_of_a_shard_map_keeps_the_split_of_the_mapped_axis(seen):
         wanted = f(reshard(x, P(None, "y"))), tw.grad(lambda x: f(x).sum())(reshard(x, P(None, "y")))
     for a, b in zip(found, wanted, strict=True):
         np.testing.assert_allclose(np.asarray(a), np.asarray(b), rtol=1e-6)
+
+
+@pytest.mark.parametrize("impl", ["rbg", "unsafe_rbg", "threefry2x32"])
+def test_keys_of_every_generator_have_an_entry_for_each_of_their_dimensions(impl):
+    line = tw.make_mesh((8,), ("x",), axis_types=(AxisType.Explicit,))
+    key = random.key(0, impl=impl)
+    with tw.set_mesh(line):
+        found = random.key(0, impl=impl)
+        words = random.key_data(found)
+        assert (found.sharding.spec, words.sharding.spec) == (P(), P(None))
+        assert random.wrap_key_data(words, impl=impl).sharding.spec == random.fold_in(found, 3).sharding.spec == P()
+        keys = reshard(random.split(found, 8), P("x"))
+        assert (keys.sharding.spec, random.key_data(keys).sharding.spec) == (P("x"), P("x", None))
+        np.testing.assert_array_equal(random.key_data(keys), random.key_data(random.split(key, 8)))
+        drawn = random.normal(found, (8, 2), out_sharding=P("x"))
+        assert drawn.sharding.spec == P("x", None)
+    np.testing.assert_array_equal(drawn, random.normal(key, (8, 2)))
