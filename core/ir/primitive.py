@@ -31,21 +31,31 @@ from .axis_relation import ONE, Relation, Work
 from .binding import bind
 from .types import Type
 
+# Rules take values, types or axes by position, and the parameters as keywords.
+TypingRule = Callable[..., Type | Sequence[Type]]
+JvpRule = Callable[..., tuple[Any, Any]]
+TransposeRule = Callable[..., Sequence[Any]]
+BatchRule = Callable[..., tuple[Any, Any]]
+LinearizeRule = Callable[..., tuple[Any, Callable[..., Any]]]
+DceRule = Callable[..., tuple[Sequence[bool], Any]]
+EffectsRule = Callable[..., frozenset[Any]]
+Meaning = Callable[..., Any]  # on NumPy arrays, or on arrays of the framework
+
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Primitive:
     """An operation: its name and rules. Users make their own the same way the package makes its own."""
 
     name: str
-    typing: Callable[..., Any]
-    jvp: Callable[..., Any] | None = None
-    transpose: Callable[..., Any] | None = None
-    batch: Callable[..., Any] | None = None
-    linearize: Callable[..., Any] | None = None
-    dce: Callable[..., Any] | None = None
-    effects: Callable[..., Any] | None = None
-    numpy: Callable[..., Any] | None = None
-    expand: Callable[..., Any] | None = None
+    typing: TypingRule
+    jvp: JvpRule | None = None
+    transpose: TransposeRule | None = None
+    batch: BatchRule | None = None
+    linearize: LinearizeRule | None = None
+    dce: DceRule | None = None
+    effects: EffectsRule | None = None
+    numpy: Meaning | None = None
+    expand: Meaning | None = None
     multiple: bool = False
     relation: Callable[..., Relation | None] | None = None
     work: Work = ONE  # for each point of the relation's loops
@@ -63,7 +73,7 @@ class Primitive:
     choice: bool = False  # one of the Programs among its parameters runs, not all
     checked: Callable[..., Any] | None = None
     eager: bool = False  # evaluated at once by its NumPy meaning, outside of any transformation
-    impl: Callable[..., Any] | None = None  # evaluates it on arrays, in place of the backend
+    impl: Meaning | None = None  # evaluates it on arrays, in place of the backend
 
     def bind(self, /, *args: Any, **params: Any) -> Any:
         """Apply the primitive to values, under whatever transformation is current."""
