@@ -9,7 +9,7 @@ Rules (all take the parameters as keywords; `multiple` says whether results are 
     batch(axis, args, dims) -> out, dim          dims and dim: int, or None for "not batched"
     linearize(primals, nonzero) -> out, linear   for primitives that hold Programs; `linear(*tangents)`
                                                  takes a tangent (or Zero) for each primal
-    dce(used, eqn) -> used_inputs, eqn | None    drop unused outputs
+    dce(used, eqn) -> eqn | None                 drop unused outputs
     effects(*types) -> frozenset                 of `ir.Effect`
     numpy(*arrays) -> array(s)                   the meaning, on NumPy arrays
     relation(types, out_types) -> Relation       what it does to axes (`core/ir/axis_relation.py`); None: opaque, always
@@ -25,19 +25,22 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from .axis_relation import ONE, Relation, Work
 from .binding import bind
 from .types import Type
 
+if TYPE_CHECKING:
+    from .program import Eqn
+
 # Rules take values, types or axes by position, and the parameters as keywords.
-TypingRule = Callable[..., Type | Sequence[Type]]
+TypingRule = Callable[..., Any]  # the type of the result, or a type for each where `multiple`
 JvpRule = Callable[..., tuple[Any, Any]]
 TransposeRule = Callable[..., Sequence[Any]]
 BatchRule = Callable[..., tuple[Any, Any]]
 LinearizeRule = Callable[..., tuple[Any, Callable[..., Any]]]
-DceRule = Callable[..., tuple[Sequence[bool], Any]]
+DceRule = Callable[..., "Eqn | None"]
 EffectsRule = Callable[..., frozenset[Any]]
 Meaning = Callable[..., Any]  # on NumPy arrays, or on arrays of the framework
 

@@ -676,8 +676,8 @@ class NamedSharding(DeviceGrid):
         return f"NamedSharding(mesh={self.mesh}, spec={self.spec}{kind})"
 
 
-AnyMesh = Mesh | AbstractMesh
-ShardingLike = NamedSharding | PartitionSpec | None  # a spec is over the mesh in force
+type AnyMesh = Mesh | AbstractMesh
+type ShardingLike = NamedSharding | PartitionSpec | None  # a spec is over the mesh in force
 
 
 def _check_sharding(mesh: Any, spec: Any) -> None:
