@@ -676,7 +676,6 @@ class NamedSharding(DeviceGrid):
         return f"NamedSharding(mesh={self.mesh}, spec={self.spec}{kind})"
 
 
-type AnyMesh = Mesh | AbstractMesh
 type ShardingLike = NamedSharding | PartitionSpec | None  # a spec is over the mesh in force
 
 
