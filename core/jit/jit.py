@@ -140,8 +140,8 @@ class Jit:
         config = current()
         if config.disable_jit:
             dynamic, named, statics = self._split(args, kwargs)
-            args, kwargs = _merged(immutable(dynamic), immutable(named), statics)
-            return self._fun(*args, **kwargs)
+            values, named = _merged(immutable(dynamic), immutable(named), statics)
+            return self._fun(*values, **named)
         given = (args, kwargs)
         args, kwargs, statics = self._split(args, kwargs) if self._static else (args, kwargs, ())
         try:
