@@ -195,9 +195,9 @@ def dot_product_attention(
 
     `bias` and `mask` broadcast to (batch, N, T, S); lengths are (batch,); `local_window_size` keeps keys within (left,
     right) positions; segment ids, (batch, T) and (batch, S), keep keys of a query's own segment. `rows` and `columns`
-    are the block of scores, by default the target's. Reverse mode only; on GPUs, without a bias and unless it is to be
-    `deterministic`, by one kernel of five products in place of two of seven, whose cells add to the gradient of the
-    queries atomically, in any order.
+    are the block of scores, by default the target's. Reverse mode only. On GPUs and without a bias,
+    `deterministic=False` computes the gradient in one kernel of five products instead of two of seven; its blocks add
+    to the gradient of the query atomically, in any order.
 
     Raises:
       ShapeError: operands that do not fit. ArgumentError: ids of one side only.
