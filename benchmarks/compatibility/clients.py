@@ -29,6 +29,7 @@ from typing import Any, NamedTuple
 
 from benchmarks.compatibility.client_pages import RESULTS, ROOT, page, write_pages
 
+ERROR = re.compile(r"^[\w.]*(Error|Exception|Interrupt|Exit)\b|\berror: ")  # of a traceback, or of a command line
 FOLDERS = re.compile(r"(?<![\w.])(?:/[\w.+-]+)+/(?=[\w.+-])")  # of a file that is told by its whole path
 
 
@@ -114,7 +115,7 @@ class Runner(NamedTuple):
                 ends = "takes longer than the time for all files"
             else:
                 if not report.exists():
-                    return {file: Ran({"": ("failed", _first(done.stdout + done.stderr))}, 0) for file in asked}
+                    return {file: Ran({"": ("failed", _first(_error(done.stdout + done.stderr)))}, 0) for file in asked}
                 found = dict.fromkeys(asked, Ran({}, 0))
             return found | ran(report.read_text().splitlines() if report.exists() else [], ends)
 
@@ -179,6 +180,12 @@ def joined(known: Results, more: Results) -> dict[str, Any]:
     """The results of a file whose tests ran in two parts."""
     return {"counted": known["counted"] + more["counted"], "failed": {**known["failed"], **more["failed"]},
             "seconds": round(known["seconds"] + more["seconds"], 1)}  # fmt: skip
+
+
+def _error(text: str) -> str:
+    """The last line that names an error in what an ended process printed, or the last line."""
+    lines = text.strip().splitlines()
+    return next((line for line in reversed(lines) if ERROR.search(line)), lines[-1] if lines else "")
 
 
 def _first(text: str) -> str:

@@ -11,7 +11,7 @@ from ..ir.binding import is_evaluating
 from ..ir.primitive import OWN, AxisInfo, Zero
 from ..ir.program import Program
 from ..primitives.control_flow import program_primitive as held
-from ..primitives.control_flow.subprograms import close
+from ..primitives.control_flow.subprograms import close, immutable
 from ..primitives.custom.checkpoint import KEPT, REMADE, name_p
 from ..primitives.custom.custom_derivatives import custom_vjp
 from ..support import pytree
@@ -124,7 +124,7 @@ def custom_remat(
     @functools.wraps(f, updated=())
     def wrapped(*args: Any) -> Any:
         if is_evaluating():
-            return f(*args)
+            return f(*immutable(args))
         flat, in_tree = pytree.flatten(args)
         types = [typeof(x) for x in flat]
         out_tree: list[Any] = []

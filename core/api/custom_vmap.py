@@ -15,7 +15,7 @@ from ..ir.binding import is_evaluating
 from ..ir.primitive import AxisInfo, Zero
 from ..ir.program import Program
 from ..primitives.control_flow import program_primitive
-from ..primitives.control_flow.subprograms import close
+from ..primitives.control_flow.subprograms import close, immutable
 from ..primitives.custom.custom_derivatives import rule_setter
 from ..support import pytree
 from ..support.call_errors import by_position
@@ -158,7 +158,7 @@ class custom_vmap:
         if self.vmap_rule is None:
             raise UnsupportedError(f"{self._name} was given no rule for vmap", "call its `def_vmap` first")
         if is_evaluating():
-            return self.fun(*args, **kwargs)
+            return self.fun(*immutable(args), **immutable(kwargs))
         if kwargs:
             args = by_position(inspect.signature(self.fun), args, kwargs, self._name)
         flat, in_tree = pytree.flatten(args)

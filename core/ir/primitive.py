@@ -9,7 +9,7 @@ Rules (all take the parameters as keywords; `multiple` says whether results are 
     batch(axis, args, dims) -> out, dim          dims and dim: int, or None for "not batched"
     linearize(primals, nonzero) -> out, linear   for primitives that hold Programs; `linear(*tangents)`
                                                  takes a tangent (or Zero) for each primal
-    dce(used, eqn) -> used_inputs, eqn | None    drop unused outputs
+    dce(used, eqn) -> eqn | None                 drop unused outputs
     effects(*types) -> frozenset                 of `ir.Effect`
     numpy(*arrays) -> array(s)                   the meaning, on NumPy arrays
     relation(types, out_types) -> Relation       what it does to axes (`core/ir/axis_relation.py`); None: opaque, always
@@ -25,11 +25,24 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from .axis_relation import ONE, Relation, Work
 from .binding import bind
 from .types import Type
+
+if TYPE_CHECKING:
+    from .program import Eqn
+
+# Rules take values, types or axes by position, and the parameters as keywords.
+TypingRule = Callable[..., Any]  # the type of the result, or a type for each where `multiple`
+JvpRule = Callable[..., tuple[Any, Any]]
+TransposeRule = Callable[..., Sequence[Any]]
+BatchRule = Callable[..., tuple[Any, Any]]
+LinearizeRule = Callable[..., tuple[Any, Callable[..., Any]]]
+DceRule = Callable[..., "Eqn | None"]
+EffectsRule = Callable[..., frozenset[Any]]
+Meaning = Callable[..., Any]  # on NumPy arrays, or on arrays of the framework
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -37,15 +50,15 @@ class Primitive:
     """An operation: its name and rules. Users make their own the same way the package makes its own."""
 
     name: str
-    typing: Callable[..., Any]
-    jvp: Callable[..., Any] | None = None
-    transpose: Callable[..., Any] | None = None
-    batch: Callable[..., Any] | None = None
-    linearize: Callable[..., Any] | None = None
-    dce: Callable[..., Any] | None = None
-    effects: Callable[..., Any] | None = None
-    numpy: Callable[..., Any] | None = None
-    expand: Callable[..., Any] | None = None
+    typing: TypingRule
+    jvp: JvpRule | None = None
+    transpose: TransposeRule | None = None
+    batch: BatchRule | None = None
+    linearize: LinearizeRule | None = None
+    dce: DceRule | None = None
+    effects: EffectsRule | None = None
+    numpy: Meaning | None = None
+    expand: Meaning | None = None
     multiple: bool = False
     relation: Callable[..., Relation | None] | None = None
     work: Work = ONE  # for each point of the relation's loops
@@ -63,7 +76,7 @@ class Primitive:
     choice: bool = False  # one of the Programs among its parameters runs, not all
     checked: Callable[..., Any] | None = None
     eager: bool = False  # evaluated at once by its NumPy meaning, outside of any transformation
-    impl: Callable[..., Any] | None = None  # evaluates it on arrays, in place of the backend
+    impl: Meaning | None = None  # evaluates it on arrays, in place of the backend
 
     def bind(self, /, *args: Any, **params: Any) -> Any:
         """Apply the primitive to values, under whatever transformation is current."""

@@ -269,8 +269,8 @@ LINEAR = (
     indexed.scatter_add_p, indexed.scatter_sub_p, dynamic_slice.dynamic_slice_p, dynamic_slice.dynamic_update_slice_p,
     window.reduce_window_sum_p, window.reduce_window_max_p, window.reduce_window_min_p, window.select_and_gather_add_p,
     window.select_and_scatter_add_p, fft_p, name_p, optimization_barrier_p, linear_call_p, collective.psum_p,
-    collective.ppermute_p, collective.all_gather_p, collective.all_to_all_p, collective.psum_scatter_p,
-    collective.pbroadcast_p, *(p for p in shape.PRIMITIVES if p.jvp is not None),
+    collective.ppermute_p, collective.all_gather_p, collective.all_gather_invariant_p, collective.all_to_all_p,
+    collective.psum_scatter_p, collective.pbroadcast_p, *(p for p in shape.PRIMITIVES if p.jvp is not None),
 )  # fmt: skip
 
 BILINEAR = (el.mul_p, dot_general_p, conv_general_dilated_p)

@@ -23,6 +23,7 @@ from ..ir.passes import hoist
 from ..ir.program import Program
 from ..ir.types import RefType
 from ..primitives.control_flow.jit_primitive import jit_p
+from ..primitives.control_flow.subprograms import immutable
 from ..support import pytree as tree
 from ..support.compile_events import TRACE, logger, recorded
 from ..support.config import current, watched
@@ -138,7 +139,9 @@ class Jit:
         """Call the function on any arguments."""
         config = current()
         if config.disable_jit:
-            return self._fun(*args, **kwargs)
+            dynamic, named, statics = self._split(args, kwargs)
+            values, named = _merged(immutable(dynamic), immutable(named), statics)
+            return self._fun(*values, **named)
         given = (args, kwargs)
         args, kwargs, statics = self._split(args, kwargs) if self._static else (args, kwargs, ())
         try:

@@ -4,6 +4,9 @@
 
 Columns are lanes. Panels of B whose columns are not neighbours, or that are of another dtype than the sums, or far
 apart, are packed first, a panel at a time; elements of A are repeated in all lanes.
+
+Products of int8 or uint8 summed in int32 multiply pairs of 16 bits and add both: a row of the panel holds two rows of
+B, and two elements of A are repeated in all lanes. LLVM selects `vpdpwssd` where the processor has it.
 """
 
 from __future__ import annotations
@@ -25,6 +28,8 @@ from .expression_graph import HELD, STORED, Dot, Keep, Load, Map, Memory, Node, 
 
 PANEL_BYTES = 4096  # rows of B this far apart are packed: each is on a page of its own
 UNROLL = 4
+BYTES = (np.dtype("int8"), np.dtype("uint8"))
+PAIRS = {4: "sse2.pmadd.wd", 8: "avx2.pmadd.wd", 16: "avx512.pmaddw.d.512"}  # by the number of sums
 
 
 @dataclass(frozen=True)
@@ -172,7 +177,11 @@ class Multiplier:
         if not math.prod(left.shape[a] for a in lc):
             self._nothing(e, root, allocate)
             return
-        a = _matrix(e, left, allocate, (lb, lf, lc), sums)
+        pairs = (
+            "avx2" in e.b.features and sums == np.int32 and left.dtype in BYTES and right.dtype in BYTES
+            and lc == (len(left.shape) - 1,) and left.shape[-1] > 1
+        )  # fmt: skip
+        a = _matrix(e, left, allocate, (lb, lf, lc), np.dtype("int16") if pairs else sums)
         b = _matrix(e, right, allocate, (rb, rc, rf), None)
         with ExitStack() as stack:
             stack.enter_context(e.scope())
@@ -219,13 +228,15 @@ class _Tiles:
         self.n, self.bn = b.columns
         self.scalar = HELD[str(sums)]
         self.lanes = machine.bits // (64 if self.scalar == "double" else 32)
+        self.step = 2 if a.dtype != sums else 1  # rows of B in a row of the panel
+        self.depth = -(-self.k // self.step)
         if self.n < self.lanes:
-            self.lanes = max(1 << (self.n - 1).bit_length(), 2)
+            self.lanes = max(1 << (self.n - 1).bit_length(), 2 * self.step)
         self.rows, self.vectors = machine.rows, machine.vectors
         self.wide = self.lanes * self.vectors
         far = abs(self.bk) * np.dtype(b.dtype).itemsize >= PANEL_BYTES and self.m >= 4 * self.rows
         self.packs = self.bn != 1 or b.dtype != sums or far
-        self.panel = allocate(sums, (self.k, self.wide)) if self.packs else None
+        self.panel = allocate(sums, (self.depth, self.wide)) if self.packs else None
 
     def run(self) -> None:
         self.e.nest.line(self.text())
@@ -242,6 +253,7 @@ class _Tiles:
         store, rows, columns = self.root.store, min(self.rows, self.m), min(self.wide, self.n)
         rest = [f"{x} {name}" for x, name in ((self.m % rows, "rows"), (self.n % columns, "columns")) if x]
         parts = [f"tiles of {rows} x {columns} in registers{', and of the last ' * bool(rest)}{' and '.join(rest)}"]
+        parts += ["pairs of 16 bits"] * (self.step == 2)
         parts += [f"right operand packed in panels of {self.k} x {self.wide}"] * self.packs
         parts += [] if store is None else [f"epilogue: store {store.target.name}"]
         return f"product, {self.m} x {self.k} by {self.k} x {self.n}: {'; '.join(parts)}"
@@ -273,46 +285,59 @@ class _Tiles:
         squares = self.k // self.lanes * self.lanes if self.bk == 1 and self.bn != 1 and None in masks else 0
         if squares:
             turned = [v for v, mask in enumerate(masks) if mask is None]
-            with e.scope(), b.loop(0, squares, self.lanes, empty=False) as loop:
+            with e.scope(), b.loop(0, squares // self.step, self.lanes // self.step, empty=False) as loop:
                 for v in turned:
                     self.square(loop.index, first, v)
             self.pack_rows(0, squares, first, [(v, m) for v, m in enumerate(masks) if m is not None])
         self.pack_rows(squares, self.k, first, list(enumerate(masks)))
 
     def pack_rows(self, start: int, end: int, first: Int, masks: Sequence[tuple[int, Value | None]]) -> None:
-        """Rows of some vectors of a panel, one by one."""
+        """Rows of B in some vectors of a panel, one by one or two by two."""
         if start == end or not masks:
             return
+        e, b, step = self.e, self.e.b, self.step
+        full = end // step
+        if start // step < full:
+            with e.scope(), b.loop(start // step, full, empty=False) as loop:
+                for v, mask in masks:
+                    rows = [self.row(e.add(e.mul(loop.index, step), r), first, v, mask) for r in range(step)]
+                    self.packed(loop.index, v, rows)
+        if end % step:
+            for v, mask in masks:
+                self.packed(full, v, [self.row(end - 1, first, v, mask)])
+
+    def row(self, k: Int, first: Int, v: int, mask: Value | None) -> Value:
+        """A vector of a row of B as memory has it, zeros past its end."""
         e, b = self.e, self.e.b
         source = STORED[str(self.b.dtype)]
-        with e.scope(), b.loop(start, end, empty=False) as loop:
-            row = e.add(e.mul(loop.index, self.bk), e.mul(first, self.bn))
-            for v, mask in masks:
-                at = e.add(row, v * self.lanes * self.bn)
-                zero = b.constant(0, vector(source, self.lanes))
-                pointer = b.offset(self.pb, at, source)
-                if self.bn == 1:
-                    x = b.load(pointer, zero.type) if mask is None else b.masked_load(pointer, mask, zero)
-                else:
-                    every = b.constant(True, vector("i1", self.lanes)) if mask is None else mask
-                    x = b.gather(pointer, b.lane_numbers(self.lanes, "i64", self.bn), every, zero)
-                self.packed(loop.index, v, x)
+        at = e.add(e.add(e.mul(k, self.bk), e.mul(first, self.bn)), v * self.lanes * self.bn)
+        zero = b.constant(0, vector(source, self.lanes))
+        pointer = b.offset(self.pb, at, source)
+        if self.bn == 1:
+            return b.load(pointer, zero.type) if mask is None else b.masked_load(pointer, mask, zero)
+        every = b.constant(True, vector("i1", self.lanes)) if mask is None else mask
+        return b.gather(pointer, b.lane_numbers(self.lanes, "i64", self.bn), every, zero)
 
     def square(self, row: Value, first: Int, v: int) -> None:
-        """As many rows of one vector of a panel as it has lanes, where a column of B is contiguous."""
-        e, b, lanes = self.e, self.e.b, self.lanes
+        """As many rows of B as one vector of a panel has lanes, where a column of B is contiguous."""
+        e, b, lanes, step = self.e, self.e.b, self.lanes, self.step
         source = STORED[str(self.b.dtype)]
-        start = e.add(row, e.mul(e.add(first, v * lanes), self.bn))
+        start = e.add(e.mul(row, step), e.mul(e.add(first, v * lanes), self.bn))
         pointer = b.offset(self.pb, start, source)
         columns = [b.load(b.offset(pointer, j * self.bn, source), vector(source, lanes)) for j in range(lanes)]
-        for r, x in enumerate(b.transposed(columns)):
-            self.packed(e.add(row, r), v, x)
+        rows = b.transposed(columns)
+        for r in range(0, lanes, step):
+            self.packed(e.add(row, r // step), v, rows[r : r + step])
 
-    def packed(self, row: Int, v: int, x: Value) -> None:
-        """Store one vector of a panel."""
+    def packed(self, row: Int, v: int, rows: Sequence[Value]) -> None:
+        """Store one vector of a panel: a row of B, or the low and high halves of pairs."""
         e, b = self.e, self.e.b
         assert self.panel is not None
-        x = convert(b, from_stored(b, x, self.b.dtype), self.b.dtype, self.sums)
+        x, *high = [convert(b, from_stored(b, x, self.b.dtype), self.b.dtype, self.sums) for x in rows]
+        if self.step == 2:
+            x = b.binary("and", x, 0xFFFF)
+        for y in high:
+            x = b.binary("or", x, b.binary("shl", y, 16))
         b.store(x, b.offset(self.panel.base, e.add(e.mul(row, self.wide), v * self.lanes), self.scalar))
 
     def tile(self, row: Int, rows: int, first: Int, count: int) -> None:
@@ -320,21 +345,22 @@ class _Tiles:
         e, b = self.e, self.e.b
         masks = self.masks(count)
         type_ = vector(self.scalar, self.lanes)
-        starts = [b.offset(self.pa, e.mul(e.add(row, r), self.am), self.scalar) for r in range(rows)]
+        scalar = STORED[str(self.a.dtype)]
+        starts = [b.offset(self.pa, e.mul(e.add(row, r), self.am), scalar) for r in range(rows)]
         sums = [b.constant(0, type_)] * (rows * len(masks))
 
         def step(sums: list[Value], k: Int) -> list[Value]:
             columns = [self.column(k, v, first, mask) for v, mask in enumerate(masks)]
             found = list(sums)
             for r in range(rows):
-                x = b.splat(b.load(b.offset(starts[r], e.mul(k, self.ak), self.scalar), self.scalar), self.lanes)
+                x = b.splat(self.element(b.offset(starts[r], e.mul(k, self.ak * self.step), scalar), k), self.lanes)
                 for v, y in enumerate(columns):
                     at = r * len(masks) + v
                     old = found[at]
-                    found[at] = old + x * y if self.scalar[0] == "i" else b.fma(x, y, old)
+                    found[at] = self.added(old, x, y)
             return found
 
-        whole = self.k // UNROLL * UNROLL
+        whole = self.k // self.step // UNROLL * UNROLL
         if whole > UNROLL:
             with e.scope(), b.loop(0, whole, UNROLL, sums, empty=False) as loop:
                 found = loop.carried
@@ -344,13 +370,33 @@ class _Tiles:
             sums = loop.out
         else:
             whole = 0
-        for k in range(whole, self.k):
+        for k in range(whole, self.depth):
             sums = step(sums, k)
         for r in range(rows):
             with e.scope():
                 for v, mask in enumerate(masks):
                     x = rounded(b, sums[r * len(masks) + v], self.out)
                     self.done(x, e.add(row, r), e.add(first, v * self.lanes), mask)
+
+    def element(self, pointer: Value, k: Int) -> Value:
+        """An element of A, or two as one; the last may be alone."""
+        b = self.e.b
+        if self.step == 1:
+            return b.load(pointer, self.scalar)
+        if self.k % 2 and k == self.depth - 1:
+            return b.cast("zext", b.load(pointer, "i16", 2), "i32")
+        return b.load(pointer, "i32", 2)
+
+    def added(self, old: Value, x: Value, y: Value) -> Value:
+        """A vector of sums with the next product added."""
+        b = self.e.b
+        if self.scalar[0] != "i":
+            return b.fma(x, y, old)
+        if self.step == 1:
+            return old + x * y
+        halves = vector("i16", 2 * self.lanes)
+        x, y = (b.value(halves, f"bitcast {z.type} {z.text} to {halves}") for z in (x, y))
+        return old + b.call(f"llvm.x86.{PAIRS[self.lanes]}", old.type, x, y)
 
     def done(self, x: Value, row: Int, column: Int, mask: Value | None) -> None:
         """Store a vector of the product, or what is made of it."""

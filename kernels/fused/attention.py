@@ -79,7 +79,7 @@ def _after(x: Any, done: Sequence[Any]) -> Any:
     return x
 
 
-Backward = tuple[Form, Form] | None  # the blocks of the two backward kernels; None: whole rows of scores
+Backward = tuple[Form, Form] | None  # of the backward kernels, one Form twice: one kernel; None: whole rows of scores
 
 
 def _forward(form: Form, blocks: Backward, q: Any, k: Any, v: Any, extra: dict[str, Any]) -> tuple[Any, Any]:
@@ -98,8 +98,11 @@ def _forward(form: Form, blocks: Backward, q: Any, k: Any, v: Any, extra: dict[s
 def _backward_by_blocks(
     blocks: tuple[Form, Form], q: Any, k: Any, v: Any, extra: dict[str, Any], sums: Any, delta: Any, ct: Any
 ) -> tuple[Any, Any, Any, Any]:
-    """The cotangents of q, k, v and a bias (None without one), by a kernel for dq and one for dk and dv."""
+    """The cotangents of q, k, v and a bias (None without one), by a kernel for dq and one for dk and dv, or by one."""
     given = q, k, v, extra, sums, delta, ct.astype(q.dtype)
+    if blocks[0] is blocks[1]:
+        dk, dv, dq = backward_of_keys(blocks[1], *given, added=True)
+        return (dq * blocks[1].scale).astype(q.dtype), dk, dv, None
     (dq, *scores), (dk, dv) = backward_of_queries(blocks[0], *given), backward_of_keys(blocks[1], *given)
     return dq, dk, dv, sum_to(scores[0], shape_of(extra["bias"])) if scores else None
 
@@ -186,12 +189,15 @@ def dot_product_attention(
     is_causal: bool = False, query_seq_lengths: Any = None, key_value_seq_lengths: Any = None,
     local_window_size: int | tuple[int, int] | None = None, query_segment_ids: Any = None,
     key_value_segment_ids: Any = None, rows: int | None = None, columns: int | None = None,
+    deterministic: bool = True,
 ) -> Any:  # fmt: skip
     """`softmax(query @ key.T * scale + bias) @ value` by blocks: (batch, T, N, H), (batch, S, K, H), K divides N.
 
     `bias` and `mask` broadcast to (batch, N, T, S); lengths are (batch,); `local_window_size` keeps keys within (left,
     right) positions; segment ids, (batch, T) and (batch, S), keep keys of a query's own segment. `rows` and `columns`
-    are the block of scores, by default the target's. Reverse mode only.
+    are the block of scores, by default the target's. Reverse mode only. On GPUs and without a bias,
+    `deterministic=False` computes the gradient in one kernel of five products instead of two of seven; its blocks add
+    to the gradient of the query atomically, in any order.
 
     Raises:
       ShapeError: operands that do not fit. ArgumentError: ids of one side only.
@@ -226,6 +232,8 @@ def dot_product_attention(
     window = (window, window) if isinstance(window, int) else window
     form = Form(1 / math.sqrt(h) if scale is None else scale, is_causal, tuple(window), t, length)
     form, backward = _forms(form, rows, columns, shape, h * dtype_of(q).itemsize, extra)
+    if backward is not None and not deterministic and current_target().gpu and "bias" not in extra:
+        backward = (backward[1],) * 2
     out = _vjp(form, tuple(extra), backward)(q, k, v, *extra.values())
     if "query_lengths" in extra:
         inside = lax.broadcasted_iota(int32, (1, t, 1, 1), 1) < extra["query_lengths"][:, :, None, None]

@@ -20,7 +20,8 @@ from ...core.ir.array import Array
 from ...core.tracing.trace import shape_of
 from ...lang import cpu, triton
 from ...lang.call.kernel_call import kernel_call
-from ...lang.kernel.block_spec import VMEM, BlockSpec
+from ...lang.kernel.block_spec import ANY, VMEM, BlockSpec
+from ...lang.ops.atomics import atomic_add
 from ...lang.ops.basic import cdiv, ds, num_programs, program_id, when
 from ...lang.ops.scaled_exp2 import scaled_exp2_p
 from ...lang.targets.target import Target
@@ -386,15 +387,18 @@ def backward_of_queries(
 
 
 def backward_of_keys(
-    form: Form, q: Any, k: Any, v: Any, extra: dict[str, Any], sums: Any, delta: Any, ct: Any
+    form: Form, q: Any, k: Any, v: Any, extra: dict[str, Any], sums: Any, delta: Any, ct: Any, added: bool = False
 ) -> list[Any]:
-    """dk and dv: for each block of keys, the heads of its group and their blocks of queries in order."""
+    """dk and dv: for each block of keys, the heads of its group and their blocks of queries in order.
+
+    `added`: dq too, in float32 and not yet scaled, which the cells of all keys add to atomically.
+    """
     (batch, t, n, h), (_, length, heads, _) = shape_of(q), shape_of(k)
     group, work, names, late = n // heads, work_dtype(q, k, v), list(extra), _late(form, extra)
     scored = replace(form, scale=1.0) if late else form
 
     def body(q: Any, k: Any, v: Any, sums: Any, delta: Any, ct: Any, *rest: Any) -> None:
-        dk, dv, k_acc, v_acc = rest[len(names) :]
+        dk, dv, *dq, k_acc, v_acc = rest[len(names) + added :]
         first, column = program_id(4) * form.rows, program_id(2) * form.columns
         keys, values = k[...], v[...]
 
@@ -410,8 +414,13 @@ def backward_of_keys(
             s = _scores(scored, queries, keys, given, first, column, length, work, True)
             p = _shares(form, late, s, sums[...][None, :])
             v_acc[...] += product(p.astype(v.dtype), cts, 1, 0, work)
-            ds = p * (product(values, cts, 1, 1, work) - delta[...][None, :])
-            k_acc[...] += product(ds.astype(q.dtype), queries, 1, 0, work)
+            slopes = p * (product(values, cts, 1, 1, work) - delta[...][None, :])
+            shifts = slopes.astype(q.dtype)
+            k_acc[...] += product(shifts, queries, 1, 0, work)
+            if added:  # turned, so that the product has as many rows as heads are wide
+                place = (program_id(0), ds(first, form.rows), program_id(1) * group + program_id(3), slice(None))
+                inside = lax.broadcasted_iota(jnp.int32, (form.rows, h), 0) < t - first if t % form.rows else None
+                atomic_add(dq[0], place, product(keys, shifts, 0, 0, work).T, mask=inside, sem="relaxed")
 
         @when((program_id(3) == num_programs(3) - 1) & (program_id(4) == num_programs(4) - 1))
         def _() -> None:
@@ -424,8 +433,14 @@ def backward_of_keys(
     query = BlockSpec((None, form.rows, None, h), lambda b, h, j, g, i: (b, i, h * group + g, 0), fill=0)
     keys = BlockSpec((None, form.columns, None, h), lambda b, h, j, g, i: (b, j, h, 0), fill=0)
     row = BlockSpec((None, None, form.rows), lambda b, h, j, g, i: (b, h * group + g, i), fill=0)
+    whole = BlockSpec(memory_space=ANY)
+    zeros = [jnp.zeros(shape_of(q), work)] * added
+    operands = [q, k, v, sums, delta, ct, *extra.values(), *zeros]
     return kernel_call(
-        body, [like(k), like(v)], grid=(batch, heads, cdiv(length, form.columns), group, cdiv(t, form.rows)),
-        in_specs=[query, keys, keys, row, row, query, *_extra_specs(form, extra, group, at)], out_specs=[keys, keys],
-        scratch_shapes=[VMEM((form.columns, h), work)] * 2, name="attention_dkv", compiler_params=form.params,
-    )(q, k, v, sums, delta, ct, *extra.values())  # fmt: skip
+        body, [like(k), like(v), *map(like, zeros)],
+        grid=(batch, heads, cdiv(length, form.columns), group, cdiv(t, form.rows)),
+        in_specs=[query, keys, keys, row, row, query, *_extra_specs(form, extra, group, at), *[whole] * added],
+        out_specs=[keys, keys, *[whole] * added], scratch_shapes=[VMEM((form.columns, h), work)] * 2,
+        input_output_aliases={len(operands) - 1: 2} if added else {},
+        name="attention_backward" if added else "attention_dkv", compiler_params=form.params,
+    )(*operands)  # fmt: skip

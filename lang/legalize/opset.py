@@ -325,6 +325,7 @@ FAMILIES: dict[str, dict[Primitive, str]] = {
         col.ppermute_p: "values permuted along a named axis",
         col.pbroadcast_p: "the value at one index of a named axis, broadcast",
         col.all_gather_p: "the values along a named axis, gathered",
+        col.all_gather_invariant_p: "the values along a named axis, gathered, the same on all devices",
         col.all_to_all_p: "parts exchanged along a named axis",
         col.psum_scatter_p: "the sum over a named axis, scattered",
     },

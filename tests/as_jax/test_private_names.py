@@ -8,7 +8,7 @@ import pytest
 
 import tilewright as tw
 from tilewright import numpy as jnp
-from tilewright.as_jax.batching import is_vmappable, register_vmappable
+from tilewright.as_jax.batching import is_vmappable, register_vmappable, unregister_vmappable
 from tilewright.as_jax.finder import unknown_module
 from tilewright.as_jax.jax import core
 from tilewright.as_jax.jax._src import core as private_core
@@ -159,3 +159,5 @@ def test_a_class_says_which_of_its_leaves_are_mapped():
     # The layout of a sparse array is a part of its structure: axes in the place of its buffers would be another one.
     zeros = sparse.BCOO.fromdense(jnp.zeros((2, 2)), n_batch=1)
     assert tw.vmap(lambda x, row: (x, row), (0, 0), 0)(Scaled(Y, x.scale), zeros)[1].shape == (2, 2)
+    unregister_vmappable(Scaled)
+    assert not is_vmappable(x) and tw.vmap(lambda x: x.scale)(Scaled(Y, Y)).shape == (2,)

@@ -6,7 +6,7 @@ import subprocess
 import sys
 
 from benchmarks.compatibility.client_plugin import LEFT
-from benchmarks.compatibility.clients import ROOT, Ran, _first, joined, ran, wanted
+from benchmarks.compatibility.clients import ROOT, Ran, _error, _first, joined, ran, wanted
 
 SUITE = """
 import time
@@ -83,3 +83,12 @@ def test_files_are_told_without_the_folders_of_a_machine():
         "AssertionError: made at a_test.py:3 (f)"
     )
     assert _first("1/2 is no place, nor is a/b/c") == "1/2 is no place, nor is a/b/c"
+
+
+def test_the_error_of_a_process_that_ended_is_told():
+    notice = "tilewright 0.2.0 is `jax` 0.11.2 in this process\n"
+    trace = "Traceback (most recent call last):\n  File 'errors.py'\nModuleNotFoundError: No module named 'absl'\n"
+    usage = "ERROR: usage: pytest\npytest: error: unrecognized arguments: --timeout=120\n  rootdir: /tmp\n"
+    assert _error(notice + trace) == "ModuleNotFoundError: No module named 'absl'"
+    assert _error(notice + usage) == "pytest: error: unrecognized arguments: --timeout=120"
+    assert (_error(notice + "killed\n"), _error("")) == ("killed", "")

@@ -11,10 +11,15 @@ from tilewright import lang as tl
 from tilewright import lax
 from tilewright import numpy as tnp
 from tilewright.core.tracing.trace import trace_program, typeof
+from tilewright.cpu_backend.llvm.compile import object_of
+from tilewright.cpu_backend.lowering.kernel import code_of
+from tilewright.cpu_backend.machine.features import features
 from tilewright.lang.interpret.interpreter import interpret
+from tilewright.lang.targets.target import CPU
 
 pytestmark = needs_llvm
 X, NAN = (5, 7, 37), float("nan")
+AVX512 = tuple(name for name in features().names if name.startswith("avx512"))
 
 
 def kernel_of(body, shape, dtype, arrays):
@@ -183,6 +188,40 @@ def test_products_and_what_is_made_of_them(shape, dtype):
     kernel = next(e.params["kernel"] for e in program.eqns if "kernel" in e.params)
     (found,), (wanted,) = machine_code(kernel, x, y, bias), interpret(kernel, x, y, bias)
     np.testing.assert_allclose(found.astype(np.float64), wanted.astype(np.float64), rtol=1e-2 if dtype[0] == "b" else 0)
+
+
+@pytest.mark.parametrize("off", [(), ("avx512vnni", "avxvnni"), AVX512], ids=["all", "no VNNI", "no AVX-512"])
+@pytest.mark.parametrize("shape", [(5, 7, 3), (9, 2, 16), (16, 40, 33), (3, 67, 70), (40, 1, 70)])
+@pytest.mark.parametrize(("left", "right"), [("int8", "int8"), ("uint8", "int8"), ("int8", "uint8")])
+@pytest.mark.parametrize("transposed", [False, True])
+def test_products_of_bytes(off, shape, left, right, transposed):
+    m, k, n = shape
+    rng = np.random.default_rng(0)
+    x, y = (rng.integers(np.iinfo(d).min, np.iinfo(d).max, s, d, True)
+            for d, s in ((left, (m, k)), (right, (n, k) if transposed else (k, n))))  # fmt: skip
+    x[0], y[0] = np.iinfo(left).min, np.iinfo(right).min
+
+    def body(x_ref, y_ref, o_ref):
+        axes = (((1,), (1 if transposed else 0,)), ((), ()))
+        o_ref[...] = lax.dot_general(x_ref[...], y_ref[...], axes, preferred_element_type="int32")
+
+    kernel = kernel_of(body, (m, n), "int32", (x, y))
+    found = machine_code(kernel, x, y, machine=features().without(*off))[0]
+    np.testing.assert_array_equal(found, x.astype("int32") @ (y.T if transposed else y).astype("int32"))
+
+
+@pytest.mark.skipif("avx512vnni" not in features().names, reason="of processors with VNNI")
+def test_products_of_bytes_use_vnni():
+    x = np.ones((16, 32), "int8")
+
+    def body(x_ref, y_ref, o_ref):
+        o_ref[...] = tnp.dot(x_ref[...], y_ref[...], preferred_element_type="int32")
+
+    kernel = kernel_of(body, (16, 16), "int32", (x, np.ones((32, 16), "int8")))
+    without = features().without("avx512vnni", "avxvnni")
+    text = [object_of(code_of(kernel, CPU, m, threads=1).text, m, assembly=True) for m in (features(), without)]
+    assert "vpdpwssd" in text[0]
+    assert "vpdpwssd" not in text[1] and "vpmaddwd" in text[1]
 
 
 def test_a_product_stored_over_its_own_operand():

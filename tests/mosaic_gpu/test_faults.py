@@ -75,7 +75,7 @@ EARLY = (r"wgmma\.wait_group\.sync\.aligned (?P<left>\d+);|"
 FAULTS = {
     "a wrong count of bytes": Fault(
         r"expect_tx(\S*) _, \[\$0\], (\d+);", lambda found: f"expect_tx{found[1]} _, [$0], {int(found[2]) // 2};",
-        "bytes more than expect_tx are copied|race: a product reads"),
+        "bytes more are copied than expected|race: a product reads"),
     "no fence": Fault(r"(?m)^.*(wgmma|tcgen05)\.fence.*\n", gone, "without (wgmma.fence|tcgen05.fence::after)"),
     "a stage is freed early": Fault(EARLY, told_at_once, "race: a copy writes|before wgmma.wait_group|race: a load"),
     "no wait": Fault(WAIT, gone, "race: a product reads", (1, 1)),
@@ -221,7 +221,7 @@ WRITTEN = [
     ("probabilities that are not stored yet", warpgroups.probabilities, BLACKWELL,
      every(r".*tcgen05\.wait::st.*\n", ""), "without tcgen05.wait::st"),
     ("probabilities that other warps have not stored", warpgroups.probabilities, BLACKWELL,
-     every(r".*bar\.sync \$0, 128.*\n", ""), "all wait|race"),
+     every(r".*bar\.sync \$0, 128.*\n", ""), "all wait|race|2 phases have ended"),
     ("barriers that the other block does not see", clusters.paired, BLACKWELL, UNFENCED, MADE_EARLY),
     ("copies to other blocks", clusters.shared, HOPPER, every("remui", "divui"), "copy to the blocks 0b101000"),
 ]  # fmt: skip

@@ -57,6 +57,9 @@ def about_to_load() -> None:
         now = mapped()
         _watch.forget_at = forget_at = max(int(FORGET_AT * most), (now + most) // 2)
     if now >= REFUSE_AT * most:
+        gc.collect()  # programs of functions that nothing refers to any more
+        now = mapped()
+    if now >= REFUSE_AT * most:
         raise CompileError(
             f"this process has {now:,} memory mappings of the {most:,} that it may have: no program more fits",
             "let go of compiled functions and executables that are no longer used, or raise `vm.max_map_count`",

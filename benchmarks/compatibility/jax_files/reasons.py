@@ -12,7 +12,8 @@ import re
 REASONS: dict[str, tuple[str, str]] = {
     r"jax\._src\S* is (not here|of jax's own insides)": (
         "insides", "uses a private name of jax's that has no public one"),
-    r"no attribute '(_params|_aval|_value|_to_xla_hlo_sharding|_logistic_taylor|mat|check_compatible_aval)'": (
+    r"no attribute '(_params|_aval|_value|_npy_value|_to_xla_hlo_sharding|_logistic_taylor|mat|"
+    r"check_compatible_aval)'": (
         "insides", "looks at a private attribute of jax's"),
     r"primitive_compilation_cache|compilation_caching|cache_hit|fwd_caching|linearize_caching|excessive_compil|fastpath|"
     r"grad_of_jit_compilation": ("insides", "counts the entries of jax's caches"),
@@ -30,12 +31,16 @@ REASONS: dict[str, tuple[str, str]] = {
     r"symbolic_zero_custom_vjp": ("different", "a derivative at a Python number is an array"),
     r"defvjp_with_logs": ("different", "logging in backward rules, which `hijax` has"),
     r"shape_mismatch_disable": ("different", "the types of cotangents are always checked"),
-    r"same_device|like_single_device|like_replicated|preserves_sharding|different_devices|test_committed": (
+    r"same_device|like_single_device|like_replicated|preserves_sharding|different_devices|test_committed|"
+    r"True is not false": (
         "different", "an array made like another is made on the default device; no array is uncommitted"),
     r"'?softmax_custom_jvp": ("different", "softmax always has its stable derivative"),
     r"Abstract(Device|Mesh)": ("absent", "abstract meshes that say of what kind their devices are"),
     r"a Ref, and the loop|type Ref<any>|arrays_aliases|Ref within": (
         "different", "a Ref that a compiled function or a rule of its own closes over"),
+    r"callback \S+ returned PyTreeDef": ("different", "a callback's result has the structure that was declared for it"),
+    r"was given no rule|debug.print names|failed' not found in ''": (
+        "wording", "looks for jax's class of an error, or for its text in a log"),
     r"_kept_var_idx|'(Pushforward|Primitive)' object has no|no attribute 'pretty_print'|isinstance\(\) arg 2": (
         "insides", "looks at a private class or attribute of jax's"),
     r"does not match|pattern did not match|Expected warning not| AssertionError: \"|not found in 'WARNING|no logs of": (

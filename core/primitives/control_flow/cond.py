@@ -37,6 +37,7 @@ from .subprograms import (
     chosen,
     flat_arguments,
     hoisted,
+    immutable,
     joined,
     keep_inputs,
     known,
@@ -330,7 +331,7 @@ def cond(
             f"the predicate of cond is a scalar, got {type_.show()}", "use `numpy.where`, or reduce it"
         )
     if current().disable_jit and known(pred) is not None:
-        return true_fun(*operands) if bool(known(pred)) else false_fun(*operands)
+        return (true_fun if bool(known(pred)) else false_fun)(*immutable(operands))
     if not is_bool(type_.dtype):
         pred = ne_p.bind(pred, np.zeros((), type_.dtype)[()])
     index = convert_element_type_p.bind(pred, new_dtype=INT32, weak_type=False)
@@ -356,9 +357,9 @@ def switch(index: Any, branches: Sequence[Callable[..., Any]], *operands: Any, o
     if type_.shape != () or not is_integer(type_.dtype):
         raise ArgumentTypeError(f"the index of switch is an integer scalar, got {type_.show()}", "pass an integer")
     if len(branches) == 1:
-        return branches[0](*operands)
+        return branches[0](*immutable(operands))
     if current().disable_jit and known(index) is not None:
-        return branches[min(max(int(known(index)), 0), len(branches) - 1)](*operands)
+        return branches[min(max(int(known(index)), 0), len(branches) - 1)](*immutable(operands))
     index = convert_element_type_p.bind(index, new_dtype=INT32, weak_type=False)
     index = min_p.bind(max_p.bind(index, np.int32(0)), np.int32(len(branches) - 1))
     return _branch(index, branches, [f"branch {i}" for i in range(len(branches))], operands)

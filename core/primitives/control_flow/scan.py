@@ -34,6 +34,7 @@ from .subprograms import (
     close,
     convert,
     flat_arguments,
+    immutable,
     keep_inputs,
     loop_of,
     permuted,
@@ -487,10 +488,11 @@ def scan(
 
 def _run(f: Any, init: Any, leaves: Sequence[Any], x_tree: Any, n: int, reverse: bool) -> tuple[Any, Any]:
     """The loop in Python, as `disable_jit` asks."""
-    carry, ys = init, []
+    carry, ys = immutable(init, True), []
     for i in reversed(range(n)) if reverse else range(n):
         carry, y = f(carry, x_tree.unflatten([index_in_dim(x, i, 0, keepdims=False) for x in leaves]))
-        ys.append(y)
+        carry = immutable(carry, True)
+        ys.append(immutable(y))
     if reverse:
         ys.reverse()
     return carry, pytree.map(lambda *column: concatenate([expand_dims(y, (0,)) for y in column], 0), *ys)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
+
 from ...ir.passes import eliminate_dead, hoist
 from ...ir.program import Atom, Effect, Effects, Eqn, Program, Var
 from ...ir.promotion import promote_types
@@ -14,6 +16,7 @@ from ...support.call_errors import of_call
 from ...support.config import current
 from ...support.errors import ControlFlowTypeError
 from ...support.runtime import runtime
+from ...tracing.array_conversion import as_array
 from ...tracing.trace import Value, axis_environment, trace_program, typeof
 from ..elementwise.conversion import convert_element_type_p
 from ..spmd.varying_axes import ordered, pvary, pvary_p
@@ -278,6 +281,15 @@ def known(x: Any) -> Any:
     """The concrete value of something, or None while it is only traced."""
     concrete = getattr(x, "concrete", None)
     return concrete() if concrete is not None else x
+
+
+def immutable(args: Any, numbers: bool = False) -> Any:
+    """A pytree with copies of its NumPy arrays, which a function that runs in Python could change in place.
+
+    With `numbers`, Python's numbers are made arrays too, as a loop carries them.
+    """
+    writable = (np.ndarray, np.generic, bool, int, float, complex) if numbers else (np.ndarray, np.generic)
+    return pytree.map(lambda x: as_array(x) if isinstance(x, writable) else x, args)
 
 
 def flat_arguments(args: Any) -> tuple[list[Any], Any, list[Type]]:

@@ -53,6 +53,7 @@ from .subprograms import (
     close,
     convert,
     flat_arguments,
+    immutable,
     keep_inputs,
     known,
     loop_of,
@@ -576,11 +577,11 @@ def while_loop(
         raise ArgumentTypeError(f"while_loop takes two functions, got {cond_fun!r} and {body_fun!r}", "pass callables")
     how = {} if check_checkpoints(checkpoints) is None else {"checkpoints": check_checkpoints(checkpoints)}
     if current().disable_jit:
-        value = init_val
-        with contextlib.suppress(TracerBoolError):  # within `vmap` no one truth value says whether to go on
-            while cond_fun(value):
-                value = body_fun(value)
-            return value
+        init_val = immutable(init_val, True)
+        with contextlib.suppress(TracerBoolError):  # within `vmap` no one truth value says whether to go on:
+            while cond_fun(init_val):  # what is left of the loop is traced
+                init_val = immutable(body_fun(init_val), True)
+            return init_val
     leaves, structure, types = flat_arguments(init_val)
     in_tree = tree.treedef_tuple([structure])
     found: dict[str, Any] = {}
@@ -657,8 +658,9 @@ def fori_loop(
     first, last = _bound(lower), _bound(upper)
     if first is not None and last is not None:
         if current().disable_jit:
+            init_val = immutable(init_val, True)
             for i in range(first, last):
-                init_val = body_fun(np.asarray(i, counter.dtype), init_val)
+                init_val = immutable(body_fun(convert(i, counter), init_val), True)
             return init_val
 
         def turn(carry: Any, _: Any) -> tuple[Any, None]:

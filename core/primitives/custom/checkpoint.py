@@ -30,7 +30,7 @@ from ..contraction.conv import conv_general_dilated_p
 from ..contraction.dot_general import dot_general_p
 from ..control_flow import program_primitive
 from ..control_flow.jit_primitive import jit_p
-from ..control_flow.subprograms import chosen, close, keep_inputs, prune, recounted, reduced
+from ..control_flow.subprograms import chosen, close, immutable, keep_inputs, prune, recounted, reduced
 
 Policy = Callable[..., Any] | None
 
@@ -453,9 +453,11 @@ def checkpoint[**P, R](
 
     @functools.wraps(fun, updated=())
     def wrapped(*args: Any, **kwargs: Any) -> Any:
-        if is_evaluating():
-            return fun(*args, **kwargs)
         fixed = {i % len(args) for i in static} if args else set()
+        if is_evaluating():
+            args = tuple(x if i in fixed else immutable(x) for i, x in enumerate(args))
+            kwargs = {name: x if name in static_names else immutable(x) for name, x in kwargs.items()}
+            return fun(*args, **kwargs)
         rest = [a for i, a in enumerate(args) if i not in fixed]
         kept = {name: kwargs.pop(name) for name in static_names if name in kwargs}
         leaves, in_tree = pytree.flatten((rest, kwargs))

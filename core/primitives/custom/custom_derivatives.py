@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ...ir.binding import current_trace
+from ...ir.binding import current_trace, is_evaluating
 from ...ir.extension_types import is_opaque
 from ...ir.primitive import Zero
 from ...ir.program import Program
@@ -20,7 +20,7 @@ from ...tracing.trace import Tracer, eval_program, of_line, trace_program, typeo
 from ...transforms.cotangent_logs import log
 from ...transforms.rule_helpers import instantiate
 from ...transforms.structural_primitives import add_tangents
-from ..control_flow.subprograms import close, convert
+from ..control_flow.subprograms import close, convert, immutable
 from .custom_derivative_primitives import CustomJVP, CustomVJP, bind_linear_call
 
 __all__ = [
@@ -150,7 +150,7 @@ class _Call:
         self.fixed_leaves = [None if isinstance(x, Tracer) else x for x in leaves]
         flat, self.in_tree = pytree.flatten(tuple(args[i] for i in self.places))
         self.extra = len(extra)
-        self.flat = [*extra, *flat]
+        self.flat = [*extra, *(immutable(flat) if is_evaluating() else flat)]
         for x in flat:
             typeof(x)
         self.out_tree: Any = None

@@ -561,3 +561,4 @@ class RefTracer(_Unread, ProgramTracer):
 
 
 TRACERS[RefType] = RefTracer
+AnyRef = RefTracer | RefView

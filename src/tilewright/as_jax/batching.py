@@ -82,6 +82,11 @@ def register_vmappable(
     )
 
 
+def unregister_vmappable(data_type: type) -> None:
+    """Undo `register_vmappable`: `vmap` maps each leaf of the class's values again."""
+    mapped_types.pop(data_type, None)
+
+
 def is_vmappable(x: Any) -> bool:
     """Whether the class of a value is registered by `register_vmappable`."""
     return type(x) in mapped_types

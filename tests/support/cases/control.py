@@ -31,6 +31,7 @@ ELSEWHERE = {
     "pure_callback": f"tests/core/primitives/test_host_callback.py: {_HOST}",
     "io_callback": f"tests/core/primitives/test_host_callback.py: {_HOST}",
     "debug_callback": f"tests/core/primitives/test_host_callback.py: {_HOST}",
+    "all_gather_invariant": f"tests/sharding/eight/mapped.py: {_AXES}",
     **{
         name: f"tests/core/primitives/test_collective.py: {_AXES}"
         for name in (

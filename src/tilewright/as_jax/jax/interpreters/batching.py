@@ -14,6 +14,7 @@ from ...batching import (
     fancy_primitive_batchers,
     primitive_batchers,
     register_vmappable,
+    unregister_vmappable,
 )
 from ...missing import not_adapted
 
@@ -48,6 +49,6 @@ def defbroadcasting(primitive: Any) -> None:
 __all__ = [
     "BatchTrace", "BatchTracer", "axis_primitive_batchers", "bdim_at_front", "broadcast", "defbroadcasting",
     "defvectorized", "fancy_primitive_batchers", "matchaxis", "moveaxis", "not_mapped",
-    "primitive_batchers", "register_vmappable",
+    "primitive_batchers", "register_vmappable", "unregister_vmappable",
 ]  # fmt: skip
 __getattr__: Callable[..., Any] = not_adapted("jax.interpreters.batching")
