@@ -227,5 +227,4 @@ if TYPE_CHECKING:
 else:
     from .typeof import Value as Array
 
-Operand = Array | np.ndarray  # of a rule: constants are NumPy's
 ArrayLike = Array | np.ndarray | np.bool | np.number | bool | int | float | complex

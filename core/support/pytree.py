@@ -24,7 +24,6 @@ DictKey, SequenceKey = _pytree.DictKey, _pytree.SequenceKey
 GetAttrKey: Any
 FlattenedIndexKey: Any
 GetAttrKey, FlattenedIndexKey = _pytree.GetAttrKey, _pytree.FlattenedIndexKey
-PyTree = object  # of arrays, or of anything: what is no container of the registry is a leaf
 Leaf = Callable[[Any], bool] | None
 KeyEntry = TypeVar("KeyEntry", bound=Hashable)
 KeyPath = tuple[KeyEntry, ...]

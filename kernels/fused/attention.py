@@ -79,7 +79,7 @@ def _after(x: Any, done: Sequence[Any]) -> Any:
     return x
 
 
-Backward = tuple[Form, Form] | None  # of the backward kernels, one Form twice: one kernel; None: whole rows of scores
+Backward = tuple[Form, ...] | None  # of the one backward kernel or the two; None: whole rows of scores
 
 
 def _forward(form: Form, blocks: Backward, q: Any, k: Any, v: Any, extra: dict[str, Any]) -> tuple[Any, Any]:
@@ -96,13 +96,13 @@ def _forward(form: Form, blocks: Backward, q: Any, k: Any, v: Any, extra: dict[s
 
 
 def _backward_by_blocks(
-    blocks: tuple[Form, Form], q: Any, k: Any, v: Any, extra: dict[str, Any], sums: Any, delta: Any, ct: Any
+    blocks: tuple[Form, ...], q: Any, k: Any, v: Any, extra: dict[str, Any], sums: Any, delta: Any, ct: Any
 ) -> tuple[Any, Any, Any, Any]:
     """The cotangents of q, k, v and a bias (None without one), by a kernel for dq and one for dk and dv, or by one."""
     given = q, k, v, extra, sums, delta, ct.astype(q.dtype)
-    if blocks[0] is blocks[1]:
-        dk, dv, dq = backward_of_keys(blocks[1], *given, added=True)
-        return (dq * blocks[1].scale).astype(q.dtype), dk, dv, None
+    if len(blocks) == 1:
+        dk, dv, dq = backward_of_keys(blocks[0], *given, added=True)
+        return (dq * blocks[0].scale).astype(q.dtype), dk, dv, None
     (dq, *scores), (dk, dv) = backward_of_queries(blocks[0], *given), backward_of_keys(blocks[1], *given)
     return dq, dk, dv, sum_to(scores[0], shape_of(extra["bias"])) if scores else None
 
@@ -233,7 +233,7 @@ def dot_product_attention(
     form = Form(1 / math.sqrt(h) if scale is None else scale, is_causal, tuple(window), t, length)
     form, backward = _forms(form, rows, columns, shape, h * dtype_of(q).itemsize, extra)
     if backward is not None and not deterministic and current_target().gpu and "bias" not in extra:
-        backward = (backward[1],) * 2
+        backward = backward[1:]
     out = _vjp(form, tuple(extra), backward)(q, k, v, *extra.values())
     if "query_lengths" in extra:
         inside = lax.broadcasted_iota(int32, (1, t, 1, 1), 1) < extra["query_lengths"][:, :, None, None]

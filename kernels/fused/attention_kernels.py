@@ -391,7 +391,7 @@ def backward_of_keys(
 ) -> list[Any]:
     """dk and dv: for each block of keys, the heads of its group and their blocks of queries in order.
 
-    `added`: dq too, in float32 and not yet scaled, which the cells of all keys add to atomically.
+    `added`: dq too, in float32 and not yet scaled, which the program instances of all keys add to atomically.
     """
     (batch, t, n, h), (_, length, heads, _) = shape_of(q), shape_of(k)
     group, work, names, late = n // heads, work_dtype(q, k, v), list(extra), _late(form, extra)

@@ -1,4 +1,4 @@
-"""The backward pass of attention as one kernel, whose cells add to the gradient of the queries atomically."""
+"""The backward pass of attention as one kernel, whose blocks add to the gradient of the queries atomically."""
 
 import numpy as np
 import pytest

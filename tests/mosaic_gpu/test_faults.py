@@ -221,7 +221,7 @@ WRITTEN = [
     ("probabilities that are not stored yet", warpgroups.probabilities, BLACKWELL,
      every(r".*tcgen05\.wait::st.*\n", ""), "without tcgen05.wait::st"),
     ("probabilities that other warps have not stored", warpgroups.probabilities, BLACKWELL,
-     every(r".*bar\.sync \$0, 128.*\n", ""), "all wait|race|2 phases have ended"),
+     every(r".*bar\.sync \$0, 128.*\n", ""), "2 phases have ended"),
     ("barriers that the other block does not see", clusters.paired, BLACKWELL, UNFENCED, MADE_EARLY),
     ("copies to other blocks", clusters.shared, HOPPER, every("remui", "divui"), "copy to the blocks 0b101000"),
 ]  # fmt: skip

@@ -75,9 +75,9 @@ def partition(
     for i, atom in enumerate(program.outputs):  # what is passed through stays as it lies
         at = position.get(atom) if type(atom) is Var else None
         if outs[i] is None and at is not None and at not in donated:
-            lies, ndim = ins[at], len(settled.out_types[i].shape)
-            same = ndim == len(settled.in_types[at].shape)  # keys have a dimension less than their words
-            outs[i] = lies if same else lies.with_spec([names or None for names in _dims(lies, ndim)])
+            outs[i], ndim = ins[at], len(settled.out_types[i].shape)
+            if ndim != len(settled.in_types[at].shape):  # keys have a dimension less than their words
+                outs[i] = ins[at].with_spec([names or None for names in ins[at].spec.padded(ndim)[:ndim]])
         elif outs[i] is None and not atom.type.shape:  # a number: nothing of it can be split
             outs[i] = everywhere
     resolved = Place(tuple(ins), tuple(outs), devices, mesh.size, spmd.boundary, make_runner)
@@ -100,11 +100,6 @@ def partition(
     types = tuple(map(_out_type, settled.out_types, place.outs, resolved.outs))
     unit = replace(settled, program=_between(program, resolved), place=resolved, out_types=types)
     return unit, None if calls is None else calls.told
-
-
-def _dims(sharding: NamedSharding, ndim: int) -> Sequence[Any]:
-    """The axes of each of the first `ndim` dimensions."""
-    return sharding.spec.padded(max(ndim, len(sharding.spec)))[:ndim]
 
 
 def _out_type(type: Any, asked: Any, found: Any) -> Any:

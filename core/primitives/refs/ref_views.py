@@ -561,4 +561,3 @@ class RefTracer(_Unread, ProgramTracer):
 
 
 TRACERS[RefType] = RefTracer
-AnyRef = RefTracer | RefView
