@@ -25,7 +25,7 @@ x = tw.numpy.zeros((4 << 20,), "float32")
 faults = lambda: resource.getrusage(resource.RUSAGE_SELF).ru_minflt
 f(x).block_until_ready()
 before = faults()
-for _ in range(8):
+for _ in range(32):
     f(x).block_until_ready()
 print("faults", faults() - before)
 print("trimmed", malloc_tuning.trim(), float(f(x)[0]))
@@ -43,7 +43,7 @@ def run(**environment: str) -> dict[str, str]:
 def test_arrays_of_sixteen_megabytes_reuse_the_pages_of_those_before():
     found = run(TILEWRIGHT_CPU_KEEP_MEMORY="1")
     assert found["status"] == f"on (up to {limits.available() // 4 >> 20:,} MiB of freed memory are kept for reuse)"
-    assert int(found["faults"]) < 1000  # of 8 times 4096 pages
+    assert int(found["faults"]) < 2048, "half the pages of one array, of the 32 that were made"
     assert found["trimmed"] == "True 1.0"
 
 
@@ -51,7 +51,7 @@ def test_arrays_of_sixteen_megabytes_reuse_the_pages_of_those_before():
 def test_without_the_setting_freed_memory_goes_back():
     found = run(TILEWRIGHT_CPU_KEEP_MEMORY="0")
     assert found["status"] == "off (cpu_keep_memory is False)"
-    assert int(found["faults"]) > 1000
+    assert int(found["faults"]) > 2048
     assert found["trimmed"].endswith("1.0")
 
 
