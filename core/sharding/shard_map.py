@@ -83,7 +83,7 @@ def _effects(*types: Any, program: Program, manual: Sequence[Any], **_: Any) -> 
 def _bind(*operands: Any, program: Program, out_specs: Specs, **how: Any) -> list[Any]:
     """Bind a body each of whose results differs along the axes that its spec names: where parts are joined."""
     outs: list[Any] = program.out_types
-    types = [t if is_opaque(t) else VaryingType(t, t.vary | s.unreduced.union(s.axes))
+    types: list[Any] = [t if is_opaque(t) else VaryingType(t, t.vary | s.unreduced.union(s.axes))
              for t, s in zip(outs, out_specs, strict=True)]  # fmt: skip
     program = with_output_types(program, types)
     return shard_map_p.bind(*operands, program=program, out_specs=out_specs, **how)
