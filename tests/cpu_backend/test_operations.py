@@ -192,9 +192,11 @@ def test_products_and_what_is_made_of_them(shape, dtype):
 
 @pytest.mark.parametrize("off", [(), ("avx512vnni", "avxvnni"), AVX512], ids=["all", "no VNNI", "no AVX-512"])
 @pytest.mark.parametrize("shape", [(5, 7, 3), (9, 2, 16), (16, 40, 33), (3, 67, 70), (40, 1, 70)])
-@pytest.mark.parametrize(("left", "right"), [("int8", "int8"), ("uint8", "int8"), ("int8", "uint8")])
+@pytest.mark.parametrize(("left", "right"), [
+    ("int8", "int8"), ("uint8", "int8"), ("int8", "uint8"), ("uint8", "uint8"), ("int16", "int16"), ("int16", "uint8"),
+])  # fmt: skip
 @pytest.mark.parametrize("transposed", [False, True])
-def test_products_of_bytes(off, shape, left, right, transposed):
+def test_products_of_short_integers(off, shape, left, right, transposed):
     m, k, n = shape
     rng = np.random.default_rng(0)
     x, y = (rng.integers(np.iinfo(d).min, np.iinfo(d).max, s, d, True)
@@ -220,8 +222,20 @@ def test_products_of_bytes_use_vnni():
     kernel = kernel_of(body, (16, 16), "int32", (x, np.ones((32, 16), "int8")))
     without = features().without("avx512vnni", "avxvnni")
     text = [object_of(code_of(kernel, CPU, m, threads=1).text, m, assembly=True) for m in (features(), without)]
-    assert "vpdpwssd" in text[0]
-    assert "vpdpwssd" not in text[1] and "vpmaddwd" in text[1]
+    assert "vpdpbusd" in text[0]
+    assert "vpdp" not in text[1] and "vpmaddwd" in text[1]
+
+
+@pytest.mark.parametrize("dtype", ["int16", "uint8"])
+def test_products_of_short_integers_whose_contracted_axis_is_not_contiguous(dtype):
+    x, y = (np.arange(70, dtype=dtype).reshape(s) for s in ((10, 7), (10, 7)))
+
+    def body(x_ref, y_ref, o_ref):
+        o_ref[...] = lax.dot_general(x_ref[...].T, y_ref[...].astype("int8").astype("int16" if dtype == "int16" else
+                                     "int8"), (((1,), (0,)), ((), ())), preferred_element_type="int32")  # fmt: skip
+
+    kernel = kernel_of(body, (7, 7), "int32", (x, y))
+    np.testing.assert_array_equal(machine_code(kernel, x, y)[0], x.T.astype("int32") @ y.astype("int32"))
 
 
 def test_a_product_stored_over_its_own_operand():
