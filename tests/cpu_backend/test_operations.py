@@ -190,6 +190,27 @@ def test_products_and_what_is_made_of_them(shape, dtype):
     np.testing.assert_allclose(found.astype(np.float64), wanted.astype(np.float64), rtol=1e-2 if dtype[0] == "b" else 0)
 
 
+@pytest.mark.parametrize("off", [(), AVX512], ids=["all", "no AVX-512"])
+@pytest.mark.parametrize("dtype", ["int8", "uint8", "int16", "uint16", "int32", "uint32"])
+def test_quotients_and_remainders_of_integers(dtype, off):
+    info, rng = np.iinfo(dtype), np.random.default_rng(0)
+    ends = [info.min, info.min + 1, info.max - 1, info.max, 0, 1, 2, 3, info.max // 2 + 1, *([-1, -2] * (info.min < 0))]
+    x, y = (a.ravel().astype(dtype) for a in np.meshgrid(ends, ends))
+    few = rng.integers(info.min, info.max, (2, 4000), dtype, True)
+    x, y = np.concatenate([x, few[0], few[0] // 3 * 3]), np.concatenate([y, few[1] >> (info.bits // 2), few[0] // 3])
+    x, y = x.reshape(1, -1), y.reshape(1, -1)
+
+    def body(x_ref, y_ref, q_ref, r_ref):
+        q_ref[...], r_ref[...] = lax.div(x_ref[...], y_ref[...]), lax.rem(x_ref[...], y_ref[...])
+
+    call = tl.kernel_call(body, out_shape=[tw.ShapeDtypeStruct(x.shape, dtype)] * 2)
+    program = trace_program(lambda *xs: list(call(*xs)), [typeof(x), typeof(y)])
+    kernel = next(e.params["kernel"] for e in program.eqns if "kernel" in e.params)
+    for found, wanted in zip(machine_code(kernel, x, y, machine=features().without(*off)), interpret(kernel, x, y),
+                             strict=True):  # fmt: skip
+        np.testing.assert_array_equal(found, wanted)
+
+
 @pytest.mark.parametrize("off", [(), ("avx512vnni", "avxvnni"), AVX512], ids=["all", "no VNNI", "no AVX-512"])
 @pytest.mark.parametrize("shape", [(5, 7, 3), (9, 2, 16), (16, 40, 33), (3, 67, 70), (40, 1, 70)])
 @pytest.mark.parametrize(("left", "right"), [
