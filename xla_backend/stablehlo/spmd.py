@@ -116,6 +116,7 @@ class Meshes:
         XLA replicates nothing that has effects, so that a map over the free axes is around it.
         """
         inner, free = self.inner, self.free_axes()
+        assert inner is not None
         name = self.name(inner.mesh, inner.order)
         numbers = places(inner.mesh, self.devices)
         at = tuple(0 if a in free else slice(None) for a in inner.mesh.axis_names)

@@ -223,8 +223,8 @@ def _by_numpy(function: Any, *arrays: ArrayLike, **how: Any) -> Any:
         concrete(a, function.__name__, "give `size`")
     found = function(*map(np.asarray, given), **how)  # which refuses to lose a derivative
     first, *places = found if isinstance(found, tuple) else (found,)
-    arrays = map(make_array, (first, *(f.astype(default_int()) for f in places)))
-    first, *places = (on_devices_of(given[0], a) for a in arrays)
+    made = map(make_array, (first, *(f.astype(default_int()) for f in places)))
+    first, *places = (on_devices_of(given[0], a) for a in made)
     elements = as_weak_as(first, *given)
     return (elements, *places) if places else elements
 

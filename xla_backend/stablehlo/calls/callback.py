@@ -42,8 +42,8 @@ def _emit(
     e.callbacks.append(host)
     results_types = [*([e.token.type] if ordered else []), *outs]
     # XLA asks where what has effects, or gives nothing, is done.
-    on_one = effect or not results_types
-    where = e.meshes.first_device(len(results_types)) if e.meshes is not None and on_one and not e.within_mesh else ""
+    meshes = e.meshes if effect or not results_types else None
+    where = meshes.first_device(len(results_types)) if meshes is not None and not e.within_mesh else ""
 
     def call(given: list[Operand]) -> list[Operand]:
         return e.ops(
@@ -55,11 +55,12 @@ def _emit(
             more=where,
         )
 
-    if on_one and e.within_mesh and e.meshes.free_axes():
+    free = meshes.free_axes() if meshes is not None and e.within_mesh else ()
+    if meshes is not None and free:
         if outs:
-            raise UnsupportedError(f"a callback with effects and results in a map that leaves {e.meshes.free_axes()} "
-                                   "to the compiler", "map over all axes of the mesh, or use `pure_callback`")
-        results = e.meshes.on_first(e, operands, results_types, call)
+            raise UnsupportedError(f"a callback with effects and results in a map that leaves {free} to the compiler",
+                                   "map over all axes of the mesh, or use `pure_callback`")  # fmt: skip
+        results = meshes.on_first(e, operands, results_types, call)
     else:
         results = call(operands)
     if ordered:
