@@ -53,6 +53,8 @@ class Config:
         jax="default_prng_impl", choices=("threefry2x32", "rbg", "unsafe_rbg", "philox"))  # fmt: skip
     enable_custom_prng: bool = row(False, "`random.PRNGKey` gives a typed key, as `random.key` does",
         jax="enable_custom_prng")  # fmt: skip
+    threefry_partitionable: bool = row(True, "the parts of a sample are generated independently, by their indices; "
+        "False: the samples of JAX before 0.5", jax="threefry_partitionable")  # fmt: skip
     disable_jit: bool = row(False, "jitted functions run step by step, for debugging", jax="disable_jit")
     check_static_indices: bool = row(False, "reading an array at a known integer that is out of bounds is an error; "
         "else it is clamped")  # fmt: skip

@@ -512,7 +512,9 @@ def full_like(x: Any, fill_value: Any, dtype: Any = None, shape: Any = None, *, 
         python = {"float": float, "complex": complex}.get(kind(type.dtype), int)
         if dtype_of(python(0)) == type.dtype:
             return fill(shape, python(fill_value))
-    return fill(shape, fill_value, type.dtype if dtype is None else dtype)
+    out = fill(shape, fill_value, type.dtype if dtype is None else dtype)
+    single = [getattr(array, "_placed", array) is None for array in (x, out)]  # arrays on one device
+    return out.to_device(x.device) if all(single) else out
 
 
 def _cast(value: Any, dtype: np.dtype[Any]) -> Any:

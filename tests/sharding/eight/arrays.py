@@ -377,6 +377,12 @@ def test_arrays_like_one_on_another_device_and_shardings_of_one_device():
     far = tw.device_put(X, tw.device_put(X, device).sharding)
     assert far.device == tnp.zeros_like(far).device == tnp.full_like(far, 2).device == device
     np.testing.assert_array_equal(far + tnp.ones_like(far), X + 1)
+    for like in (tnp.full_like, tw.lax.full_like):
+        assert like(far, 2).device == like(far, 2, shape=(5,)).device == like(far, 2, "int32").device == device
+    assert far[tnp.zeros(10, bool)].device == device
+    split = tw.device_put(X, NamedSharding(MESH, P("x")))
+    assert tw.lax.full_like(split, 2).sharding == split.sharding
+    assert tw.lax.full_like(split, 2, shape=(5,)).shape == (5,)
 
 
 def test_donated_array_that_lies_the_same_on_another_mesh_is_kept():
