@@ -16,9 +16,7 @@ from ..lang.kernel.kernel import EDGE
 from ..lang.ops.atomics import Sync
 from . import descriptors
 from .atomics import atomic_rmw
-from .pointers import Window, places_of
-from .text import Printer, Value
-from .values import (
+from .builders import (
     INT8,
     arith,
     both,
@@ -33,6 +31,8 @@ from .values import (
     sub,
     take,
 )
+from .pointers import Window, places_of
+from .text import Printer, Value
 
 
 @dataclass(eq=False)

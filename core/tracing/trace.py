@@ -166,6 +166,18 @@ def extended_axes(name: Any, size: int, index: Callable[[], Any] | None = None) 
 
 
 @contextlib.contextmanager
+def outside_of_axis(name: Any) -> Iterator[None]:
+    """Within, the innermost axis of this name is not in force."""
+    axes = _axes.get()
+    at = max((i for i, axis in enumerate(axes) if axis[0] == name), default=len(axes))
+    token = _axes.set((*axes[:at], *axes[at + 1 :]))
+    try:
+        yield
+    finally:
+        _axes.reset(token)
+
+
+@contextlib.contextmanager
 def named_scope(name: str) -> Iterator[None]:
     """Prefix the names of operations made within, as profiles and printed programs show them.
 

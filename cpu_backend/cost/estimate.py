@@ -19,7 +19,7 @@ from ...lang.kernel.kernel import UNBOUNDED, Kernel
 from ...lang.kernel.traverse import block_bytes
 from ..lowering.streaming import streamed_outputs
 from .cells import in_cells
-from .memory_traffic import Graph, Region, Root, Value, reached, with_shared
+from .dataflow_graph import Graph, Region, Root, Value, reached, with_shared
 from .rates import Rates
 
 LEAST = 0.5  # of the bytes that are read and written beside is what a byte that is written costs at least

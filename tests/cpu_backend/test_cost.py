@@ -12,8 +12,8 @@ import tilewright as tw
 from tests.support.machine_code import needs_llvm
 from tilewright import lang as tl
 from tilewright import numpy as tnp
+from tilewright.compiler import cpu_machine_code as calls
 from tilewright.compiler import cpu_routes
-from tilewright.compiler import machine_code as calls
 from tilewright.core.support.config import current
 from tilewright.core.tracing.trace import trace_program
 from tilewright.cpu_backend.cost import rates as rates_

@@ -33,8 +33,8 @@ from tilewright.lang.targets.target import target_of
 from tilewright.lang.toolchain.packages import Packages
 from tilewright.lang.toolchain.pool import Workers
 from tilewright.nn import fused as fused_ops
-from tilewright.triton_backend import compiled_kernel, compiler, dialect, start
-from tilewright.triton_backend.fitting import fitted
+from tilewright.triton_backend import compiled_kernel, compiler, start, version_compat
+from tilewright.triton_backend.fit_resources import fitted
 from tilewright.triton_backend.module import TritonModule
 from tilewright.xla_backend.devices import cuda_plugin as cuda
 from tilewright.xla_backend.host.disk_cache import disk_cache
@@ -554,8 +554,8 @@ def test_a_missing_or_other_triton_is_named(monkeypatch):
 def test_descriptors_are_spelled_as_the_release_of_triton_parses_them():
     line = "%d : !tt.tensordesc<{}> -> tensor<64x32xf16>"
     nested, flat = line.format("tensor<64x32xf16>"), line.format("64x32xf16")
-    assert {dialect.adapted(nested, version) for version in ("3.6.0", "3.7.1")} == {nested}
-    assert {dialect.adapted(nested, version) for version in ("3.8.0", "3.9.0", "3.10.1")} == {flat}
+    assert {version_compat.adapted(nested, version) for version in ("3.6.0", "3.7.1")} == {nested}
+    assert {version_compat.adapted(nested, version) for version in ("3.8.0", "3.9.0", "3.10.1")} == {flat}
 
 
 def test_a_missing_or_other_plugin_is_named(monkeypatch):
