@@ -683,6 +683,9 @@ class NamedSharding(DeviceGrid):
         return f"NamedSharding(mesh={self.mesh}, spec={self.spec}{kind})"
 
 
+ShardingLike = NamedSharding | PartitionSpec | None  # a spec: over the mesh in force
+
+
 def _check_sharding(mesh: Any, spec: Any) -> None:
     if not isinstance(mesh, (Mesh, AbstractMesh)):
         raise ArgumentTypeError(f"a sharding over {mesh!r}, which is no mesh", "make one by `make_mesh`")
