@@ -688,12 +688,13 @@ ShardingLike = NamedSharding | PartitionSpec | None  # a spec: over the mesh in 
 
 def _check_sharding(mesh: Any, spec: Any) -> None:
     if not isinstance(mesh, (Mesh, AbstractMesh)):
-        raise ArgumentTypeError(f"a sharding over {mesh!r}, which is no mesh", "make one by `make_mesh`")
+        raise ArgumentTypeError(f"a sharding over {mesh!r}, which is not a mesh", "make one by `make_mesh`")
     if not isinstance(spec, PartitionSpec):
-        raise ArgumentTypeError(f"a sharding by {spec!r}, which is no PartitionSpec", "write P('x', None)")
+        raise ArgumentTypeError(f"a sharding by {spec!r}, which is not a PartitionSpec", "write P('x', None)")
     for name in (*spec.axes, *spec.marked):
         if name not in mesh.shape:
-            raise MeshAxisError(f"{spec} names the axis {name!r}, which {mesh} has not", "name one of the mesh's axes")
+            raise MeshAxisError(f"{spec} names the axis {name!r}, which {mesh} does not have",
+                                "name one of the mesh's axes")  # fmt: skip
     if spec.marked and not mesh.are_all_axes_explicit:
         raise UnsupportedError(f"{spec} over {mesh}: `unreduced` and `reduced` need a mesh whose axes are all Explicit",
                                "give all axes of the mesh the type `AxisType.Explicit`")  # fmt: skip

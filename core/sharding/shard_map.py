@@ -438,7 +438,7 @@ def _manual(mesh: Any, names: Any) -> tuple[Any, ...]:
     names = set(names) or set(mesh.axis_names) - outside
     for name in names:
         if name not in mesh.shape:
-            raise MeshAxisError(f"shard_map over the axis {name!r}, which {mesh} has not", "name the mesh's axes")
+            raise MeshAxisError(f"shard_map over the axis {name!r}, which {mesh} does not have", "name the mesh's axes")
         if name in outside:
             raise MeshAxisError(f"shard_map over {name!r} within one over {name!r}", "name other axes of the mesh")
     return tuple(n for n in mesh.axis_names if n in names)

@@ -339,8 +339,8 @@ def test_the_faster_route_is_taken_and_explained():
         (left,) = routes(rows(double, shape=(1024, 512)), (1024, 512))
         small = routes(rows(softmax, shape=(32, 1024)), (32, 1024))
     assert chosen.startswith("machine code of this CPU") and "as machine code, " in chosen and "by XLA" in chosen
-    assert left.startswith("XLA, cells side by side; estimated ")
-    assert small == ["XLA, cells side by side"]
+    assert left.startswith("XLA, vectorised over cells; estimated ")
+    assert small == ["XLA, vectorised over cells"]
 
 
 @needs_llvm

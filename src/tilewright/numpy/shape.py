@@ -81,7 +81,8 @@ def _inferred(old: tuple[int, ...], shape: Any) -> tuple[int, ...]:
         if rest > 0 and total % rest == 0:
             sizes[sizes.index(-1)] = total // rest
     if any([d < 0 for d in sizes]) or math.prod(sizes) != total:
-        raise ShapeError(f"an array of shape {old} does not reshape to {tuple(sizes)}", f"it has {total} elements")
+        raise ShapeError(f"an array of shape {old} does not reshape to {tuple(sizes)}",
+                         f"give sizes whose product is {total}, its number of elements")  # fmt: skip
     return tuple(sizes)
 
 
