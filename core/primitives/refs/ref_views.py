@@ -416,7 +416,6 @@ class _At:
     def __getitem__(self, key: Any) -> RefView:
         return view(self.target, key)
 
-
 def view(target: Any, key: Any = Ellipsis) -> Any:
     """The part of a Ref (or of a view) that an index names."""
     if isinstance(target, Part):
@@ -561,3 +560,4 @@ class RefTracer(_Unread, ProgramTracer):
 
 
 TRACERS[RefType] = RefTracer
+AnyRef = RefTracer | Part  # a Ref of a kernel, or a part of one

@@ -28,9 +28,8 @@ def shape(a: ArrayLike) -> tuple[int, ...]:
     >>> jnp.shape(jnp.zeros((2, 3)))
     (2, 3)
     """
-    if hasattr(a, "shape"):
-        return a.shape
-    return np.shape(a.__jax_array__() if hasattr(a, "__jax_array__") else a)
+    found = getattr(a, "shape", None)
+    return np.shape(getattr(a, "__jax_array__", lambda: a)()) if found is None else found
 
 
 def ndim(a: ArrayLike) -> int:

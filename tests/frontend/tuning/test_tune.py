@@ -17,7 +17,7 @@ from tilewright import lang as tl
 from tilewright import numpy as tnp
 from tilewright.tuning import Store, autotune, divisors, measure, permutations, powers_of_two, tuned
 from tilewright.tuning.autotuned import Autotuned
-from tilewright.tuning.gaussian_process import Search
+from tilewright.tuning.bayesian_optimization import Search
 from tilewright.tuning.report import Report, shown
 from tilewright.tuning.search import Tuning
 from tilewright.tuning.trials import Here, Isolated
