@@ -405,7 +405,7 @@ def test_the_command_exports_a_function_of_a_file_or_prints_a_pass(tmp_path, cap
     for wrong, told in (
         ([function, "--shape", "128"], "--shape '128'"),
         ([function, *types, "--target", "vax"], "no platform 'vax'"),
-        (["nothing.py::f"], "names no function"),
+        (["nothing.py::f"], "there is no file 'nothing.py'"),
         ([f"{source}::product", "--shape", "f32[4,3]", "--shape", "f32[4]"], f"at: {source}:5 (product)"),
     ):
         assert main(["export", *wrong]) == 2

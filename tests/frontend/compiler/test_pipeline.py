@@ -401,7 +401,7 @@ def test_a_plain_function_is_told_as_xlas_fusions():
     read = max(step.bytes_read for step in report.steps)
     assert read >= 64 * 128 * 4
     text = str(explained)
-    assert "0 kernels" not in text and "of XLA's on cpu" in text and "bytes read" in text and "bound by" in text
+    assert "0 kernels" not in text and "XLA fusions on cpu" in text and "bytes read" in text and "bound by" in text
 
 
 def test_what_the_numbers_of_xlas_fusions_are_of_is_said():
