@@ -21,7 +21,7 @@ def test_the_report_fits_on_a_screen(capsys, monkeypatch, columns, lines):
     assert len(out.splitlines()) <= lines
     for part in ("jaxlib", "device", "compiles here", "disk cache:", "freed memory: ", "changed settings:"):
         assert part in out
-    assert max(len(line) for line in out.splitlines() if "=" not in line) <= columns  # values of settings are not broken
+    assert max(len(line) for line in out.splitlines() if "=" not in line) <= columns  # not of settings
     cpu = next(line for line in out.splitlines() if line.startswith("cpu"))
     assert cpu.count("yes") == 2
 
