@@ -237,7 +237,8 @@ def show(found: Checkup, console: Console) -> None:
     for name in (n for n, v in found.versions.items() if v == "missing"):
         console.print(Text(f"missing, and required: {name}: pip install {name}", style="red"), soft_wrap=True)
     _print(console, "disk cache:", *(f"{part}," for part in [*found.cache.values()][:-1]), [*found.cache.values()][-1])
-    _print(console, "machine code for kernels on the CPU:", found.kernels["machine code"])
+    for name, value in found.kernels.items():
+        _print(console, f"kernels on the CPU: {name}:", value)
     _print(console, f"freed memory: {found.memory}")
     changed = [f"{name}={value.split('   ')[0]}" for name, value in found.settings.items()]
     _print(console, "changed settings:", *(changed or ["none"]), "(all: tilewright doctor --settings)")
