@@ -252,6 +252,7 @@ default_device: Callable[..., AbstractContextManager[None]] = setting("default_d
 default_matmul_precision: Callable[..., AbstractContextManager[None]] = setting("default_matmul_precision", "highest")
 default_prng_impl: Callable[..., AbstractContextManager[None]] = setting("default_prng_impl", "rbg")
 enable_custom_prng: Callable[..., AbstractContextManager[None]] = setting("enable_custom_prng")
+threefry_partitionable: Callable[..., AbstractContextManager[None]] = setting("threefry_partitionable", False)
 enable_checks: Callable[..., AbstractContextManager[None]] = setting("debug_checks", True, "enable_checks")
 no_tracing: Callable[..., AbstractContextManager[None]] = setting("no_tracing")
 check_tracer_leaks: Callable[..., AbstractContextManager[None]] = setting("check_tracer_leaks")

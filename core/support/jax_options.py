@@ -10,7 +10,6 @@ from typing import Any
 
 _SHARDY = "programs are partitioned by Shardy"
 FIXED: dict[str, tuple[Any, str]] = {
-    "threefry_partitionable": (True, "parts of a sample are generated independently, by their indices"),
     "threefry_gpu_kernel_lowering": (False, "random bits are kernels of our own"),
     "legacy_prng_key": ("allow", "raw words are taken everywhere"),
     "use_shardy_partitioner": (True, _SHARDY),

@@ -202,7 +202,7 @@ def _fit(table: np.ndarray, axes: Sequence[int]) -> Affine | None:
 
 def _table_of(form: Affine, grid: Sequence[int], axes: Sequence[int]) -> np.ndarray | None:
     sizes = [grid[a] for a in axes]
-    if any([type(n) is not int for n in sizes]) or int(np.prod(sizes, dtype=np.int64)) > MAX_CELLS:
+    if any([type(n) is not int for n in sizes]) or math.prod(sizes) > MAX_CELLS:
         return None
     out = np.zeros((*sizes, len(form.const)), np.int64) + np.asarray(form.const, np.int64)
     for d, terms in enumerate(form.coefficients):
@@ -234,7 +234,7 @@ def facts(program: Program, grid: tuple[int, ...]) -> Fact | None:
     if table is None:
         return Fact(axes, None, None)
     form = _fit(table, axes)
-    if form is not None:  # drop axes that the result does not depend on
+    if form is not None and table.size:  # drop axes that the result does not depend on
         kept = tuple(a for a in axes if any(a in c for c in form.coefficients))
         table = table[tuple(slice(None) if a in kept else 0 for a in axes)]
         axes = kept

@@ -174,6 +174,6 @@ def absent_from(
             if fnmatchcase(name, pattern):
                 of = "Pallas" if pattern in names else "Triton"
                 raise NotAdaptedNameError(f"{module}.{name} is a name of {of} that tilewright does not have", remedy)
-        raise AttributeError(f"module {module!r} has no attribute {name!r}")
+        raise AttributeError(f"module 'tilewright.{module}' has no attribute {name!r}")
 
     return find

@@ -65,6 +65,7 @@ from .core.support.config import (
     no_tracing,
     numpy_dtype_promotion,
     numpy_rank_promotion,
+    threefry_partitionable,
     transfer_guard,
     transfer_guard_device_to_device,
     transfer_guard_device_to_host,
@@ -232,8 +233,9 @@ __all__ = [
     "memory_report", "named_call", "named_scope", "new_ref", "nn", "no_tracing", "numpy", "numpy_dtype_promotion",
     "numpy_rank_promotion", "ops", "pmap", "print_environment_info", "process_count", "process_index",
     "process_indices", "profile", "profiler", "pure_callback", "random", "ref", "remat", "reshard", "scipy", "set_mesh",
-    "shard_map", "sharding", "smap", "stages", "stats", "stop_gradient", "test_util", "transfer_guard",
-    "transfer_guard_device_to_device", "transfer_guard_device_to_host", "transfer_guard_host_to_device", "tree",
-    "tree_util", "tune", "tuning", "typeof", "typing", "value_and_grad", "vjp", "vmap",
+    "shard_map", "sharding", "smap", "stages", "stats", "stop_gradient", "test_util", "threefry_partitionable",
+    "transfer_guard", "transfer_guard_device_to_device", "transfer_guard_device_to_host",
+    "transfer_guard_host_to_device", "tree", "tree_util", "tune", "tuning", "typeof", "typing", "value_and_grad", "vjp",
+    "vmap",
 ]  # fmt: skip
 __dir__: Callable[[], list[str]] = __all__.copy

@@ -6,7 +6,7 @@ from tests.as_jax.own_process import check
 def test_options_hold_within_a_block_and_are_checked():
     check("""
 import jax
-with jax.legacy_prng_key("allow"), jax.threefry_partitionable(True), jax.auto_pcast(False):
+with jax.legacy_prng_key("allow"), jax.auto_pcast(False):
     assert jax.config.jax_auto_pcast is False
 assert jax.config.jax_auto_pcast is True
 try:

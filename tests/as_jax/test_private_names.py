@@ -12,7 +12,7 @@ from tilewright.as_jax.batching import is_vmappable, register_vmappable, unregis
 from tilewright.as_jax.finder import unknown_module
 from tilewright.as_jax.jax import core
 from tilewright.as_jax.jax._src import core as private_core
-from tilewright.as_jax.jax._src import dtypes
+from tilewright.as_jax.jax._src import dtypes, flattree
 from tilewright.as_jax.jax._src import tree_util as private_trees
 from tilewright.as_jax.jax._src.api_util import infer_argnums_and_argnames
 from tilewright.as_jax.jax._src.numpy import util
@@ -27,6 +27,16 @@ from tilewright.lang import tpu
 def test_complex_dtypes_of_a_precision():
     found = {kind: dtypes.to_complex_dtype(kind) for kind in ("float16", "int32", "float64", "complex64")}
     assert found == {"float16": "complex64", "int32": "complex64", "float64": "complex128", "complex64": "complex64"}
+
+
+def test_flat_trees():
+    tree = flattree.flatten({"b": [1, 2], "a": 3})
+    assert tree.vals == (3, 1, 2) and len(tree) == 3 and list(tree) == [3, 1, 2] and tree[0] == 3
+    assert tree.map2([1, 1, 1], lambda x, y: x + y).unflatten() == {"a": 4, "b": [2, 3]}
+    first, second = tree.map(lambda x: (x, -x)).unzip2()
+    assert first == tree and second.unflatten() == {"a": -3, "b": [-1, -2]}
+    with pytest.raises(ValueError):
+        tree.update([1])
 
 
 def test_nodes_of_pytrees_are_taken_apart_and_put_together():

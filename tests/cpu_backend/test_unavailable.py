@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import re
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,6 +16,7 @@ from tilewright import lang as tl
 from tilewright.compiler import cpu_machine_code
 from tilewright.cpu_backend.llvm.builder import Builder
 from tilewright.cpu_backend.llvm.compile import generator_version, module_text, object_of
+from tilewright.cpu_backend.lowering.rules import REFUSED, WARPGROUPS
 from tilewright.cpu_backend.machine.features import features
 from tilewright.cpu_backend.objects.store import name_of, pack
 from tilewright.cpu_backend.runtime.library import loaded
@@ -68,6 +71,14 @@ def test_a_kept_object_that_does_not_load_is_compiled_again(damage, value):
     kept = Kept({name: pack(damage(good), features(), version)})
     assert loaded(text, kept)[1].symbols["run"]
     assert kept[name] == pack(good, features(), version)
+
+
+def test_the_docs_list_every_operation_that_xla_computes():
+    text = (Path(__file__).resolve().parents[2] / "docs" / "cpu.md").read_text()
+    _, _, section = text.partition("## What XLA computes all the same")
+    table = section.partition("\n## ")[0]
+    listed = {name for line in table.splitlines() if line.startswith("| `") for name in re.findall(r"`(\w+)`", line)}
+    assert listed == {str(p) for p in REFUSED if p not in WARPGROUPS}
 
 
 @needs_llvm

@@ -7,7 +7,6 @@ from tilewright.mosaic_gpu import compiler
 
 
 @pytest.mark.targets
-@pytest.mark.filterwarnings("ignore:overflow encountered in cast")  # of the mask's number to float16
 @pytest.mark.skipif(not compiler.installed(), reason="needs tilewright[cuda]")
 def test_the_table_is_up_to_date_and_nothing_spills():
     text = routes.made()

@@ -76,7 +76,6 @@ def corpus_kernels(name, dims, blocks):
                 yield kernel, given
 
 
-@pytest.mark.filterwarnings("ignore:overflow encountered in cast")
 @pytest.mark.parametrize("name", CORPUS)
 def test_kernels_of_the_corpus(name):
     found = [check_hopper(kernel, *given) for kernel, given in corpus_kernels(name, *CORPUS[name])]
@@ -84,7 +83,6 @@ def test_kernels_of_the_corpus(name):
 
 
 @pytest.mark.targets
-@pytest.mark.filterwarnings("ignore:overflow encountered in cast")
 @pytest.mark.parametrize("name", CORPUS_OF_BLACKWELL)
 def test_kernels_of_the_corpus_on_blackwell(name):
     kernels = corpus_kernels(name, *CORPUS_OF_BLACKWELL[name])
@@ -122,7 +120,6 @@ UNFIT = {
 
 
 @pytest.mark.targets
-@pytest.mark.filterwarnings("ignore:overflow encountered in cast")
 @pytest.mark.parametrize("name", LARGE)
 def test_kernels_in_large_shapes_are_lowered_or_refused_with_the_reason(name):
     for kernel in LARGE[name]():

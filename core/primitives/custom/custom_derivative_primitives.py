@@ -77,8 +77,11 @@ def _effects(*_: Any, program: Program, axes: tuple[Any, ...], **__: Any) -> Eff
 
 
 def _shared(axis: AxisInfo, dims: Sequence[int | None], program: Program) -> bool:
-    """Whether all elements along an axis share a call: nothing is mapped, and rules alone may name the axis."""
-    return all(d is None for d in dims) and Effect("axis", axis.name) not in program.effects
+    """Whether all elements along an axis share a call: no argument is mapped, and no result of the function."""
+    if any(d is not None for d in dims):
+        return False
+    return Effect("axis", axis.name) not in program.effects or not any(
+        d is not None for d in batch_program(program, axis, _dims(dims), False)[1])  # fmt: skip
 
 
 def _check_shared(axis: AxisInfo, dims: Sequence[int | None], what: str) -> None:

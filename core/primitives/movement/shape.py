@@ -22,6 +22,7 @@ from ...ir.typeof import placed_like
 from ...ir.types import ArrayType, Shape, as_size, canonical_dtype, is_bool, is_integer, is_key, kind
 from ...support.call_errors import public
 from ...support.errors import ArgumentError, ArgumentTypeError, DtypeError, ShapeError
+from ...tracing.array_conversion import on_devices_of
 from ...tracing.trace import Value, dtype_of, shape_of, typeof
 from ...transforms.rule_helpers import instantiate, linear_jvp
 from ...transforms.structural_primitives import (
@@ -503,13 +504,17 @@ def full_like(x: Any, fill_value: Any, dtype: Any = None, shape: Any = None, *, 
     placed = placed_like(x) if shape is None else None
     fill = full if placed is None else functools.partial(with_out_sharding, placed, full)
     type = x if hasattr(x, "shape") and hasattr(x, "dtype") else typeof(x)
+    if shape is None and placed is None:
+        return on_devices_of(x, full_like(x, fill_value, dtype, type.shape))
     shape = tuple(type.shape) if shape is None else as_shape(shape, "full_like")
     weak = dtype is None and getattr(typeof(x) if isinstance(x, Value) else type, "weak_type", False)
     if weak and isinstance(fill_value, (bool, int, float, complex)):
         python = {"float": float, "complex": complex}.get(kind(type.dtype), int)
         if dtype_of(python(0)) == type.dtype:
             return fill(shape, python(fill_value))
-    return fill(shape, fill_value, type.dtype if dtype is None else dtype)
+    out = fill(shape, fill_value, type.dtype if dtype is None else dtype)
+    single = [getattr(array, "_placed", array) is None for array in (x, out)]  # arrays on one device
+    return out.to_device(x.device) if all(single) else out
 
 
 def _cast(value: Any, dtype: np.dtype[Any]) -> Any:

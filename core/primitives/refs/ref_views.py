@@ -470,7 +470,7 @@ def _cast(value: Any, dtype: np.dtype[Any], name: str) -> Any:
         return value
     if not type_.weak_type:
         raise DtypeError(
-            f"a {name} of type {type_.show()} is stored in a Ref of {dtype}", f"cast it: `.astype({dtype})`"
+            f"a {name} of type {type_.show()} is stored in a Ref of {dtype}", f"cast it: `.astype('{dtype}')`"
         )
     if type(value) in (bool, int, float, complex):
         return np.asarray(value).astype(dtype)[()]

@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterator
 from ..core.support.config import config
 
 NAMES = ("allow_f16_reductions", "array_garbage_collection_guard", "auto_pcast", "jax2tf_associative_scan_reductions",
-         "legacy_prng_key", "no_execution", "remove_size_one_mesh_axis_from_type", "softmax_custom_jvp", "thread_guard",
-         "threefry_partitionable")  # fmt: skip
+         "legacy_prng_key", "no_execution", "remove_size_one_mesh_axis_from_type", "softmax_custom_jvp",
+         "thread_guard")  # fmt: skip
 
 
 def option(name: str) -> Callable[..., contextlib.AbstractContextManager[None]]:

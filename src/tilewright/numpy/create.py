@@ -331,7 +331,7 @@ def full_like(
     else:
         a = value(a, "full_like")
         like, kind = shape_of(a), dtype_of(a)
-    if shape is None and device is None and isinstance(a, Value):
+    if device is None and isinstance(a, Value) and (shape is None or getattr(a, "_placed", a) is None):
         if a.aval.placed is not None:
             return with_out_sharding(a.aval.placed, full_like, a.aval.plain, fill_value, dtype)
         device = getattr(a, "device", None)

@@ -2,8 +2,10 @@
 
 `threefry2x32` keys are two words, and its operations are primitives. An `rbg` key is four words: two threefry keys, by
 which it is split and folded, and the state of a Philox generator, by which it draws; `unsafe_rbg` splits and folds by
-Philox too, which is faster and less well studied. A `philox` key is two words, the key of Philox4x32-10; what it draws,
-its parts and what it is folded with are hashes of counters that never meet. Bits are the same on every platform.
+Philox too, which is faster and less well studied. Without `threefry_partitionable`, threefry keys are split and drawn
+from as JAX did before 0.5: the numbers of one half of a sample are hashed with those of the other. A `philox` key is
+two words, the key of Philox4x32-10; what it draws, its parts and what it is folded with are hashes of counters that
+never meet. Bits are the same on every platform.
 """
 
 from __future__ import annotations
@@ -15,9 +17,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..core.ir.array import Array
-from ..core.ir.types import PHILOX, RBG, THREEFRY, UNSAFE_RBG, KeyDtype
-from ..core.primitives.elementwise.bitwise import xor_p
+from ..core.ir.types import PHILOX, RBG, THREEFRY, UINT32, UNSAFE_RBG, KeyDtype
+from ..core.primitives.elementwise.bitwise import or_p, shift_left_p, xor_p
+from ..core.primitives.elementwise.conversion import bitcast_convert_type, convert_element_type
 from ..core.primitives.keys.threefry import (
+    UINTS,
     random_bits_p,
     random_clone_p,
     random_fold_in_p,
@@ -25,12 +29,14 @@ from ..core.primitives.keys.threefry import (
     random_split_p,
     random_unwrap_p,
     random_wrap_p,
+    threefry2x32_p,
 )
 from ..core.primitives.movement.shape import (
     broadcast_shapes,
     broadcast_to,
     concatenate,
     expand_dims,
+    iota,
     reshape,
     slice_in_dim,
 )
@@ -57,6 +63,42 @@ class Generator(NamedTuple):
 
 def _threefry_seed(seed: Array) -> Any:
     return random_seed_p.bind(seed, impl=THREEFRY)
+
+
+def paired_hash(keys: Any, numbers: Any) -> Any:
+    """The hash of a row of uint32 numbers under each threefry key: the first half with the second, padded by a 0."""
+    lead, (size,) = shape_of(keys), shape_of(numbers)
+    if size >= 2**32 - 1:
+        raise ArgumentError(f"{size} words of random bits count past 2^32", "split the key and draw in parts")
+    half, words, end = (size + 1) // 2, random_unwrap_p.bind(keys), len(lead)
+    numbers = concatenate([numbers, np.zeros(size % 2, np.uint32)], 0)
+    operands = [slice_in_dim(words, i, i + 1, axis=end) for i in (0, 1)]
+    operands += [slice_in_dim(numbers, i * half, (i + 1) * half) for i in (0, 1)]
+    pair = threefry2x32_p.bind(*[broadcast_to(x, (*lead, half)) for x in operands])
+    return slice_in_dim(concatenate(pair, end), 0, size, axis=end)
+
+
+def _threefry_split(keys: Any, shape: tuple[int, ...]) -> Any:
+    if current().threefry_partitionable:
+        return random_split_p.bind(keys, shape=shape)
+    words = paired_hash(keys, iota(UINT32, 2 * math.prod(shape)))
+    return random_wrap_p.bind(reshape(words, (*shape_of(keys), *shape, 2)), impl=THREEFRY)
+
+
+def _threefry_bits(keys: Any, width: int, shape: tuple[int, ...]) -> Any:
+    if current().threefry_partitionable:
+        return random_bits_p.bind(keys, bit_width=width, shape=shape)
+    lead, size = shape_of(keys), math.prod(shape)
+    words = paired_hash(keys, iota(UINT32, (size * width + 31) // 32))
+    end = len(lead)
+    if width == 64:
+        high, low = (convert_element_type(slice_in_dim(words, i * size, (i + 1) * size, axis=end), UINTS[64])
+                     for i in (0, 1))  # fmt: skip
+        words = or_p.bind(shift_left_p.bind(high, np.uint64(32)), low)
+    elif width < 32:
+        parts = bitcast_convert_type(words, UINTS[width])
+        words = slice_in_dim(reshape(parts, (*lead, math.prod(shape_of(parts)[end:]))), 0, size, axis=end)
+    return reshape(words, (*lead, *shape))
 
 
 def _doubled(seed: Any) -> Any:
@@ -126,14 +168,14 @@ GENERATORS = {
     "threefry2x32": Generator(
         THREEFRY,
         _threefry_seed,
-        lambda keys, shape: random_split_p.bind(keys, shape=shape),
+        _threefry_split,
         lambda keys, data: random_fold_in_p.bind(keys, data),
-        lambda keys, width, shape: random_bits_p.bind(keys, bit_width=width, shape=shape),
+        _threefry_bits,
     ),
     "rbg": Generator(
         RBG,
         lambda seed: random_wrap_p.bind(_doubled(seed), impl=RBG),
-        lambda keys, shape: _whole([random_split_p.bind(half, shape=shape) for half in _halves(keys)]),
+        lambda keys, shape: _whole([_threefry_split(half, shape) for half in _halves(keys)]),
         lambda keys, data: _whole([random_fold_in_p.bind(half, data) for half in _halves(random_clone_p.bind(keys))]),
         _philox_bits,
     ),

@@ -505,3 +505,18 @@ def test_what_a_rule_applies_to_tangents_is_transposed_as_a_function():
 
     found = [tw.jvp(slope, (0.5,), (1.0,))[1], tw.grad(slope)(0.5), tw.grad(tw.grad(f))(0.5)]
     np.testing.assert_allclose(np.stack(found), np.float32([-100, -100, -1]) * np.sin(np.float32(0.5)), rtol=1e-6)
+
+
+@pytest.mark.parametrize("kind", [tw.custom_jvp, tw.custom_vjp])
+def test_what_a_function_reduces_over_an_axis_is_not_mapped(kind):
+    def f(x):
+        return lax.psum(x, "i")
+
+    made = kind(f)
+    if kind is tw.custom_jvp:
+        made.defjvp(lambda p, t: (f(p[0]), f(t[0])))
+    else:
+        made.defvjp(lambda x: (f(x), None), lambda _, ct: (lax.psum(ct, "i"),))
+    batch = tw.vmap(lambda _, y: made(y), (0, None), None, axis_name="i")
+    assert float(batch(np.zeros(4, np.float32), 2.0)) == 8
+    assert float(tw.grad(lambda y: batch(np.zeros(4, np.float32), y))(2.0)) == 4

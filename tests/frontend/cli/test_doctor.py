@@ -13,13 +13,15 @@ from tilewright.lang.toolchain.packages import Packages
 from tilewright.xla_backend.devices import client
 
 
-def test_the_report_fits_on_a_screen(capsys, monkeypatch):
-    monkeypatch.setenv("COLUMNS", "80")
+@pytest.mark.parametrize("columns, lines", [(80, 30), (120, 24)])
+def test_the_report_fits_on_a_screen(capsys, monkeypatch, columns, lines):
+    monkeypatch.setenv("COLUMNS", str(columns))
     assert main.main(["doctor"]) == 0
     out = capsys.readouterr().out
-    assert len(out.splitlines()) <= 24
-    for part in ("jaxlib", "device", "compiles here", "disk cache: ", "freed memory: ", "changed settings: "):
+    assert len(out.splitlines()) <= lines
+    for part in ("jaxlib", "device", "compiles here", "disk cache:", "freed memory: ", "changed settings:"):
         assert part in out
+    assert max(len(line) for line in out.splitlines() if "=" not in line) <= columns  # not of settings
     cpu = next(line for line in out.splitlines() if line.startswith("cpu"))
     assert cpu.count("yes") == 2
 

@@ -112,7 +112,6 @@ def test_kernels_of_authors(case):
     assert bool(found) == (case.name in FEW) and all(name.startswith(case.name) for name, _ in found)
 
 
-@pytest.mark.filterwarnings("ignore:overflow encountered in cast")  # of the mask's number to float16
 @pytest.mark.parametrize("name", CORPUS)
 def test_kernels_of_the_corpus(name):
     assert bool(idle_kernels(of_corpus(name))) == (name in FEW)

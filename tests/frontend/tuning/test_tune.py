@@ -172,7 +172,7 @@ def test_what_cannot_be_tuned_is_told():
     for budget in (-1, "60"):
         with pytest.raises(errors.ArgumentError, match=r"the budget is"):
             tw.tune(function, tnp.ones(4), budget=budget)
-    with pytest.raises(errors.ArgumentTypeError, match=r"no function(.|\s)*@autotune\(space="):
+    with pytest.raises(errors.ArgumentTypeError, match=r"decorates a function, got Array(.|\s)*@autotune\(space="):
         tw.autotune(lambda x: x)(tnp.ones(4))  # the decorator without a space
 
 

@@ -503,3 +503,18 @@ def test_a_fill_is_a_number(fill):
     with pytest.raises(ArgumentTypeError, match="BlockSpec: fill is .*\n.*\n.*give a number"):
         tl.BlockSpec((4,), lambda i: (i,), fill=fill)
     np.testing.assert_array_equal(run(in_specs=[tl.BlockSpec((4,), lambda i: (i,), fill=np.float32(1))]), 2 * x8)
+
+
+def test_grids_of_no_cells_and_of_more_than_a_word_counts():
+    def double(x, o):
+        o[...] = x[...] * 2
+
+    x, out = np.ones((8, 24), F32), tw.ShapeDtypeStruct((8, 24), F32)
+    aligned = tl.BlockSpec((4, 8), lambda i, j: (i, j))
+    divided = tl.BlockSpec((4, 8), lambda i, j: (i // 0, j))  # no cell computes it
+    call = tl.kernel_call(double, out_shape=out, grid=(0, 3), in_specs=[divided], out_specs=aligned,
+                          input_output_aliases={0: 0})  # fmt: skip
+    np.testing.assert_array_equal(call(x), x)
+    rows = tl.BlockSpec((4, 8), lambda i: (i, 0))
+    with pytest.raises(OutOfBoundsError, match="but the operand has 8"):
+        tl.kernel_call(double, out_shape=out, grid=2**70, in_specs=[rows], out_specs=tl.BlockSpec((4, 8), None))(x)

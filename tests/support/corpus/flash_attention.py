@@ -13,16 +13,15 @@ from tilewright import lang as tl
 from tilewright import numpy as tnp
 from tilewright.core.support.errors import OutOfBoundsError, RaceError
 
-LOW = -1e30
-
 
 def flash_attention(q, k, v, o, top, norm, total, *, keys, causal):
     i, j = tl.program_id(1), tl.program_id(2)
     rows, columns = q.shape[0], k.shape[0]
+    low = float(tnp.finfo(top.dtype).min) / 2  # finite in any dtype, and so are its differences from scores
 
     @tl.when(j == 0)
     def _():
-        top[...] = tnp.full(top.shape, LOW, top.dtype)
+        top[...] = tnp.full(top.shape, low, top.dtype)
         norm[...] = tnp.zeros(norm.shape, norm.dtype)
         total[...] = tnp.zeros(total.shape, total.dtype)
 
@@ -32,7 +31,7 @@ def flash_attention(q, k, v, o, top, norm, total, *, keys, causal):
         row = i * rows + tnp.arange(rows)[:, None]
         column = j * columns + tnp.arange(columns)[None, :]
         seen = (column < keys) & (column <= row) if causal else column < keys
-        scores = tnp.where(seen, scores, LOW)
+        scores = tnp.where(seen, scores, low)
         largest = tnp.maximum(top[...], scores.max(axis=-1, keepdims=True))
         weights = tnp.exp(scores - largest)
         scale = tnp.exp(top[...] - largest)
@@ -64,7 +63,7 @@ def call(q, k, v, *, rows=4, columns=4, causal=False, **changes):
 def reference(np, q, k, v, *, causal=False):
     scores = np.einsum("bqd,bkd->bqk", q, k) * q.shape[2] ** -0.5
     if causal:
-        scores = np.where(np.tri(q.shape[1], k.shape[1], dtype=bool), scores, LOW)
+        scores = np.where(np.tri(q.shape[1], k.shape[1], dtype=bool), scores, -np.inf)
     e = np.exp(scores - scores.max(axis=-1, keepdims=True))
     return np.einsum("bqk,bkd->bqd", e / e.sum(axis=-1, keepdims=True), v)
 

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ....core.ir.types import RBG, THREEFRY, UNSAFE_RBG
-from ....core.primitives.keys.threefry import threefry2x32_p
-from ....core.primitives.movement.shape import concatenate, reshape, slice_in_dim
+from ....core.primitives.keys.threefry import random_wrap_p, threefry2x32_p
+from ....core.primitives.movement.shape import reshape
 from ....core.tracing.trace import shape_of
-from ....random.generators import seeded
+from ....random.generators import paired_hash, seeded
 from ...missing import not_adapted
 
 if TYPE_CHECKING:
@@ -48,13 +48,8 @@ def threefry_2x32(keypair: Any, count: Any) -> Any:
     >>> threefry_2x32(np.zeros(2, np.uint32), np.zeros(2, np.uint32)).tolist()
     [1797259609, 2579123966]
     """
-    k0, k1 = (reshape(slice_in_dim(keypair, i, i + 1), ()) for i in (0, 1))
-    flat = reshape(count, (int(np.prod(shape_of(count))),))
-    size = shape_of(flat)[0]
-    even = concatenate([flat, np.zeros(size % 2, np.uint32)], 0)
-    half = (size + 1) // 2
-    words = threefry2x32_p.bind(k0, k1, slice_in_dim(even, 0, half), slice_in_dim(even, half, 2 * half))
-    return reshape(slice_in_dim(concatenate(words, 0), 0, size), shape_of(count))
+    keys = random_wrap_p.bind(keypair, impl=THREEFRY)
+    return reshape(paired_hash(keys, reshape(count, (int(np.prod(shape_of(count))),))), shape_of(count))
 
 
 __all__ = [
