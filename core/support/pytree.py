@@ -30,7 +30,7 @@ KeyEntry = TypeVar("KeyEntry", bound=Hashable)
 KeyPath = tuple[KeyEntry, ...]
 
 
-def flatten(tree: Any, is_leaf: Leaf = None) -> tuple[list[Any], PyTreeDef]:
+def flatten(tree: PyTree, is_leaf: Leaf = None) -> tuple[list[Any], PyTreeDef]:
     """The leaves of a pytree, and its structure.
 
     Raises:
@@ -64,7 +64,7 @@ def unflatten(treedef: PyTreeDef, leaves: Any) -> Any:
     return treedef.unflatten(leaves)
 
 
-def leaves(tree: Any, is_leaf: Leaf = None) -> list[Any]:
+def leaves(tree: PyTree, is_leaf: Leaf = None) -> list[Any]:
     """The leaves of a pytree, left to right.
 
     >>> from tilewright import tree
@@ -74,7 +74,7 @@ def leaves(tree: Any, is_leaf: Leaf = None) -> list[Any]:
     return flatten(tree, is_leaf)[0]
 
 
-def structure(tree: Any, is_leaf: Leaf = None) -> PyTreeDef:
+def structure(tree: PyTree, is_leaf: Leaf = None) -> PyTreeDef:
     """The structure of a pytree, its leaves forgotten.
 
     >>> from tilewright import tree
@@ -84,7 +84,7 @@ def structure(tree: Any, is_leaf: Leaf = None) -> PyTreeDef:
     return flatten(tree, is_leaf)[1]
 
 
-def map(f: Callable[..., Any], tree: Any, *rest: Any, is_leaf: Leaf = None) -> Any:  # noqa: A001
+def map(f: Callable[..., Any], tree: PyTree, *rest: Any, is_leaf: Leaf = None) -> Any:  # noqa: A001
     """Apply a function to the leaves of pytrees of one structure.
 
     >>> map(lambda a, b: a + b, {"x": 1, "y": (2, 3)}, {"x": 10, "y": (20, 30)})
@@ -98,7 +98,7 @@ def map(f: Callable[..., Any], tree: Any, *rest: Any, is_leaf: Leaf = None) -> A
 SHOWN = 200  # letters of what jaxlib tells of a tree
 
 
-def flatten_up_to(treedef: PyTreeDef, tree: Any) -> list[Any]:
+def flatten_up_to(treedef: PyTreeDef, tree: PyTree) -> list[Any]:
     """The subtrees of `tree` at the leaves of a structure that is a prefix of its own."""
     try:
         return treedef.flatten_up_to(tree)
@@ -112,7 +112,7 @@ def flatten_up_to(treedef: PyTreeDef, tree: Any) -> list[Any]:
 _ABSENT = object()
 
 
-def reduce(function: Callable[[Any, Any], Any], tree: Any, initializer: Any = _ABSENT, is_leaf: Leaf = None) -> Any:
+def reduce(function: Callable[[Any, Any], Any], tree: PyTree, initializer: Any = _ABSENT, is_leaf: Leaf = None) -> Any:
     """Fold a function over the leaves.
 
     >>> from tilewright import tree
@@ -125,7 +125,7 @@ def reduce(function: Callable[[Any, Any], Any], tree: Any, initializer: Any = _A
 
 
 def reduce_associative(
-    operation: Callable[[Any, Any], Any], tree: Any, *, identity: Any = _ABSENT, is_leaf: Leaf = None
+    operation: Callable[[Any, Any], Any], tree: PyTree, *, identity: Any = _ABSENT, is_leaf: Leaf = None
 ) -> Any:
     """Fold an associative function over the leaves, pair by pair, so that the depth is the logarithm of their number.
 
@@ -145,7 +145,7 @@ def reduce_associative(
     return found[0]
 
 
-def all(tree: Any, *, is_leaf: Leaf = None) -> bool:  # noqa: A001
+def all(tree: PyTree, *, is_leaf: Leaf = None) -> bool:  # noqa: A001
     """Whether every leaf is true.
 
     >>> from tilewright import tree
@@ -163,7 +163,7 @@ def builtins_all(values: Sequence[Any]) -> bool:
     return True
 
 
-def transpose(outer_treedef: PyTreeDef, inner_treedef: Any, pytree_to_transpose: Any) -> Any:
+def transpose(outer_treedef: PyTreeDef, inner_treedef: Any, pytree_to_transpose: PyTree) -> Any:
     """Turn a tree of trees inside out; an inner structure of None is that of the first subtree.
 
     >>> from tilewright import tree
@@ -182,7 +182,7 @@ def transpose(outer_treedef: PyTreeDef, inner_treedef: Any, pytree_to_transpose:
     return inner.unflatten(outer.unflatten(column) for column in zip(*rows, strict=True))
 
 
-def flatten_with_path(tree: Any, is_leaf: Any = None, is_leaf_takes_path: bool = False) -> tuple[Any, PyTreeDef]:
+def flatten_with_path(tree: PyTree, is_leaf: Any = None, is_leaf_takes_path: bool = False) -> tuple[Any, PyTreeDef]:
     """The pairs (path, leaf) of a pytree, and its structure; `is_leaf` may take the path before the node.
 
     >>> from tilewright import tree
@@ -195,7 +195,7 @@ def flatten_with_path(tree: Any, is_leaf: Any = None, is_leaf_takes_path: bool =
     return [(tuple(path), leaf) for path, leaf in pairs], treedef
 
 
-def leaves_with_path(tree: Any, is_leaf: Any = None, is_leaf_takes_path: bool = False) -> list[tuple[Any, Any]]:
+def leaves_with_path(tree: PyTree, is_leaf: Any = None, is_leaf_takes_path: bool = False) -> list[tuple[Any, Any]]:
     """The leaves of a pytree with the path to each.
 
     >>> from tilewright import tree, tree_util
@@ -206,7 +206,7 @@ def leaves_with_path(tree: Any, is_leaf: Any = None, is_leaf_takes_path: bool = 
 
 
 def map_with_path(
-    f: Callable[..., Any], tree: Any, *rest: Any, is_leaf: Any = None, is_leaf_takes_path: bool = False
+    f: Callable[..., Any], tree: PyTree, *rest: Any, is_leaf: Any = None, is_leaf_takes_path: bool = False
 ) -> Any:
     """Apply `f(path, leaf, ...)` to the leaves of pytrees of one structure.
 
@@ -247,7 +247,7 @@ def broadcast(prefix_tree: Any, full_tree: Any, is_leaf: Leaf = None) -> Any:
     return unflatten(structure(full_tree, is_leaf), broadcast_prefix(prefix_tree, full_tree, is_leaf))
 
 
-def broadcast_prefix(prefix: Any, full: Any, is_leaf: Leaf = None) -> list[Any]:
+def broadcast_prefix(prefix: PyTree, full: Any, is_leaf: Leaf = None) -> list[Any]:
     """The leaves of a prefix tree, one for each leaf of the full tree."""
     result: list[Any] = []
 
@@ -304,7 +304,7 @@ def treedef_is_leaf(treedef: PyTreeDef) -> bool:
     return treedef.num_nodes == 1
 
 
-def flatten_one_level(tree: Any) -> tuple[Iterable[Any], Hashable]:
+def flatten_one_level(tree: PyTree) -> tuple[Iterable[Any], Hashable]:
     """The children of a node, and the rest of it; raises `TreeError` for a leaf.
 
     >>> flatten_one_level({"a": [1, 2], "b": 3})
@@ -313,7 +313,7 @@ def flatten_one_level(tree: Any) -> tuple[Iterable[Any], Hashable]:
     return _one_level(registry.flatten_one_level(tree), tree)
 
 
-def flatten_one_level_with_keys(tree: Any) -> tuple[Iterable[tuple[Any, Any]], Hashable]:
+def flatten_one_level_with_keys(tree: PyTree) -> tuple[Iterable[tuple[Any, Any]], Hashable]:
     """The children of a node with their keys, and the rest of it; raises `TreeError` for a leaf.
 
     >>> flatten_one_level_with_keys([5, 6])
@@ -322,7 +322,7 @@ def flatten_one_level_with_keys(tree: Any) -> tuple[Iterable[tuple[Any, Any]], H
     return _one_level(registry.flatten_one_level_with_keys(tree), tree)
 
 
-def _one_level(found: Any, tree: Any) -> Any:
+def _one_level(found: Any, tree: PyTree) -> Any:
     if found is None:
         raise TreeError(f"{tree!r} of type {type(tree).__name__} is a leaf", "pass a node of a pytree")
     children, data = found
@@ -388,7 +388,7 @@ def register_pytree_with_keys(
     [('.value', 1)]
     """
 
-    def plain(tree: Any) -> Any:
+    def plain(tree: PyTree) -> Any:
         children, data = flatten_with_keys(tree)
         return [child for _, child in children], data
 

@@ -560,4 +560,3 @@ class RefTracer(_Unread, ProgramTracer):
 
 
 TRACERS[RefType] = RefTracer
-AnyRef = RefTracer | Part  # a Ref of a kernel, or a part of one
