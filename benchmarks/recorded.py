@@ -27,7 +27,7 @@ import tilewright as tw
 from tilewright import lax
 from tilewright import numpy as tnp
 from tilewright.bench.machine import description
-from tilewright.tuning.gaussian_process import Search
+from tilewright.tuning.bayesian_optimization import Search
 
 SIDE = 480
 SIZES = (8, 16, 24, 32, 48, 80, 120, 160, 240, 480)

@@ -13,7 +13,7 @@ from ..core.ir.program import Var
 from ..core.primitives.contraction.dot_general import dot_general_p
 from ..core.primitives.refs.state_primitives import get_p
 from ..lang.legalize import Unfit
-from ..lang.loopnest.bounds import Line
+from ..lang.loopnest.loop_bounds import Line
 from .schedule import Moved, Schedule, steady
 
 ALONE = "leave `cluster` out"

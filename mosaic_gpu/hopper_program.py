@@ -16,7 +16,7 @@ from ..lang.gpu.launch import GROUP as BAND
 from ..lang.gpu.launch import Launch
 from ..lang.kernel.kernel import Block, Kernel
 from ..lang.legalize import Unfit
-from ..lang.loopnest.bounds import Line
+from ..lang.loopnest.loop_bounds import Line
 from ..lang.loopnest.peeling import end_cell
 from ..lang.loopnest.plan import Plan
 from . import ping_pong, ptx

@@ -21,8 +21,8 @@ from ..core.primitives.refs.state_primitives import get_p
 from ..lang.analysis.index_maps import inside, map_of
 from ..lang.kernel.kernel import Block
 from ..lang.legalize import Unfit
-from ..lang.loopnest.bounds import Bounds, narrow
 from ..lang.loopnest.full_blocks import FullBlocks, full_blocks
+from ..lang.loopnest.loop_bounds import Bounds, narrow
 from ..lang.loopnest.peeling import Peeled, peeled
 from ..lang.loopnest.plan import Plan
 from ..lang.targets.target import Target

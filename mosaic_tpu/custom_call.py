@@ -16,7 +16,7 @@ from ..lang.transforms.fit_vmem import in_vmem
 from .lower import mosaic_module
 from .module import MosaicModule
 from .rules import BACKEND
-from .serial import context, serialize
+from .serialization import context, serialize
 
 TARGET = "tpu_custom_call"
 _VMEM = 1  # the number of vector memory among the memory spaces of XLA's TPU compiler

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 from ..lang.targets.target import Resources, Target
-from .serial import module_name
+from .serialization import module_name
 
 VMEM = "1"  # the number of the memory space in the compiler's notes and layouts
 _DEFINITION = re.compile(r"\s*(?:ROOT )?%(?P<name>[\w.\-]+) = (?P<type>.+?) [\w\-]+\(")

@@ -18,7 +18,10 @@ if _FIRST:
     shutil.rmtree(_CACHE, ignore_errors=True)  # what a run of the same number left that was killed
 os.environ["TILEWRIGHT_CACHE_DIR"] = str(_CACHE)
 # Kernels take the same route on every machine.
-os.environ.setdefault("TILEWRIGHT_CPU_RATES", "read=2e10,copy=1.4e10,in_place=4e10,streamed=2.5e10,near=6e10,fma=8e10")
+os.environ.setdefault(
+    "TILEWRIGHT_CPU_RATES",
+    "read=2e10,copy=1.4e10,in_place=4e10,streamed=2.5e10,near=6e10,fma=8e10,bytes=3.2e11",
+)
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # processes that tests start would compile every module again
 _SOURCE = str(Path(__file__).resolve().parent.parent / "src")
 os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [_SOURCE, os.environ.get("PYTHONPATH")]))

@@ -15,8 +15,8 @@ from ..core.ir.types import BOOL, INT64, is_float, is_unsigned
 from ..core.support.errors import UnsupportedError
 from ..lang.gpu.normalize import GPU_LIMITS
 from ..lang.ops.atomics import Sync
+from .builders import bitcast, both, compare, lanes, regroup, relabel, select, spread, take
 from .text import Printer, Value, power, spell, stored
-from .values import bitcast, both, compare, lanes, regroup, relabel, select, spread, take
 
 STRICT: Sync = ("acq_rel", "gpu")
 _INTEGER = {"add": "add", "and": "and", "or": "or", "xor": "xor", "xchg": "exch"}

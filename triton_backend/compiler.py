@@ -19,8 +19,8 @@ from ..lang.gpu.code import PTX_VERSION, Compiled
 from ..lang.targets.target import Target
 from ..lang.toolchain.packages import Packages
 from ..lang.toolchain.pool import Answer, Workers
-from .dialect import adapted
 from .module import TritonModule
+from .version_compat import adapted
 
 PACKAGES = Packages("kernels for GPUs", {"triton": "triton"}, "cuda")
 installed: Callable[[], bool] = PACKAGES.installed

@@ -33,7 +33,7 @@ from ..lang.kernel.kernel import Kernel
 from ..lang.legalize import Legal, entry
 from ..lang.targets.target import CustomCall, Resources, Target
 from . import compiler
-from .fitting import fitted, warn
+from .fit_resources import fitted, warn
 from .lower import triton_module
 from .module import TritonModule
 from .rules import BACKEND

@@ -28,9 +28,9 @@ from ..lang.kernel.kernel import EDGE, Block
 from ..lang.kernel.traverse import inner_programs
 from ..lang.loopnest.plan import Plan, stays_in
 from ..lang.targets.target import Target
+from .builders import INT8, add, as_value, convert, spread
 from .pointers import FAR, Window, places_of
 from .text import Printer, Value, power, spell
-from .values import INT8, add, as_value, convert, spread
 
 RANK = 5  # of a descriptor
 SIZE = 256  # of a tile along an axis

@@ -18,8 +18,8 @@ from ..lang.targets.target import Target
 from ..lang.transforms.desugar import uses
 from ..lang.transforms.rebuild import INHERITED
 from ..lang.triton import CompilerParams
+from .builders import Int, arith, join_index, mul, split_index, sub
 from .text import Printer, Value, power
-from .values import Int, arith, join_index, mul, split_index, sub
 
 
 def place(launch: Launch, p: Printer) -> tuple[Int, list[Int]]:

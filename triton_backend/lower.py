@@ -23,12 +23,13 @@ from ..lang.gpu.normalize import GPU_LIMITS
 from ..lang.kernel.kernel import Block, Kernel
 from ..lang.legalize import Legal, entry
 from ..lang.loopnest.accesses import Access
-from ..lang.loopnest.bounds import Line, narrow
 from ..lang.loopnest.full_blocks import full_blocks
+from ..lang.loopnest.loop_bounds import Line, narrow
 from ..lang.loopnest.peeling import end_cell, peeled
 from ..lang.loopnest.plan import Plan, plan
 from ..lang.mlir.program_printer import ProgramPrinter
 from ..lang.targets.target import Target
+from .builders import Int, add, arith, as_value, clip, compare, convert, lanes, mul, select, sub
 from .descriptors import Described, described
 from .launch import SETTINGS, place, settings_of
 from .module import TritonModule
@@ -36,7 +37,6 @@ from .pointers import Window
 from .refs import Memory, Ref, Register, Traffic
 from .rules import BACKEND, UNSUPPORTED_DTYPES
 from .text import Printer, Value
-from .values import Int, add, arith, as_value, clip, compare, convert, lanes, mul, select, sub
 
 if TYPE_CHECKING:
     from ..lang.loopnest.peeling import Peeled

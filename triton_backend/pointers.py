@@ -15,8 +15,8 @@ import numpy as np
 from ..core.ir.types import INT32, INT64, ArrayType
 from ..core.primitives.refs.state_primitives import Index, Point, Span, Take, access_shape
 from ..lang.kernel.kernel import EDGE
+from .builders import Int, add, as_value, both, clip, compare, convert, lanes, less, mul, regroup, spread, valid
 from .text import Printer, Value
-from .values import Int, add, as_value, both, clip, compare, convert, lanes, less, mul, regroup, spread, valid
 
 FAR = 2**31 - 1  # the largest offset that 32 bits hold
 

@@ -16,9 +16,7 @@ from ..lang.kernel.kernel import EDGE
 from ..lang.ops.atomics import Sync
 from . import descriptors
 from .atomics import atomic_rmw
-from .pointers import Window, places_of
-from .text import Printer, Value
-from .values import (
+from .builders import (
     INT8,
     arith,
     both,
@@ -33,6 +31,8 @@ from .values import (
     sub,
     take,
 )
+from .pointers import Window, places_of
+from .text import Printer, Value
 
 
 @dataclass(eq=False)
@@ -129,7 +129,7 @@ def _meet(one: Any, other: Any) -> bool:
 
 def _apart(a: Point | Span | Take, b: Point | Span | Take) -> bool:
     """Whether two entries of an index are known to have no position in common."""
-    if isinstance(a, Take) or isinstance(b, Take) or a.start is None or b.start is None:
+    if a.start is None or b.start is None:
         return False
     return not _positions(a, a.start) & _positions(b, b.start)
 

@@ -14,6 +14,7 @@ REASONS = {
     r"mutable_array_test.*(a Ref|grad by a Ref)|Ref is returned from a function under": (
         "hands a Ref itself on: out of a compiled function, into a `hijax` value, or to `grad`"
     ),
+    r"threefry_partitionable": "ran before the setting `jax_threefry_partitionable=False` was there",
     r"hk_callback": "a client's primitive without a lowering: what `checkpoint` stores is computed compiled here",
     r"extend\.random\.PRNGImpl": "a random generator that a client makes from jax's own class, which has no adapter",
     # what looks into jax's own texts and numbers

@@ -42,7 +42,7 @@ from tilewright.interop.launch import machine_of
 from tilewright.lang.targets.target import Target
 
 from .cases import CUTLASS, Case, cases
-from .facts import FACTS, Bytes, Fact
+from .emulator_conformance import FACTS, Bytes, Fact
 from .isolation import Apart, serve
 from .variants import Form, found_kernels, of_form
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ..ir.binding import is_evaluating
-from ..ir.primitive import OWN, AxisInfo, Zero
+from ..ir.primitive import AxisInfo, Zero
 from ..ir.program import Program
 from ..primitives.control_flow import program_primitive as held
 from ..primitives.control_flow.subprograms import close, immutable
@@ -95,7 +95,7 @@ def _jvp(primals: Sequence[Any], tangents: Sequence[Any], *, program: Program, *
     return jvp_flat(functools.partial(eval_program, program), primals, tangents)
 
 
-custom_remat_p: Primitive = held.holder("custom_remat", jvp=_jvp, batch=_batch, expand=held.expand, varies=OWN)
+custom_remat_p: Primitive = held.holder("custom_remat", jvp=_jvp, batch=_batch, expand=held.expand)
 
 
 def _bind(program: Program, operands: Sequence[Any], count: int, rules: _Rules) -> list[Any]:

@@ -20,7 +20,7 @@ from ..primitives.custom.custom_derivatives import rule_setter
 from ..support import pytree
 from ..support.call_errors import by_position
 from ..support.errors import ArgumentTypeError, BatchAxisError, DifferentiationError, UnsupportedError
-from ..tracing.trace import trace_program, typeof
+from ..tracing.trace import outside_of_axis, trace_program, typeof
 from ..transforms.jvp import jvp_flat, jvp_program
 from ..transforms.rule_helpers import instantiate
 from ..transforms.structural_primitives import moved
@@ -103,7 +103,8 @@ def _batch(
         raise UnsupportedError("a custom_vmap function closes over a batched value",
                                "pass the value as an argument of the function")  # fmt: skip
     operands = [x if d is None else moved(axis, x, d, 0) for x, d in zip(args, dims, strict=True)]
-    outs, batched = rule(axis, operands[count:], [d is not None for d in dims[count:]])
+    with outside_of_axis(axis.name):  # whose values the rule is given whole
+        outs, batched = rule(axis, operands[count:], [d is not None for d in dims[count:]])
     return outs, [0 if b else None for b in batched]
 
 

@@ -48,6 +48,7 @@ class ShapeDtypeStruct:
     Raises:
       UnsupportedError: `is_ref`, or axes along which it is reduced or not reduced yet.
       ArgumentError: a bare `PartitionSpec` without a mesh in force.
+      ArgumentTypeError: a text or a tuple as a size.
 
     >>> ShapeDtypeStruct((2, 3), "float32").size
     6
@@ -66,7 +67,12 @@ class ShapeDtypeStruct:
         if any(getattr(self.manual_axis_type, name, None) for name in ("reduced", "unreduced")):
             raise UnsupportedError(f"ShapeDtypeStruct(manual_axis_type={self.manual_axis_type!r})",
                                    "only `varying` has a meaning here")  # fmt: skip
-        object.__setattr__(self, "shape", tuple(self.shape))
+        sizes = tuple(self.shape)
+        if wrong := [n for n in sizes if isinstance(n, (str, tuple, list))]:
+            raise ArgumentTypeError(
+                f"ShapeDtypeStruct: {wrong[0]!r} in the shape {sizes!r} is not a size",
+                "give integers, or symbolic sizes: `(b,) = export.symbolic_shape('b')` unpacks a tuple")  # fmt: skip
+        object.__setattr__(self, "shape", sizes)
         object.__setattr__(self, "dtype", as_dtype(self.dtype))
         if hasattr(self.sharding, "partitions"):  # a bare PartitionSpec
             object.__setattr__(self, "sharding", self.sharding.placed("a ShapeDtypeStruct of the sharding"))

@@ -54,6 +54,7 @@ from ..primitives.movement.shape import (
 )
 from ..support.config import current
 from ..support.errors import IndexingError, ShapeError, check_options, warn
+from ..tracing.array_conversion import on_devices_of
 from ..tracing.index_entries import Entries, Entry, Flag, Span, is_array, is_basic, known_mask, parse_index, takes_axis
 from ..tracing.trace import Tracer, Value, dtype_of, shape_of, typeof
 
@@ -386,7 +387,7 @@ def get(
     x, entries, _ = _with_flags(x, entries)
     plan = _Planner(entries, shape_of(x), wrap).plan()
     if 0 in plan.shape:
-        return plan.result(full_like(x, 0, shape=plan.shape))
+        return plan.result(on_devices_of(x, full_like(x, 0, shape=plan.shape)))
     _check_not_empty(entries, shape_of(x))
     out = gather(
         x, plan.indices, plan.numbers, plan.sizes, unique_indices=unique_indices or plan.unique,

@@ -8,7 +8,7 @@ its place.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, TypeGuard
 
 from ..support.errors import OpaqueValueError
 from ..support.runtime import runtime
@@ -142,7 +142,7 @@ class OpaqueType:
         raise AttributeError(f"{type(self).__name__!r} has no attribute {name!r}")
 
 
-def is_opaque(type_: Any) -> bool:
+def is_opaque(type_: Any) -> TypeGuard[OpaqueType]:
     return isinstance(type_, OpaqueType)
 
 

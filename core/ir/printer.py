@@ -49,8 +49,9 @@ def show_value(value: Any, indent: str) -> str:
         return "\n" + show_program(value, indent + "    ")
     if isinstance(value, tuple) and any(hasattr(v, "eqns") for v in value):
         return "(" + ",".join(show_value(v, indent) for v in value) + ")"
-    if hasattr(value, "show_param"):
-        return value.show_param(indent)
+    shown = getattr(value, "show_param", None)
+    if shown is not None:
+        return shown(indent)
     if callable(value):
         return getattr(value, "__name__", type(value).__name__)
     return str(value)

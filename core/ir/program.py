@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, final
 
 from ..support.errors import Source
 from .printer import show_eqn, show_program
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from .primitive import Primitive
 
 
+@final
 class Var:
     """A name for one value. Two Vars are the same only if they are the same object."""
 
@@ -41,6 +42,7 @@ class Var:
         return f"Var({self.type.show()})"
 
 
+@final
 class Literal:
     """A scalar constant written in place; `value` is a NumPy scalar of the type's dtype."""
 

@@ -584,6 +584,18 @@ class RefType:
     def strong(self) -> RefType:
         return self
 
+    @property
+    def plain(self) -> RefType:
+        return self
+
+    @property
+    def nbytes(self) -> int:
+        return self.array.nbytes
+
+    @property
+    def symbolic(self) -> bool:
+        return self.array.symbolic
+
     def show(self, short: bool = True) -> str:
         return f"Ref<{self.space}>{{{self.array.show()}}}"
 

@@ -227,6 +227,7 @@ class Jit:
             return lying
         args, _ = treedef.unflatten(range(treedef.num_leaves))
         asked = flat_shardings(self._options.in_shardings, args, f"in_shardings of {self._name}")
+        _decided(asked, "in_shardings")
         return tuple(s or now for s, now in zip(asked + (None,) * treedef.num_leaves, lying))
 
     def _outs(self, entry: Entry) -> tuple[Any, ...]:
@@ -235,7 +236,8 @@ class Jit:
         if self._options.out_shardings is None:
             return (None,) * count
         results = entry.out_tree.unflatten(range(count))
-        return flat_shardings(self._options.out_shardings, results, f"out_shardings of {self._name}")
+        return _decided(flat_shardings(self._options.out_shardings, results, f"out_shardings of {self._name}"),
+                        "out_shardings")  # fmt: skip
 
     def _both(self, entry: Entry, ins: Any) -> Any:
         """How arguments and results are to lie on a mesh; None where nothing is said of it."""
@@ -408,7 +410,7 @@ class Jit:
         leaves, treedef = tree.flatten((dynamic, named))
         structs = [_as_struct(x) for x in leaves]
         entry = self._entry(structs, treedef, statics, given)
-        lying = tuple(map(_stated, leaves))
+        lying = _decided(tuple(map(_stated, leaves)), "an argument")
         ins = self._ins(treedef, lying) if self._placed or any(lying) else None
         return Traced(self, entry, treedef, statics, self._both(entry, ins))
 
@@ -472,6 +474,14 @@ def flat_shardings(shardings: Any, values: Any, what: str) -> tuple[Any, ...]:
         if s is not None and not hasattr(s, "placed"):
             raise ArgumentTypeError(f"{what} holds {s!r}", "use a NamedSharding, a PartitionSpec or None")
     return tuple(s if s is None else s.placed(what) for s in found)
+
+
+def _decided(shardings: tuple[Any, ...], what: str) -> tuple[Any, ...]:
+    """Shardings of arguments or results, none of which leaves a dimension to the compiler."""
+    for s in shardings:
+        if s is not None:
+            s.check_decided(what)
+    return shardings
 
 
 def _merged(args: tuple[Any, ...], kwargs: dict[str, Any], statics: Any) -> tuple[list[Any], dict[str, Any]]:

@@ -534,6 +534,7 @@ class NamedSharding(DeviceGrid):
         found = _interned.get(key)
         if found is None:
             _check_sharding(mesh, spec)
+            _check_memory(mesh, kind)
             found = object.__new__(cls)
             found.mesh, found.spec, found.kind, found.raws = mesh, spec, kind, {}
             found = _interned.setdefault(key, found)
@@ -624,6 +625,12 @@ class NamedSharding(DeviceGrid):
         """Into how many parts each of `ndim` dimensions is split."""
         return tuple(1 if d is UNCONSTRAINED else self.mesh.parts(d) for d in self.spec.padded(ndim))
 
+    def check_decided(self, what: str) -> None:
+        """Raise an `ArgumentError` where the spec leaves a dimension to the compiler."""
+        if UNCONSTRAINED in self.spec.dims:
+            raise ArgumentError(f"{self.spec} of {what} leaves a dimension to the compiler",
+                                "name its axes or None; `with_sharding_constraint` takes UNCONSTRAINED")  # fmt: skip
+
     def check_rank(self, shape: Sequence[int]) -> None:
         """Raise a `ShapeError` where the spec is longer than a shape."""
         if len(self.spec) > len(shape):
@@ -676,17 +683,28 @@ class NamedSharding(DeviceGrid):
         return f"NamedSharding(mesh={self.mesh}, spec={self.spec}{kind})"
 
 
+ShardingLike = NamedSharding | PartitionSpec | None  # a spec: over the mesh in force
+
+
 def _check_sharding(mesh: Any, spec: Any) -> None:
     if not isinstance(mesh, (Mesh, AbstractMesh)):
-        raise ArgumentTypeError(f"a sharding over {mesh!r}, which is no mesh", "make one by `make_mesh`")
+        raise ArgumentTypeError(f"a sharding over {mesh!r}, which is not a mesh", "make one by `make_mesh`")
     if not isinstance(spec, PartitionSpec):
-        raise ArgumentTypeError(f"a sharding by {spec!r}, which is no PartitionSpec", "write P('x', None)")
+        raise ArgumentTypeError(f"a sharding by {spec!r}, which is not a PartitionSpec", "write P('x', None)")
     for name in (*spec.axes, *spec.marked):
         if name not in mesh.shape:
-            raise MeshAxisError(f"{spec} names the axis {name!r}, which {mesh} has not", "name one of the mesh's axes")
+            raise MeshAxisError(f"{spec} names the axis {name!r}, which {mesh} does not have",
+                                "name one of the mesh's axes")  # fmt: skip
     if spec.marked and not mesh.are_all_axes_explicit:
         raise UnsupportedError(f"{spec} over {mesh}: `unreduced` and `reduced` need a mesh whose axes are all Explicit",
                                "give all axes of the mesh the type `AxisType.Explicit`")  # fmt: skip
+
+
+def _check_memory(mesh: Any, kind: str | None) -> None:
+    if kind is not None and isinstance(mesh, Mesh) and mesh.local_devices:
+        kinds = sorted(m.kind for m in mesh.local_devices[0].addressable_memories())
+        if kind not in kinds:
+            raise ArgumentError(f"memory_kind={kind!r} of an array on {mesh}", f"one of its devices': {kinds}")
 
 
 @cached(4096)

@@ -30,14 +30,15 @@ from ..support import pytree as tree
 from ..support.config import config, current
 from ..support.errors import ArgumentError, ArgumentTypeError, MeshAxisError, ShapeError, TreeError, UnsupportedError
 from ..tracing.numpy_interpreter import evaluate
-from ..tracing.trace import axis_environment, eval_program, on_each_device, trace_program, typeof
+from ..tracing.trace import Value, axis_environment, eval_program, on_each_device, trace_program, typeof
 from ..transforms.batching import batch_program
 from ..transforms.jvp import jvp_program
 from ..transforms.linearize import linearized
 from ..transforms.transpose import transpose_program
-from .mesh import AbstractMesh, Mesh, NamedSharding, PartitionSpec
+from .mesh import UNCONSTRAINED, AbstractMesh, Mesh, NamedSharding, PartitionSpec
 
 Specs = tuple[PartitionSpec, ...]
+_ARRAYS = (Value, np.ndarray, np.generic, float, complex)  # passed as values, whatever their spec
 INFER = object()  # in place of specs or axes: types of arguments tell
 
 
@@ -83,7 +84,7 @@ def _effects(*types: Any, program: Program, manual: Sequence[Any], **_: Any) -> 
 def _bind(*operands: Any, program: Program, out_specs: Specs, **how: Any) -> list[Any]:
     """Bind a body each of whose results differs along the axes that its spec names: where parts are joined."""
     outs: list[Any] = program.out_types
-    types = [t if is_opaque(t) else VaryingType(t, t.vary | s.unreduced.union(s.axes))
+    types: list[Any] = [t if is_opaque(t) else VaryingType(t, t.vary | s.unreduced.union(s.axes))
              for t, s in zip(outs, out_specs, strict=True)]  # fmt: skip
     program = with_output_types(program, types)
     return shard_map_p.bind(*operands, program=program, out_specs=out_specs, **how)
@@ -354,7 +355,8 @@ def shard_map(
     """A function that runs `f` on every device of a mesh, on the parts of its arguments that the device holds.
 
     `in_specs` and `out_specs` (prefixes of the trees of arguments and results) say which axes split which dimensions;
-    `out_specs` may be a function that gives them once `f` was traced. Without `in_specs` the
+    `out_specs` may be a function that gives them once `f` was traced. Where `in_specs` hold None, arrays and floats are
+    replicated and any other value is passed to `f` as it is. Without `in_specs` the
     types of the arguments tell how they lie, along axes of the type `Explicit`.
     Within, collectives of `lax` over the axes' names move values between devices. `mesh` is by default the one in
     force; `axis_names` are the axes that `f` sees, all by default, and along the others the compiler splits. A result
@@ -388,7 +390,41 @@ def shard_map(
         return _call(f, args, over, in_specs, out_specs, _manual(over, axis_names), check_vma)
 
     functools.update_wrapper(run, f, updated=())
-    return Jit(run, Options()).function
+    mapped = Jit(run, Options()).function
+    open_specs = in_specs is not INFER and None in tree.leaves(in_specs, lambda s: s is None)
+    return _with_statics(mapped, f, in_specs) if open_specs else mapped
+
+
+class _Static:
+    """A Python value among arguments, as a part of their structure."""
+
+    def __init__(self, value: Any):
+        self.value, self.key = value, (type(value), value)
+        try:
+            hash(value)
+        except Exception:  # a user's `__hash__` may raise anything
+            self.key = (type(value), id(value))
+
+    def __hash__(self) -> int:
+        return hash(self.key)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Static) and self.key == other.key
+
+
+tree.register_pytree_node(_Static, lambda s: ((), s), lambda s, _: s)
+
+
+def _with_statics(mapped: Any, f: Any, in_specs: Any) -> Any:
+    """A mapped function to which what is no array passes unchanged where `in_specs` hold None."""
+
+    def known(args: Any) -> Any:
+        leaves, structure = tree.flatten(args)
+        specs = _prefix(in_specs, args, "in_specs")
+        return structure.unflatten([_Static(x) if s is None and not isinstance(x, _ARRAYS) else x
+                                    for x, s in zip(leaves, specs, strict=True)])  # fmt: skip
+
+    return functools.update_wrapper(lambda *args, **kwargs: mapped(*known(args), **kwargs), f, updated=())
 
 
 def _mapped() -> set[Any]:
@@ -402,7 +438,7 @@ def _manual(mesh: Any, names: Any) -> tuple[Any, ...]:
     names = set(names) or set(mesh.axis_names) - outside
     for name in names:
         if name not in mesh.shape:
-            raise MeshAxisError(f"shard_map over the axis {name!r}, which {mesh} has not", "name the mesh's axes")
+            raise MeshAxisError(f"shard_map over the axis {name!r}, which {mesh} does not have", "name the mesh's axes")
         if name in outside:
             raise MeshAxisError(f"shard_map over {name!r} within one over {name!r}", "name other axes of the mesh")
     return tuple(n for n in mesh.axis_names if n in names)
@@ -418,7 +454,8 @@ def _call(f: Callable[..., Any], args: Any, mesh: Any, in_specs: Any, out_specs:
     out: dict[str, Any] = {}
 
     def body(*parts: Any) -> list[Any]:
-        results = f(*in_tree.unflatten(parts))
+        given = in_tree.unflatten(parts)
+        results = f(*tree.map(lambda x: x.value if type(x) is _Static else x, given, is_leaf=_is_static))
         flat, out["tree"] = tree.flatten(results)
         wanted = out_specs() if callable(out_specs) else out_specs
         out["specs"] = _flat_specs(wanted, results, "out_specs")
@@ -452,17 +489,27 @@ def _inferred(types: Sequence[Any], mesh: Any, manual: Any) -> Specs:
     return tuple(s.with_dims(*(tuple(n for n in names if n in manual) for names in s.dims)) for s in lies)
 
 
-def _flat_specs(specs: Any, values: Any, what: str) -> Specs:
+def _is_static(x: Any) -> bool:
+    return type(x) is _Static
+
+
+def _prefix(specs: Any, values: Any, what: str) -> list[Any]:
     if what == "in_specs" and not isinstance(specs, (PartitionSpec, tuple)):
         specs = (specs,)
     try:
-        found = tree.broadcast_prefix(specs, values)
+        return tree.broadcast_prefix(specs, values)
     except TreeError as error:
         raise TreeError(f"{what} of shard_map are not a prefix of the structure: {error.what}",
                         "one spec for each, or for all of a subtree") from None  # fmt: skip
+
+
+def _flat_specs(specs: Any, values: Any, what: str) -> Specs:
+    found = _prefix(specs, values, what)
     for s in found:
         if s is not None and not isinstance(s, (PartitionSpec, OpaqueSpec)):
             raise ArgumentTypeError(f"{what} of shard_map hold {s!r}", "use PartitionSpecs")
+        if isinstance(s, PartitionSpec) and UNCONSTRAINED in s.dims:
+            raise ArgumentError(f"{what} of shard_map hold {s}", "name the axes of each dimension, or None")
     return tuple(PartitionSpec() if s is None else s for s in found)
 
 

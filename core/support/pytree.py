@@ -24,6 +24,7 @@ DictKey, SequenceKey = _pytree.DictKey, _pytree.SequenceKey
 GetAttrKey: Any
 FlattenedIndexKey: Any
 GetAttrKey, FlattenedIndexKey = _pytree.GetAttrKey, _pytree.FlattenedIndexKey
+PyTree = Any  # nested containers of leaves; a value of any other type is a leaf
 Leaf = Callable[[Any], bool] | None
 KeyEntry = TypeVar("KeyEntry", bound=Hashable)
 KeyPath = tuple[KeyEntry, ...]

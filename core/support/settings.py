@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, fields
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 
 class Row(NamedTuple):
@@ -127,6 +127,9 @@ class Config:
     check_tracer_leaks: bool = row(False, "`LeakedTracerError` where a function was traced and one of its traced "
         "values is still referred to; slow", jax="check_tracer_leaks")  # fmt: skip
 
+    watches: ClassVar[bool]  # of an instance: whether calls have something to look at before or after they run
+    guards: ClassVar[bool]  # of an instance: whether copies have a guard
+
     def __post_init__(self) -> None:
         # Whether calls have something to look at before or after they run.
         levels = (self.transfer_guard_host_to_device, self.transfer_guard_device_to_host,
@@ -134,7 +137,7 @@ class Config:
         guards = any(level not in (None, "allow") for level in levels)
         watches = self.debug_nans or self.debug_infs or self.debug_key_reuse or guards
         object.__setattr__(self, "watches", watches)
-        object.__setattr__(self, "guards", guards)  # whether copies have a guard
+        object.__setattr__(self, "guards", guards)
 
 
 @dataclass

@@ -6,10 +6,12 @@ from typing import Any
 
 import numpy as np
 
+from ..ir.binding import with_out_sharding
 from ..ir.dimension import dimension
+from ..ir.typeof import placed_like
 from ..ir.types import ArrayType
 from ..support.runtime import runtime
-from .trace import Value, typeof
+from .trace import Tracer, Value, typeof
 
 
 def make_array(array: np.ndarray, type: ArrayType | None = None) -> Any:
@@ -20,6 +22,15 @@ def make_array(array: np.ndarray, type: ArrayType | None = None) -> Any:
 def copied(array: np.ndarray) -> Any:
     """A runtime array of the values that a NumPy array has now."""
     return runtime.backend.array(array, ArrayType(array.shape, array.dtype), False)
+
+
+def on_devices_of(x: Any, result: Any) -> Any:
+    """A result that was computed without `x`, on its devices: replicated, if there are several."""
+    placed = placed_like(x)
+    if placed is not None:
+        return with_out_sharding(placed.with_spec(()), lambda: result)
+    eager = all(isinstance(v, Value) and not isinstance(v, Tracer) for v in (x, result))
+    return result.to_device(x.device) if eager else result
 
 
 def as_array(x: Any) -> Any:

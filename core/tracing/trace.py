@@ -166,6 +166,18 @@ def extended_axes(name: Any, size: int, index: Callable[[], Any] | None = None) 
 
 
 @contextlib.contextmanager
+def outside_of_axis(name: Any) -> Iterator[None]:
+    """Within, the innermost axis of this name is not in force."""
+    axes = _axes.get()
+    at = max((i for i, axis in enumerate(axes) if axis[0] == name), default=len(axes))
+    token = _axes.set((*axes[:at], *axes[at + 1 :]))
+    try:
+        yield
+    finally:
+        _axes.reset(token)
+
+
+@contextlib.contextmanager
 def named_scope(name: str) -> Iterator[None]:
     """Prefix the names of operations made within, as profiles and printed programs show them.
 
@@ -439,9 +451,10 @@ def leaked(x: Tracer) -> LeakedTracerError:
 def _made(x: Any) -> str:
     """Where a tracer was made, for messages."""
     if isinstance(x, ProgramTracer):
-        if x._var in x._trace.inputs:
-            return f", argument {x._trace.inputs.index(x._var)} of {x._trace.name},"
-        source = next((e.source for e in x._trace.eqns if x._var in e.outputs), None)
+        trace: Any = x._trace
+        if x._var in trace.inputs:
+            return f", argument {trace.inputs.index(x._var)} of {trace.name},"
+        source = next((e.source for e in trace.eqns if x._var in e.outputs), None)
         return "" if source is None else f", made at {source},"
     inner = getattr(x, "primal", getattr(x, "value", None))
     return _made(inner) if isinstance(inner, Tracer) else ""

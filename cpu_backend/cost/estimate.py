@@ -19,13 +19,14 @@ from ...lang.kernel.kernel import UNBOUNDED, Kernel
 from ...lang.kernel.traverse import block_bytes
 from ..lowering.streaming import streamed_outputs
 from .cells import in_cells
-from .memory_traffic import Graph, Region, Root, Value, reached, with_shared
+from .dataflow_graph import Graph, Region, Root, Value, reached, with_shared
 from .rates import Rates
 
 LEAST = 0.5  # of the bytes that are read and written beside is what a byte that is written costs at least
 FAR = 16  # times the second cache
 OVERLAP = 0.5  # of the shorter of memory and arithmetic is not hidden behind the longer
 XLA_PRODUCT, PRODUCT = 0.8, 0.84  # of the rate of multiply-adds that products of matrices reach
+XLA_INTEGERS, INTEGERS, SHORT = 4, 2.6, 0.8  # multiply-adds of float32 in the time of one of integers, of int16
 SHALLOW = 32  # elements of the contracted axis in the time that XLA takes for a sum of products, beside these
 LOOPED = 8000  # multiply-adds of float32 in the time that XLA takes for an operation of a loop, beside its work
 FIRST = 3  # times the rate of the second cache that machine code reads a row at which is in the first one
@@ -151,7 +152,9 @@ def _loop(
     if root.flops:
         written //= merged
         depth = root.flops / 2 / max(root.value.size, 1) * merged
-        arithmetic = root.flops / 2 / XLA_PRODUCT * (1 + SHALLOW / max(depth, 1)) * max(root.itemsize / 4, 1)
+        library = root.dtypes == ("int8", "int8", "int32") or not _integers(root)
+        each = _multiply_adds(root, machine) / XLA_PRODUCT if library else XLA_INTEGERS * max(root.itemsize / 4, 1)
+        arithmetic = root.flops / 2 * each * (1 + SHALLOW / max(depth, 1))
     how = "in_place" if root.ref in graph.aliased else "copy"
     memory = machine.seconds(read, written, (read + written) / in_order, how)
     return _both(memory, machine.multiply_adds(arithmetic))
@@ -220,7 +223,21 @@ def _product(root: Root, machine: Machine) -> float:
     """Multiply-adds of a product, with the lanes that its columns leave empty."""
     width = root.value.width
     filled = width / (-(-width // machine.lanes) * machine.lanes) if width else 1.0
-    return root.flops / 2 / PRODUCT / filled * max(root.itemsize / 4, 1)
+    return root.flops / 2 / PRODUCT / filled * _multiply_adds(root, machine)
+
+
+def _integers(root: Root) -> bool:
+    return "int" in root.dtypes[-1]
+
+
+def _multiply_adds(root: Root, machine: Machine) -> float:
+    """Multiply-adds of float32 in the time of one of a product, by machine code or by XLA's library."""
+    *operands, sums = root.dtypes
+    if sums == "int32" and {*operands} <= {"int8", "uint8"}:
+        return machine.rates.fma / machine.rates.bytes
+    if sums == "int32" and {*operands} <= {"int8", "uint8", "int16"}:
+        return SHORT
+    return max(root.itemsize / 4, 1) * (INTEGERS if _integers(root) else 1)
 
 
 __all__ = ["Estimate", "Machine", "estimate", "shown"]

@@ -23,11 +23,12 @@ from ...core.support.memo import once
 from ...core.support.runtime import runtime
 from ..llvm.builder import Builder, vector
 from ..llvm.compile import module_text, object_of
+from ..lowering.products import BYTES, added, grouped
 from ..machine.features import caches, features
 from ..objects.loader import Loaded, load
 from ..objects.store import Store
 
-VERSION = 1  # of the measurement: part of the name of what is kept
+VERSION = 2  # of the measurement: part of the name of what is kept
 FAR_BYTES = 2**26  # of each array that is read from memory
 REPEATS = 7
 SUMS = 12  # independent chains of multiply-adds: more than their latency times the units of any processor
@@ -41,6 +42,7 @@ class Rates:
 
     `read`: memory that is read. `copy`: read and written, an array each. `in_place`: read and written, the same array.
     `streamed`: as `copy`, by stores that pass the caches by. `near`: as `copy`, in half of the second cache.
+    `bytes`: multiply-adds of int8, summed in int32.
     """
 
     read: float
@@ -49,12 +51,13 @@ class Rates:
     streamed: float
     near: float
     fma: float
+    bytes: float
 
     def text(self) -> str:
         """The rates as the setting `cpu_rates` takes them.
 
-        >>> Rates(1e10, 1e10, 1e10, 1e10, 4e10, 9e10).text()
-        'read=1e+10,copy=1e+10,in_place=1e+10,streamed=1e+10,near=4e+10,fma=9e+10'
+        >>> Rates(1e10, 1e10, 1e10, 1e10, 4e10, 9e10, 3e11).text()
+        'read=1e+10,copy=1e+10,in_place=1e+10,streamed=1e+10,near=4e+10,fma=9e+10,bytes=3e+11'
         """
         return ",".join(f"{f.name}={value:.4g}" for f, value in zip(fields(self), astuple(self), strict=True))
 
@@ -67,7 +70,7 @@ def parsed(text: str) -> Rates:
 
     Raises a `ConfigError` unless every rate is there once, as a positive number.
 
-    >>> parsed("read=1e10,copy=1e10,in_place=1e10,streamed=1e10,near=4e10,fma=9e10").near
+    >>> parsed("read=1e10,copy=1e10,in_place=1e10,streamed=1e10,near=4e10,fma=9e10,bytes=3e11").near
     40000000000.0
     """
     found: dict[str, float] = {}
@@ -132,7 +135,7 @@ def _model() -> str:
 
 def measured() -> Rates:
     """The rates of this machine, in under a second."""
-    code = load(object_of(module_text([*map(_pass, _PASSES), _multiply_adds()]), features()))
+    code = load(object_of(module_text([*map(_pass, _PASSES), *map(_multiply_adds, _SUMS)]), features()))
     near = caches()[1] // 4 // 4096 * 4096  # of each of two arrays
     source, target = (_aligned(FAR_BYTES) for _ in range(2))
     far = FAR_BYTES // 4
@@ -142,10 +145,11 @@ def measured() -> Rates:
     in_place = _seconds(code, "copy", source, source, far)
     rounds = max(FAR_BYTES // near, 1)
     near_copy = _seconds(code, "copy", source, target, near // 4, rounds)
-    fma = _seconds(code, "multiply_adds", source, target, ROUNDS)
+    fma, bytes_ = (_seconds(code, name, source, target, ROUNDS) for name in _SUMS)
+    vectors = SUMS * ROUNDS * features().lanes
     return Rates(
         FAR_BYTES / read, 2 * FAR_BYTES / copy, 2 * FAR_BYTES / in_place, 2 * FAR_BYTES / streamed,
-        2 * near * rounds / near_copy, SUMS * ROUNDS * features().lanes / fma,
+        2 * near * rounds / near_copy, vectors / fma, vectors * _group() / bytes_,
     )  # fmt: skip
 
 
@@ -194,13 +198,22 @@ def _pass(name: str) -> Builder:
     return b
 
 
-def _multiply_adds() -> Builder:
-    """`count` rounds of multiply-adds in independent chains."""
-    b, lanes = _function("multiply_adds"), features().lanes
+_SUMS = ("multiply_adds", "byte_products")
+
+
+def _group() -> int:
+    return grouped(features().names, features().bits, np.dtype("int32"), *BYTES)
+
+
+def _multiply_adds(name: str) -> Builder:
+    """`count` rounds of multiply-adds in independent chains, of float32 or of bytes."""
+    b, lanes = _function(name), features().lanes
     source, target, count = b.parameters
-    x = b.load(source, vector("float", lanes), 4 * lanes)
+    x = b.load(source, vector("float" if name == "multiply_adds" else "i32", lanes), 4 * lanes)
     with b.loop(0, count, 1, [x] * SUMS, empty=False) as loop:
-        loop.next = [b.fma(total, x, x) for total in loop.carried]
+        loop.next = [
+            b.fma(total, x, x) if name == "multiply_adds" else added(b, _group(), total, x, x) for total in loop.carried
+        ]
     for total in loop.out:
         b.store(total, target, 4 * lanes)
     return b

@@ -8,7 +8,7 @@ from ..llvm.builder import Builder, Value
 from .parts import between, horner, magnitude, rare, scaled
 
 # (exp(r) - 1 - r) / r**2 for |r| <= log(2) / 2.
-_EXP = {
+EXP = {
     "float": (0.5, 0.1666666716337204, 0.041666269302368164, 0.008333265781402588, 0.0013946116669103503,
               0.00019917871395591646),
     "double": tuple(1 / math.factorial(k) for k in range(2, 14)),
@@ -20,7 +20,7 @@ _EXP2 = {
     "double": tuple(math.log(2) ** k / math.factorial(k) for k in range(1, 16)),
 }  # fmt: skip
 # log 2 in two parts; n times the first is exact.
-_LOG2 = {
+LOG2 = {
     "float": (0.693145751953125, 1.42860682030941723212e-6),
     "double": (float.fromhex("0x1.62e42fefa0000p-1"), float.fromhex("0x1.cf79abc9e3b39p-40")),
 }
@@ -32,14 +32,14 @@ _ENDS2 = {"float": (-151.0, 129.0), "double": (-1076.0, 1025.0)}
 def _reduced(b: Builder, x: Value) -> tuple[Value, Value]:
     """n and r of x = n log 2 + r."""
     n = b.intrinsic("rint", x * (1 / math.log(2)))
-    high, low = _LOG2[x.scalar]
+    high, low = LOG2[x.scalar]
     return n, b.fma(n, -low, b.fma(n, -high, x))
 
 
 def exp(b: Builder, x: Value) -> Value:
     x = between(b, x, *_ENDS[x.scalar])
     n, r = _reduced(b, x)
-    return scaled(b, b.fma(horner(b, r, _EXP[x.scalar]), r * r, r) + 1.0, n)
+    return scaled(b, b.fma(horner(b, r, EXP[x.scalar]), r * r, r) + 1.0, n)
 
 
 def exp2(b: Builder, x: Value) -> Value:
@@ -55,7 +55,7 @@ def expm1(b: Builder, x: Value) -> Value:
         return b.cast("fptrunc", expm1(b, b.cast("fpext", x, "double")), "float")
     near = between(b, x, -40.0, 700.0)
     n, r = _reduced(b, near)
-    p = horner(b, r, _EXP["double"]) * r * r
+    p = horner(b, r, EXP["double"]) * r * r
     one = b.splat(b.constant(1.0, "double"), x.lanes)
     power = scaled(b, one, n)
     found = b.fma(power, p, b.fma(power, r, power - 1.0))

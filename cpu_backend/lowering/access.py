@@ -298,9 +298,9 @@ class Access:
         found: list[Position] = []
         inside = None
         for d, (entry, axis) in enumerate(zip(index, axes, strict=True)):
-            count, stride = (entry.size, entry.stride) if type(entry) is Span else (1, 1)
+            count, stride = entry.size, entry.stride
             reach = (count - 1) * stride
-            dynamic = type(entry) is Take or entry.start is None
+            dynamic = entry.start is None
             start: Int
             if not dynamic:
                 start = entry.start or 0

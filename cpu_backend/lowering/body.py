@@ -36,8 +36,8 @@ from .expression_graph import (
     View,
     row_major,
 )  # fmt: skip
+from .loop_fusion import HERE, aligned, cost, reached
 from .refusal import refuse
-from .schedule import HERE, aligned, cost, reached
 
 Rule = Callable[..., Sequence[Any]]
 DEAR = 16  # what an element costs that is kept rather than computed for each of several rows

@@ -95,6 +95,21 @@ def _binary(floats: str | None, signed: str | None, unsigned: str | None = None)
     return rule
 
 
+def _division(name: str) -> Rule:
+    """Vectors by floats of twice the digits, whose quotient is less than a unit off only where it is not whole."""
+
+    def rule(b: Builder, x: Value, y: Value, *, dtypes: Any, **_: Any) -> Value:
+        sign = "s" if is_signed(dtypes[0]) else "u"
+        if dtypes[0].itemsize > 4 or not x.lanes or not y.text.startswith("%"):  # constants are multiplied by
+            return b.binary(sign + name, x, y)
+        wide = "float" if dtypes[0].itemsize < 4 else "double"
+        quotient = b.cast(f"{sign}itofp", x, wide) / b.cast(f"{sign}itofp", y, wide)
+        found = b.cast(f"fpto{sign}i", quotient, x.scalar)
+        return found if name == "div" else x - found * y
+
+    return rule
+
+
 def _boolean_sum(name: str, boolean: str) -> Rule:
     def rule(b: Builder, x: Value, y: Value, *, dtypes: Any, **_: Any) -> Value:
         return b.binary(boolean if str(dtypes[0]) == "bool" else name, x, y)
@@ -263,7 +278,7 @@ RULES: dict[Primitive, Rule] = {
     ew.neg_p: _negative, ew.add_p: _boolean_sum("add", "or"),
     add_any_p: _boolean_sum("add", "or"), ew.sub_p: _binary("sub", "sub"),
     ew.mul_p: _boolean_sum("mul", "and"), ew.div_p: _binary("div", None),
-    quotient_p: _binary(None, "sdiv", "udiv"), remainder_p: _binary(None, "srem", "urem"),
+    quotient_p: _division("div"), remainder_p: _division("rem"),
     ew.max_p: _extremum(True), ew.min_p: _extremum(False), cmp.clamp_p: _clamp,
     **{p: _comparison(p.name) for p in (cmp.eq_p, cmp.ne_p, cmp.lt_p, cmp.le_p, cmp.gt_p, cmp.ge_p)},
     cmp.is_finite_p: _finite, cmp.select_n_p: _select, ew.abs_p: _abs, ew.sign_p: _sign, ew.square_p: _square,
@@ -283,7 +298,5 @@ RULES: dict[Primitive, Rule] = {
 COST: dict[Primitive, int] = {
     ew.exp_p: 12, ew.exp2_p: 10, ew.expm1_p: 30, ew.log_p: 16, ew.log1p_p: 30, ew.tanh_p: 24, ew.logistic_p: 16,
     spc.erf_p: 30, ew.sin_p: 40, ew.cos_p: 40, ew.pow_p: 50, ew.div_p: 5, ew.sqrt_p: 6, ew.rsqrt_p: 10,
-    quotient_p: 20, remainder_p: 20,
+    quotient_p: 8, remainder_p: 10,
 }  # fmt: skip
-# Functions without a polynomial for float64 that is within a unit or two of the last place.
-SINGLE = {ew.pow_p, spc.erf_p}

@@ -19,9 +19,9 @@ from ..llvm.builder import Builder, Value, vector
 from .access import ZERO, At
 from .elementwise import across, combined, number, rounded, to_stored
 from .expression_graph import HELD, Apart, Fold, Iota, Keep, Load, Map, Memory, Node, Number, Product, Store, View
+from .loop_fusion import Group, Member, Place, dear, finish, groups_of, wanted_elsewhere
 from .nest import pass_text
 from .node_codegen import Elements, Row
-from .schedule import Group, Member, Place, dear, finish, groups_of, wanted_elsewhere
 
 Allocate = Callable[[np.dtype, Sequence[int]], Memory]
 F32 = np.dtype(np.float32)

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from .expression_graph import Fold, Keep, Monoid, Store
-from .schedule import Member
+from .loop_fusion import Member
 
 _FOLDS = {"add": "sum", "mul": "product"}
 

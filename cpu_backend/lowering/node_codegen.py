@@ -8,8 +8,8 @@ from ..llvm.builder import Builder, Value, vector
 from .access import ZERO, Access, At
 from .elementwise import number, rounded
 from .expression_graph import HELD, Iota, Load, Map, Memory, Node, Number, View
+from .loop_fusion import spread
 from .refusal import refuse
-from .schedule import spread
 
 
 @dataclass(frozen=True)

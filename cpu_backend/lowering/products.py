@@ -5,24 +5,27 @@
 Columns are lanes. Panels of B whose columns are not neighbours, or that are of another dtype than the sums, or far
 apart, are packed first, a panel at a time; elements of A are repeated in all lanes.
 
-Products of int8 or uint8 summed in int32 multiply pairs of 16 bits and add both: a row of the panel holds two rows of
-B, and two elements of A are repeated in all lanes. LLVM selects `vpdpwssd` where the processor has it.
+Products of integers summed in int32 add several to a lane by one instruction: a row of the panel holds as many rows of
+B, and as many elements of A are repeated in all lanes. They are four of bytes with VNNI, or two of 16 bits, for which
+LLVM selects `vpdpwssd` or `vpmaddwd`. One of two bytes is signed and one unsigned: where A has the signs of B, 128 is
+added to A or subtracted, and 128 times the sums over B are what the sums start from.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from ...core.primitives.elementwise.conversion import convert_element_type_p
 from ...core.primitives.refs.state_primitives import Span, Take
-from ..llvm.builder import Int, Value, vector
+from ..llvm.builder import Builder, Int, Value, vector
 from .access import At
-from .elementwise import RULES, convert, from_stored, rounded, to_stored
+from .elementwise import RULES, bitcast, convert, from_stored, rounded, to_stored
 from .emit import F32, Allocate, Emitter
 from .expression_graph import HELD, STORED, Dot, Keep, Load, Map, Memory, Node, Product, View, row_major
 
@@ -30,6 +33,31 @@ PANEL_BYTES = 4096  # rows of B this far apart are packed: each is on a page of 
 UNROLL = 4
 BYTES = (np.dtype("int8"), np.dtype("uint8"))
 PAIRS = {4: "sse2.pmadd.wd", 8: "avx2.pmadd.wd", 16: "avx512.pmaddw.d.512"}  # by the number of sums
+TOP_BITS = -0x7F7F7F80  # of four bytes
+
+
+def grouped(features: Collection[str], bits: int, sums: np.dtype, left: np.dtype, right: np.dtype) -> int:
+    """How many products of two dtypes an instruction adds to a lane of the sums."""
+    if "avx2" not in features or sums != np.int32 or not {left, right} <= {*BYTES, np.dtype("int16")}:
+        return 1
+    vnni = ("avx512vnni" if bits == 512 else "avxvnni") in features
+    return 4 if vnni and left in BYTES and right in BYTES else 2
+
+
+def added(b: Builder, group: int, old: Value, x: Value, y: Value) -> Value:
+    """A vector of sums of integers with products added, in groups; of four, `x` is unsigned and `y` signed."""
+    if group == 1:
+        return old + x * y
+    if group == 4:
+        return b.call(f"llvm.x86.avx512.vpdpbusd.{32 * old.lanes}", old.type, old, x, y)
+    halves = vector("i16", 2 * old.lanes)
+    x, y = (b.value(halves, f"bitcast {z.type} {z.text} to {halves}") for z in (x, y))
+    return old + b.call(f"llvm.x86.{PAIRS[old.lanes]}", old.type, x, y)
+
+
+def _flipped(b: Builder, x: Value, **params: Any) -> Value:
+    """Bytes with 128 added or subtracted, of the other signedness."""
+    return bitcast(b, b.binary("xor", x, -128), **params)
 
 
 @dataclass(frozen=True)
@@ -177,11 +205,16 @@ class Multiplier:
         if not math.prod(left.shape[a] for a in lc):
             self._nothing(e, root, allocate)
             return
-        pairs = (
-            "avx2" in e.b.features and sums == np.int32 and left.dtype in BYTES and right.dtype in BYTES
-            and lc == (len(left.shape) - 1,) and left.shape[-1] > 1
-        )  # fmt: skip
-        a = _matrix(e, left, allocate, (lb, lf, lc), np.dtype("int16") if pairs else sums)
+        group = 1
+        if lc == (len(left.shape) - 1,) and left.shape[-1] > 1:
+            group = grouped(e.b.features, self.bits, sums, left.dtype, right.dtype)
+        flips = group == 4 and left.dtype == right.dtype
+        if flips:
+            left = Map(left.shape, BYTES[left.dtype == BYTES[0]], (left,), rule=_flipped)
+        a = _matrix(e, left, allocate, (lb, lf, lc), {1: sums, 2: np.dtype("int16"), 4: left.dtype}[group])
+        if group > 1 and a.columns[1] != 1:
+            left = Map(left.shape, a.dtype, (left,), rule=RULES[convert_element_type_p])
+            a = _matrix(e, left, allocate, (lb, lf, lc), None)
         b = _matrix(e, right, allocate, (rb, rc, rf), None)
         with ExitStack() as stack:
             stack.enter_context(e.scope())
@@ -199,7 +232,7 @@ class Multiplier:
                 third = e.add(third, e.mul(loop.index, z))
             pa, pb = _moved(e, a.base, first, a.dtype), _moved(e, b.base, second, b.dtype)
             pc = None if root.target is None else _moved(e, root.target.base, third, root.target.dtype)
-            _Tiles(self, e, a, b, (pa, pb, pc), root, sums, allocate).run()
+            _Tiles(self, e, a, b, (pa, pb, pc), root, sums, (group, flips), allocate).run()
 
     @staticmethod
     def _nothing(e: Emitter, root: Product, allocate: Allocate) -> None:
@@ -218,7 +251,7 @@ class _Tiles:
 
     def __init__(
         self, machine: Multiplier, e: Emitter, a: Matrix, b: Matrix, pointers: tuple[Value, Value, Value | None],
-        root: Product, sums: np.dtype, allocate: Allocate,
+        root: Product, sums: np.dtype, grouping: tuple[int, bool], allocate: Allocate,
     ):  # fmt: skip
         self.e, self.a, self.b, self.root, self.sums = e, a, b, root, sums
         self.out = root.value.dtype
@@ -228,15 +261,15 @@ class _Tiles:
         self.n, self.bn = b.columns
         self.scalar = HELD[str(sums)]
         self.lanes = machine.bits // (64 if self.scalar == "double" else 32)
-        self.step = 2 if a.dtype != sums else 1  # rows of B in a row of the panel
+        self.step, self.flips = grouping  # rows of B in a row of the panel; whether the signs of A are those of B
         self.depth = -(-self.k // self.step)
         if self.n < self.lanes:
-            self.lanes = max(1 << (self.n - 1).bit_length(), 2 * self.step)
+            self.lanes = max(1 << (self.n - 1).bit_length(), 4 if self.step > 1 else 2)
         self.rows, self.vectors = machine.rows, machine.vectors
         self.wide = self.lanes * self.vectors
         far = abs(self.bk) * np.dtype(b.dtype).itemsize >= PANEL_BYTES and self.m >= 4 * self.rows
         self.packs = self.bn != 1 or b.dtype != sums or far
-        self.panel = allocate(sums, (self.depth, self.wide)) if self.packs else None
+        self.panel = allocate(sums, (self.depth + self.flips, self.wide)) if self.packs else None
 
     def run(self) -> None:
         self.e.nest.line(self.text())
@@ -253,7 +286,7 @@ class _Tiles:
         store, rows, columns = self.root.store, min(self.rows, self.m), min(self.wide, self.n)
         rest = [f"{x} {name}" for x, name in ((self.m % rows, "rows"), (self.n % columns, "columns")) if x]
         parts = [f"tiles of {rows} x {columns} in registers{', and of the last ' * bool(rest)}{' and '.join(rest)}"]
-        parts += ["pairs of 16 bits"] * (self.step == 2)
+        parts += {1: [], 2: ["pairs of 16 bits"], 4: ["fours of bytes"]}[self.step]
         parts += [f"right operand packed in panels of {self.k} x {self.wide}"] * self.packs
         parts += [] if store is None else [f"epilogue: store {store.target.name}"]
         return f"product, {self.m} x {self.k} by {self.k} x {self.n}: {'; '.join(parts)}"
@@ -290,6 +323,20 @@ class _Tiles:
                     self.square(loop.index, first, v)
             self.pack_rows(0, squares, first, [(v, m) for v, m in enumerate(masks) if m is not None])
         self.pack_rows(squares, self.k, first, list(enumerate(masks)))
+        if self.flips:
+            self.pack_starts(len(masks))
+
+    def pack_starts(self, vectors: int) -> None:
+        """The last row of a panel, from which sums start: what A differs by, times the sums of columns, subtracted."""
+        e, b = self.e, self.e.b
+        type_ = vector(self.scalar, self.lanes)
+        with e.scope(), b.loop(0, self.depth, 1, [b.constant(0, type_)] * vectors, empty=False) as loop:
+            loop.next = [
+                self.added(total, b.constant(TOP_BITS, type_), self.column(loop.index, v, 0, None))
+                for v, total in enumerate(loop.carried)
+            ]
+        for v, total in enumerate(loop.out):
+            self.keep(self.depth, v, 0 - total)
 
     def pack_rows(self, start: int, end: int, first: Int, masks: Sequence[tuple[int, Value | None]]) -> None:
         """Rows of B in some vectors of a panel, one by one or two by two."""
@@ -304,7 +351,7 @@ class _Tiles:
                     self.packed(loop.index, v, rows)
         if end % step:
             for v, mask in masks:
-                self.packed(full, v, [self.row(end - 1, first, v, mask)])
+                self.packed(full, v, [self.row(k, first, v, mask) for k in range(full * step, end)])
 
     def row(self, k: Int, first: Int, v: int, mask: Value | None) -> Value:
         """A vector of a row of B as memory has it, zeros past its end."""
@@ -330,15 +377,20 @@ class _Tiles:
             self.packed(e.add(row, r // step), v, rows[r : r + step])
 
     def packed(self, row: Int, v: int, rows: Sequence[Value]) -> None:
-        """Store one vector of a panel: a row of B, or the low and high halves of pairs."""
-        e, b = self.e, self.e.b
+        """Store one vector of a panel: a row of B, or parts of its elements from several."""
+        b, bits = self.e.b, 32 // self.step
+        parts = [convert(b, from_stored(b, x, self.b.dtype), self.b.dtype, self.sums) for x in rows]
+        if self.step > 1:
+            parts = [b.binary("and", x, (1 << bits) - 1) for x in parts]
+        x = parts[0]
+        for i, y in enumerate(parts[1:], 1):
+            x = b.binary("or", x, b.binary("shl", y, bits * i))
+        self.keep(row, v, x)
+
+    def keep(self, row: Int, v: int, x: Value) -> None:
+        e = self.e
         assert self.panel is not None
-        x, *high = [convert(b, from_stored(b, x, self.b.dtype), self.b.dtype, self.sums) for x in rows]
-        if self.step == 2:
-            x = b.binary("and", x, 0xFFFF)
-        for y in high:
-            x = b.binary("or", x, b.binary("shl", y, 16))
-        b.store(x, b.offset(self.panel.base, e.add(e.mul(row, self.wide), v * self.lanes), self.scalar))
+        e.b.store(x, e.b.offset(self.panel.base, e.add(e.mul(row, self.wide), v * self.lanes), self.scalar))
 
     def tile(self, row: Int, rows: int, first: Int, count: int) -> None:
         """Some rows of some columns: their sums in registers over the whole contracted axis."""
@@ -348,6 +400,8 @@ class _Tiles:
         scalar = STORED[str(self.a.dtype)]
         starts = [b.offset(self.pa, e.mul(e.add(row, r), self.am), scalar) for r in range(rows)]
         sums = [b.constant(0, type_)] * (rows * len(masks))
+        if self.flips:
+            sums = [self.column(self.depth, v, first, None) for v in range(len(masks))] * rows
 
         def step(sums: list[Value], k: Int) -> list[Value]:
             columns = [self.column(k, v, first, mask) for v, mask in enumerate(masks)]
@@ -379,24 +433,25 @@ class _Tiles:
                     self.done(x, e.add(row, r), e.add(first, v * self.lanes), mask)
 
     def element(self, pointer: Value, k: Int) -> Value:
-        """An element of A, or two as one; the last may be alone."""
-        b = self.e.b
-        if self.step == 1:
-            return b.load(pointer, self.scalar)
-        if self.k % 2 and k == self.depth - 1:
-            return b.cast("zext", b.load(pointer, "i16", 2), "i32")
-        return b.load(pointer, "i32", 2)
+        """An element of A, or a group as one; the last may lack some."""
+        b, size = self.e.b, 4 // self.step
+        left = self.k % self.step
+        if not left or k != self.depth - 1:
+            return b.load(pointer, self.scalar, size if self.step > 1 else None)
+        part = STORED[str(self.a.dtype)]
+        found = b.cast("zext", b.load(pointer, part, size), self.scalar)
+        for i in range(1, left):
+            more = b.cast("zext", b.load(b.offset(pointer, i, part), part, size), self.scalar)
+            found = b.binary("or", found, b.binary("shl", more, 8 * size * i))
+        return found
 
     def added(self, old: Value, x: Value, y: Value) -> Value:
         """A vector of sums with the next product added."""
-        b = self.e.b
         if self.scalar[0] != "i":
-            return b.fma(x, y, old)
-        if self.step == 1:
-            return old + x * y
-        halves = vector("i16", 2 * self.lanes)
-        x, y = (b.value(halves, f"bitcast {z.type} {z.text} to {halves}") for z in (x, y))
-        return old + b.call(f"llvm.x86.{PAIRS[self.lanes]}", old.type, x, y)
+            return self.e.b.fma(x, y, old)
+        if self.step == 4 and self.a.dtype == np.int8:
+            x, y = y, x
+        return added(self.e.b, self.step, old, x, y)
 
     def done(self, x: Value, row: Int, column: Int, mask: Value | None) -> None:
         """Store a vector of the product, or what is made of it."""

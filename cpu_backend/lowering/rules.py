@@ -74,8 +74,6 @@ from .split_stores import split_stores
 def _mapped(rule: elementwise.Rule, primitive: Primitive) -> Rule:
     def made(e: Body, operands: Sequence[Node], outs: Sequence[Any], **params: Any) -> list[Node]:
         (out,) = outs
-        if primitive in elementwise.SINGLE and any(str(x.dtype) == "float64" for x in operands):
-            raise refuse(f"{primitive} of float64 has no polynomial here that is right to the last places")
         if params.get("accuracy") is not None:
             raise refuse(f"{primitive} is asked for an accuracy of its own")
         given = {k: v for k, v in params.items() if k in ("rounding_method",)}

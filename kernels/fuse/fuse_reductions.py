@@ -33,7 +33,7 @@ from .fuse_into_kernel import Attached, epilogue, prologue
 STANDING = frozenset((*cumulative.MONOIDS, *window.MONOIDS, gather_p, dynamic_slice_p))
 SLOW = "written out in a kernel, its network takes a compiler minutes; XLA has its own"
 APART = dict.fromkeys((sort_p, top_k_p), SLOW)
-POWERS = "in powers of two"  # what is found of blocks that are computed as larger ones, which is no harm
+POWERS = "sizes are powers of two"  # what is found of blocks that are computed as larger ones, which is no harm
 CELL = 1024  # the least bytes that a cell moves: XLA picks single elements better
 
 

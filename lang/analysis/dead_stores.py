@@ -80,7 +80,7 @@ def _place(eqn: Eqn) -> list[tuple[Any, ...]]:
     rest = iter(eqn.inputs[1 if eqn.primitive is get_p else 2 :])
     found: list[tuple[Any, ...]] = []
     for axis, entry in enumerate(index):
-        start = next(rest) if axis in index.dynamic else getattr(entry, "start", None)
+        start = next(rest) if axis in index.dynamic else entry.start
         found.append((type(entry), start if type(start) in (Var, int) else getattr(start, "key", start), entry))
     return found
 

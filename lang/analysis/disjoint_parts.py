@@ -12,7 +12,7 @@ from ...core.ir.types import FAR
 from ...core.primitives.control_flow.cond import cond_p
 from ...core.primitives.control_flow.scan import scan_p
 from ...core.primitives.control_flow.while_loop import while_p
-from ...core.primitives.refs.state_primitives import Index, Take
+from ...core.primitives.refs.state_primitives import Index
 from ...core.support.memo import cached
 from ..kernel.kernel import Kernel
 from ..kernel.traverse import CALLS
@@ -47,8 +47,8 @@ class _Reach(Places):
             return
         given, found = iter(operands), []
         for entry, n in zip(index, self.kernel.body.inputs[position].type.shape, strict=True):
-            span = max(getattr(entry, "size", 1) - 1, 0) * getattr(entry, "stride", 1)
-            if type(entry) is not Take and entry.start is not None:
+            span = max(entry.size - 1, 0) * entry.stride
+            if entry.start is not None:
                 found.append((entry.start, entry.start + span))
             else:
                 place = next(given)

@@ -119,7 +119,7 @@ def _reaches_all(eqns: Sequence[Eqn], ref: Var) -> bool:
 
 def _entry(entry: Any) -> Any:
     """An entry of a static index as NumPy's; None for one that is computed."""
-    start = getattr(entry, "start", None)
+    start = entry.start
     if start is None:
         return None
     return slice(start, start + entry.size * entry.stride, entry.stride) if isinstance(entry, Span) else start

@@ -25,7 +25,7 @@ from ...core.primitives.elementwise.bitwise import and_p, not_p, or_p
 from ...core.primitives.elementwise.comparison import clamp_p, eq_p, ge_p, gt_p, le_p, lt_p, ne_p, select_n_p
 from ...core.primitives.elementwise.conversion import convert_element_type_p
 from ...core.primitives.movement.shape import iota_p
-from ...core.primitives.refs.state_primitives import Index, Take, addupdate_p, get_p, swap_p
+from ...core.primitives.refs.state_primitives import Index, addupdate_p, get_p, swap_p
 from ..kernel.kernel import Kernel
 from ..kernel.traverse import CALLS
 from ..ops.atomics import atomic_cas_p, atomic_rmw_p
@@ -253,11 +253,11 @@ class Places:
         """Note where an access goes."""
         shape, given = self.kernel.body.inputs[position].type.shape, iter(operands)
         for axis, (entry, n) in enumerate(zip(index, shape, strict=True)):
-            if type(entry) is not Take and entry.start is not None:
+            if entry.start is not None:
                 continue
             self.seen.add(position)
             place = next(given)
-            span = 0 if not hasattr(entry, "size") else max(entry.size - 1, 0) * entry.stride
+            span = max(entry.size - 1, 0) * entry.stride
             if place is None:
                 self.wrong.append(Place(position, axis, eqn))
                 continue

@@ -224,7 +224,7 @@ def _saved(kernel: Kernel) -> str:
 def _stated(kernel: Kernel, carry: Sequence[int]) -> str:
     """What it means for a sweep that some of its axes are declared parallel, in words."""
     axes = tuple(a for a in carry if kernel.semantics and kernel.semantics[a] == "parallel")
-    return f" (on GPUs cells along {axes}, declared parallel, run side by side)" if axes else ""
+    return f" (on GPUs cells along {axes}, declared parallel, run concurrently)" if axes else ""
 
 
 def _loops(kernel: Kernel) -> str:
@@ -258,7 +258,8 @@ def derivative_plan(kernel: Kernel) -> list[OperandPlan]:
             over += f", summed over {ignored}; {_saved(kernel)}"
         over += loops
         if not route.exact:
-            plans.append(OperandPlan(block.name, "C", f"its blocks overlap or lie as data says: scattered; {over}"))
+            how = f"its blocks overlap or depend on data: cotangents are scattered; {over}"
+            plans.append(OperandPlan(block.name, "C", how))
         else:
             plans.append(OperandPlan(block.name, "A" if parts is not None else "B", over))
     return plans

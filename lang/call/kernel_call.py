@@ -48,7 +48,7 @@ from ..partition.custom_rule import Partition, check_rule
 from ..targets.compiler_params import Params
 from ..transforms.bounds_checks import checked
 from ..transforms.dynamic_grid import as_grid, bound_of, named_axes, own_extents
-from ..transforms.privatize_scalars import own_scalars
+from ..transforms.scalar_prefetch_to_scratch import own_scalars
 from ..transforms.serialize_writes import in_order
 from ..transforms.symbolic_tiles import sampled
 from ..verify.communication import check_remote

@@ -41,7 +41,7 @@ _DESCRIPTOR = "state the block by a `BlockSpec`: copies by TMA are made of it"
 
 PALLAS = {
     "BlockDim": _TYPE,
-    "CompilerParams": "use that of the target: `lang.tpu.CompilerParams`, `lang.triton.CompilerParams`",
+    "CompilerParams": "use that of the target: `lang.{cpu,triton,tpu,mosaic_gpu}.CompilerParams`",
     "HOST": "a kernel reaches the memory of its device alone: move operands there before the call (`device_put`)",
     "Indirect": "gather in the body, or give an index map that reads a prefetched table",
     "MemoryRef": _TYPE,
@@ -174,6 +174,6 @@ def absent_from(
             if fnmatchcase(name, pattern):
                 of = "Pallas" if pattern in names else "Triton"
                 raise NotAdaptedNameError(f"{module}.{name} is a name of {of} that tilewright does not have", remedy)
-        raise AttributeError(f"module {module!r} has no attribute {name!r}")
+        raise AttributeError(f"module 'tilewright.{module}' has no attribute {name!r}")
 
     return find

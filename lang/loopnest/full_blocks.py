@@ -27,7 +27,7 @@ from ...core.transforms.structural_primitives import add_p
 from ..analysis.affine import MAX_CELLS, slice_of
 from ..kernel.canonicalize import rename
 from ..kernel.kernel import Kernel
-from .bounds import Bounds, bounds_of
+from .loop_bounds import Bounds, bounds_of
 
 COMPARISONS: dict[Primitive, Callable[..., Any]] = {
     ge_p: np.greater_equal, gt_p: np.greater, le_p: np.less_equal, lt_p: np.less,

@@ -39,7 +39,7 @@ def holds(index: Index, element: Sequence[int]) -> bool | None:
     """Whether an access reaches an element; None if that is computed."""
     sure = True
     for entry, at in zip(index, element, strict=True):
-        if isinstance(entry, Take) or entry.start is None:
+        if entry.start is None:
             sure = False
         elif isinstance(entry, Span):
             if at not in range(entry.start, entry.start + entry.size * entry.stride, entry.stride):

@@ -181,5 +181,5 @@ def _value(block: Block, target: Target) -> Finding:
         return Finding(_FITS, block.name, "unknown", why)
     if padded != list(block.shape):
         why = f"the block is {'x'.join(map(str, block.shape))}, computed as {'x'.join(map(str, padded))}"
-        return Finding("in powers of two", block.name, "unknown", why)
-    return Finding("in powers of two", block.name, "proved")
+        return Finding("sizes are powers of two", block.name, "unknown", why)
+    return Finding("sizes are powers of two", block.name, "proved")

@@ -34,9 +34,9 @@ from ..analysis.loop_carried import only_atomic, writes
 from ..analysis.poison_lattice import POISON, TAINTED
 from ..analysis.ranges import wrong_places
 from ..analysis.uninitialized import Leak
+from ..analysis.write_conflicts import write_conflict
 from ..kernel.kernel import Block, Kernel, ragged_axes
 from ..transforms.desugar import desugared
-from ..transforms.serialize_writes import meeting
 from .communication import alone
 from .misuse import check_aliases, check_semaphores
 from .race_witness import Witness, witness
@@ -210,7 +210,7 @@ def _order(kernel: Kernel, block: Block) -> Finding:
     fact = map_of(kernel, block)
     if fact is None or fact.table is None:
         return Finding("free of races", block.name, "unknown", "the index map is not known")
-    met = meeting(kernel, fact)
+    met = write_conflict(kernel, fact)
     if met is not None:
         raise kernel.error(
             RaceError, f"cells {met.cells[0]} and {met.cells[1]} both write block {met.index} of output {block.name}, "

@@ -54,10 +54,10 @@ def part(b: Body, ref: Ref, index: Index, dynamic: Sequence[Any]) -> Mem:
     starts: list[Any] = [*(ref.at or [0] * ref.lead), *[0] * lead]
     sizes = [1] * (ref.lead + lead)
     for axis, entry in enumerate(index):
-        if type(entry) is Take or getattr(entry, "stride", 1) != 1:
+        if type(entry) is Take or entry.stride != 1:
             raise NotWholeTiles
         start = next(given) if entry.start is None else entry.start
-        size = entry.size if type(entry) is Span else 1
+        size = entry.size
         if type(entry) is not Span and lead + axis >= rank - 2:
             raise NotWholeTiles
         starts.append(_tile_aligned(b, ref, lead + axis, start, size))
@@ -209,9 +209,9 @@ def window(b: Body, ref: Ref, index: Index, dynamic: Sequence[Value]) -> tuple[A
     entry = index[axis] if len(index) == len(ref.shape) - ref.lead and axis >= 0 else None
     if not b.windows or entry is None or bits_of(ref.mem.element) not in (8, 16) or limit % tile:
         return None
-    if type(entry) is Take or getattr(entry, "stride", 1) != 1:
+    if type(entry) is Take or entry.stride != 1:
         return None
-    size = entry.size if type(entry) is Span else 1
+    size = entry.size
     rows = min(rows_around(size, tile), limit)
     place = sum(n < axis for n in index.dynamic)
     start = b.integer(entry.start) if entry.start is not None else dynamic[place]

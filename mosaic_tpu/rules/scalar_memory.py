@@ -7,7 +7,7 @@ from typing import Any
 
 from ...core.ir.types import ArrayType, is_bool
 from ...core.primitives.elementwise.comparison import select_n_p
-from ...core.primitives.refs.state_primitives import Index, Span
+from ...core.primitives.refs.state_primitives import Index
 from .. import vector_layout
 from ..body import Body
 from ..refs import Ref
@@ -22,7 +22,7 @@ def _word_places(b: Body, ref: Ref, index: Index, dynamic: Sequence[Value], clip
     places = []
     for entry, limit in zip(index, ref.type.shape, strict=True):
         start: Any = next(given) if entry.start is None else entry.start
-        size, stride = (entry.size, entry.stride) if type(entry) is Span else (1, 1)
+        size, stride = entry.size, entry.stride
         found = []
         for k in range(size):
             if isinstance(start, int) or start.known is not None:

@@ -18,7 +18,6 @@ from ...core.primitives.elementwise.arithmetic import add_p, max_p, min_p
 from ...core.primitives.elementwise.comparison import select_n_p
 from ...core.primitives.refs.state_primitives import (
     Index,
-    Span,
     access_shape,
     addupdate_p,
     get_p,
@@ -65,7 +64,7 @@ def _parts(b: Body, ref: Ref, index: Index, dynamic: Sequence[Value], masked: bo
         start = next(given) if entry.start is None else entry.start
         if isinstance(start, Value) and start.known is not None:
             start = int(start.known)
-        size, stride = (entry.size, entry.stride) if type(entry) is Span else (1, 1)
+        size, stride = entry.size, entry.stride
         clipped = False
         if masked and size == 1 and isinstance(start, Value):  # a place outside is masked: any place does
             start, clipped = _clipped(b, start, ref.shape[lead + axis]), True

@@ -11,7 +11,7 @@ from .compiler import lazy_layers
 from .core.ir.types import FLOAT0, KeyDtype
 from .core.support import pytree
 from .core.support.config import current
-from .core.support.errors import ArgumentError
+from .core.support.errors import ArgumentError, warn
 from .core.support.runtime import runtime
 from .core.support.transfer_guard import HOST_TO_DEVICE, guard
 from .core.tracing.trace import Tracer
@@ -110,6 +110,9 @@ def _put(x: Any, where: Any, donate: bool, may_alias: bool | None) -> Any:
     single = isinstance(where, client.SingleDeviceSharding) and not isinstance(x, Tracer)
     sharding = where.placed("device_put to") if hasattr(where, "placed") and not single else None
     if isinstance(x, Tracer):
+        if sharding is None and where is not None and as_device(where) is not client.default_device():
+            warn(f"device_put to {as_device(where)!r} of a traced value does nothing: a program runs on its arguments' "
+                 "devices")  # fmt: skip
         return x if sharding is None else sharding.constrain(x)
     if current().guards and not isinstance(x, Array):
         guard(HOST_TO_DEVICE, f"{type(x).__name__} is put on a device", "put it there before", explicit=True)

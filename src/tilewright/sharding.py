@@ -30,9 +30,9 @@ from .core.sharding.mesh_in_force import get_abstract_mesh, get_mesh, set_mesh, 
 from .core.sharding.shard_map import shard_map
 from .core.sharding.sharding_in_types import auto_axes, constrained, explicit_axes
 from .core.sharding.smap import smap
-from .core.support.errors import ArgumentError, DtypeError, MeshError, ShapeError
+from .core.support.errors import ArgumentError, DtypeError, MeshError, ShapeError, TracerArrayConversionError
 from .core.support.pytree import leaves
-from .core.tracing.trace import typeof
+from .core.tracing.trace import Tracer, typeof
 from .devices import devices
 from .xla_backend.arrays.array import Array, as_array
 from .xla_backend.devices.client import Device, SingleDeviceSharding, set_num_cpu_devices
@@ -190,6 +190,7 @@ def make_array_from_single_device_arrays(
       ShapeError: a part of another shape than the sharding's.
       MeshError: parts that do not lie one on each device.
       DtypeError: parts of several dtypes, or of another than `dtype`.
+      TracerArrayConversionError: parts whose values are not known while tracing.
 
     >>> import tilewright as tw
     >>> from tilewright.sharding import NamedSharding, P
@@ -198,6 +199,9 @@ def make_array_from_single_device_arrays(
     Array([1., 1.], dtype=float32)
     """
     sharding, shape = _placed(sharding), tuple(shape)
+    if any(isinstance(a, Tracer) for a in arrays):
+        raise TracerArrayConversionError("make_array_from_single_device_arrays of traced values",
+                                         "make the array outside of `jit`; within, use `reshard`")  # fmt: skip
     by_device = {a.device: as_array(a) for a in arrays}
     index = sharding.addressable_devices_indices_map(shape)
     if set(by_device) != set(index) or len(arrays) != len(index):

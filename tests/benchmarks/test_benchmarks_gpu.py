@@ -13,7 +13,7 @@ import pytest
 
 import tilewright as tw
 from benchmarks.gpu import __main__ as bench
-from benchmarks.gpu import cases, facts, variants
+from benchmarks.gpu import cases, emulator_conformance, variants
 from benchmarks.gpu.isolation import Apart
 from tests.support.gpu.host_gpu import CudaArray, host_gpu, read
 from tests.support.gpu.nvrtc_stand_in import forget, installed
@@ -230,15 +230,15 @@ def test_what_does_not_make_descriptors_is_assembled(tmp_path):
 
 @pytest.mark.parametrize("number", [0, 2, 6])
 def test_facts_are_asked_of_the_gpu(gpu, number):
-    fact = facts.FACTS[number]
+    fact = emulator_conformance.FACTS[number]
     assert bench.answered(HostDevice(), fact) == {"differs": ""}
 
 
 def test_what_differs_of_a_fact_is_told(gpu):
-    fact, device = facts.FACTS[2], HostDevice()
+    fact, device = emulator_conformance.FACTS[2], HostDevice()
     device.host = lambda x: read(x) + (np.arange(128) == 5)
     assert "128 of 16384 numbers differ, the first at (0, 5)" in bench.answered(device, fact)["differs"]
-    (told,) = [f for f in facts.FACTS if isinstance(f, facts.Bytes)]
+    (told,) = [f for f in emulator_conformance.FACTS if isinstance(f, emulator_conformance.Bytes)]
     assert "of 3 descriptors differ" in bench.answered(HostDevice(), told)["differs"]  # the walker writes none
     page = bench.report("Host GPU", [bench.Seen(fact, ""), bench.Failure(told, ValueError("a | b"))],
                         datetime.date(2026, 1, 2))  # fmt: skip

@@ -209,7 +209,8 @@ class Draw:
         def made(s: Body) -> Any:
             x = s.pick(a)
             which = s.ids[-1] % m == 0 if s.ids else True
-            return lax.cond(which, lambda x: small(x + tnp.sum(x, axis=0, keepdims=True)), lambda x: x * 1, x)
+            total = lambda x: tnp.sum(x, axis=0, keepdims=True, dtype=x.dtype)  # noqa: E731
+            return lax.cond(which, lambda x: small(x + total(x)), lambda x: x * 1, x)
 
         return "branch", made
 
@@ -337,7 +338,7 @@ def outcome(seed: int, machine: Features | None = None) -> str:
         try:
             kernel, arrays = drawn.kernel()
         except TilewrightError as error:
-            return f"no right kernel: {type(error).__name__}"
+            return f"not a valid kernel: {type(error).__name__}"
         wanted, other = (
             interpret(kernel, *arrays, params=InterpretParams(uninitialized_memory=how)) for how in ("nan", "zero")
         )
@@ -381,7 +382,7 @@ def main() -> None:
     while seed < end:
         for number, what in drawn_apart(range(seed, min(seed + 200, end))):
             seed = number + 1
-            found[what.split(";")[0] if what.startswith("refused") else what.split(" ")[0]] += 1
+            found["WRONG" if what.startswith("WRONG") else what.split(";")[0]] += 1
             if what.startswith("WRONG"):
                 print(number, what, flush=True)
     for what, count in found.most_common():

@@ -12,8 +12,8 @@ import tilewright as tw
 from tests.support.machine_code import needs_llvm
 from tilewright import lang as tl
 from tilewright import numpy as tnp
+from tilewright.compiler import cpu_machine_code as calls
 from tilewright.compiler import cpu_routes
-from tilewright.compiler import machine_code as calls
 from tilewright.core.support.config import current
 from tilewright.core.tracing.trace import trace_program
 from tilewright.cpu_backend.cost import rates as rates_
@@ -26,7 +26,7 @@ from tilewright.lang.call.primitive import kernel_call_p
 from tilewright.lang.kernel.traverse import kernels_of
 from tilewright.xla_backend.host.disk_cache import CacheWarning, DiskCache
 
-RATES = rates_.parsed("read=2e10,copy=1.4e10,in_place=4e10,streamed=2.5e10,near=6e10,fma=8e10")
+RATES = rates_.parsed("read=2e10,copy=1.4e10,in_place=4e10,streamed=2.5e10,near=6e10,fma=8e10,bytes=3.2e11")
 MACHINE = Machine(RATES, 2**15, 2**21, 1, 16, 2**23)
 
 
@@ -96,7 +96,7 @@ def test_rates_are_measured_once_and_kept(tmp_path, monkeypatch):
 
 @needs_llvm
 def test_the_functions_that_measure_do_what_they_say():
-    _, code = loaded(module_text([*map(rates_._pass, rates_._PASSES), rates_._multiply_adds()]), None)
+    _, code = loaded(module_text([*map(rates_._pass, rates_._PASSES), *map(rates_._multiply_adds, rates_._SUMS)]), None)
     x, y = rates_._aligned(4096), rates_._aligned(4096)
     x[:] = np.arange(1024)
     for name in ("copy", "streamed"):
@@ -116,6 +116,25 @@ def test_every_rate_is_measured(monkeypatch):
 
 
 # ---------------------------------------------------------------------------- estimates
+
+
+@pytest.mark.parametrize(("dtype", "code"), [("int8", False), ("uint8", True), ("int16", True), ("float32", False)])
+def test_products_of_short_integers_are_machine_code_where_xla_has_no_library(dtype, code):
+    def body(x_ref, y_ref, o_ref):
+        o_ref[...] = tnp.dot(x_ref[...], y_ref[...], preferred_element_type=total)
+
+    total = "float32" if dtype == "float32" else "int32"
+    call = tl.kernel_call(
+        body, out_shape=tw.ShapeDtypeStruct((512, 512), total), grid=8,
+        out_specs=tl.BlockSpec((64, 512), lambda i: (i, 0)),
+        in_specs=[tl.BlockSpec((64, 512), lambda i: (i, 0)), tl.BlockSpec((512, 512), lambda i: (0, 0))])  # fmt: skip
+    structs = [tw.core.ir.types.ArrayType((512, 512), np.dtype(dtype))] * 2
+    (kernel,) = set(kernels_of(trace_program(lambda *xs: [call(*xs)], structs)))
+    found = estimate(kernel, MACHINE)
+    assert (found.machine_code < 0.9 * found.xla) is code
+    if dtype == "int8":
+        slow = Machine(rates_.parsed(RATES.text().replace("bytes=3.2e+11", "bytes=8e+10")), 2**15, 2**21, 1, 16, 2**23)
+        assert estimate(kernel, slow).machine_code > 2 * found.machine_code
 
 
 def test_machine_code_wins_where_reductions_make_xla_read_again():
@@ -320,8 +339,8 @@ def test_the_faster_route_is_taken_and_explained():
         (left,) = routes(rows(double, shape=(1024, 512)), (1024, 512))
         small = routes(rows(softmax, shape=(32, 1024)), (32, 1024))
     assert chosen.startswith("machine code of this CPU") and "as machine code, " in chosen and "by XLA" in chosen
-    assert left.startswith("XLA, cells side by side; estimated ")
-    assert small == ["XLA, cells side by side"]
+    assert left.startswith("XLA, vectorised over cells; estimated ")
+    assert small == ["XLA, vectorised over cells"]
 
 
 @needs_llvm

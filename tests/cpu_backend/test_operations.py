@@ -190,11 +190,34 @@ def test_products_and_what_is_made_of_them(shape, dtype):
     np.testing.assert_allclose(found.astype(np.float64), wanted.astype(np.float64), rtol=1e-2 if dtype[0] == "b" else 0)
 
 
+@pytest.mark.parametrize("off", [(), AVX512], ids=["all", "no AVX-512"])
+@pytest.mark.parametrize("dtype", ["int8", "uint8", "int16", "uint16", "int32", "uint32"])
+def test_quotients_and_remainders_of_integers(dtype, off):
+    info, rng = np.iinfo(dtype), np.random.default_rng(0)
+    ends = [info.min, info.min + 1, info.max - 1, info.max, 0, 1, 2, 3, info.max // 2 + 1, *([-1, -2] * (info.min < 0))]
+    x, y = (a.ravel().astype(dtype) for a in np.meshgrid(ends, ends))
+    few = rng.integers(info.min, info.max, (2, 4000), dtype, True)
+    x, y = np.concatenate([x, few[0], few[0] // 3 * 3]), np.concatenate([y, few[1] >> (info.bits // 2), few[0] // 3])
+    x, y = x.reshape(1, -1), y.reshape(1, -1)
+
+    def body(x_ref, y_ref, q_ref, r_ref):
+        q_ref[...], r_ref[...] = lax.div(x_ref[...], y_ref[...]), lax.rem(x_ref[...], y_ref[...])
+
+    call = tl.kernel_call(body, out_shape=[tw.ShapeDtypeStruct(x.shape, dtype)] * 2)
+    program = trace_program(lambda *xs: list(call(*xs)), [typeof(x), typeof(y)])
+    kernel = next(e.params["kernel"] for e in program.eqns if "kernel" in e.params)
+    for found, wanted in zip(machine_code(kernel, x, y, machine=features().without(*off)), interpret(kernel, x, y),
+                             strict=True):  # fmt: skip
+        np.testing.assert_array_equal(found, wanted)
+
+
 @pytest.mark.parametrize("off", [(), ("avx512vnni", "avxvnni"), AVX512], ids=["all", "no VNNI", "no AVX-512"])
 @pytest.mark.parametrize("shape", [(5, 7, 3), (9, 2, 16), (16, 40, 33), (3, 67, 70), (40, 1, 70)])
-@pytest.mark.parametrize(("left", "right"), [("int8", "int8"), ("uint8", "int8"), ("int8", "uint8")])
+@pytest.mark.parametrize(("left", "right"), [
+    ("int8", "int8"), ("uint8", "int8"), ("int8", "uint8"), ("uint8", "uint8"), ("int16", "int16"), ("int16", "uint8"),
+])  # fmt: skip
 @pytest.mark.parametrize("transposed", [False, True])
-def test_products_of_bytes(off, shape, left, right, transposed):
+def test_products_of_short_integers(off, shape, left, right, transposed):
     m, k, n = shape
     rng = np.random.default_rng(0)
     x, y = (rng.integers(np.iinfo(d).min, np.iinfo(d).max, s, d, True)
@@ -220,8 +243,20 @@ def test_products_of_bytes_use_vnni():
     kernel = kernel_of(body, (16, 16), "int32", (x, np.ones((32, 16), "int8")))
     without = features().without("avx512vnni", "avxvnni")
     text = [object_of(code_of(kernel, CPU, m, threads=1).text, m, assembly=True) for m in (features(), without)]
-    assert "vpdpwssd" in text[0]
-    assert "vpdpwssd" not in text[1] and "vpmaddwd" in text[1]
+    assert "vpdpbusd" in text[0]
+    assert "vpdp" not in text[1] and "vpmaddwd" in text[1]
+
+
+@pytest.mark.parametrize("dtype", ["int16", "uint8"])
+def test_products_of_short_integers_whose_contracted_axis_is_not_contiguous(dtype):
+    x, y = (np.arange(70, dtype=dtype).reshape(s) for s in ((10, 7), (10, 7)))
+
+    def body(x_ref, y_ref, o_ref):
+        o_ref[...] = lax.dot_general(x_ref[...].T, y_ref[...].astype("int8").astype("int16" if dtype == "int16" else
+                                     "int8"), (((1,), (0,)), ((), ())), preferred_element_type="int32")  # fmt: skip
+
+    kernel = kernel_of(body, (7, 7), "int32", (x, y))
+    np.testing.assert_array_equal(machine_code(kernel, x, y)[0], x.T.astype("int32") @ y.astype("int32"))
 
 
 def test_a_product_stored_over_its_own_operand():

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import re
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,9 +13,10 @@ import pytest
 import tilewright as tw
 from tests.support.machine_code import needs_llvm
 from tilewright import lang as tl
-from tilewright.compiler import machine_code
+from tilewright.compiler import cpu_machine_code
 from tilewright.cpu_backend.llvm.builder import Builder
 from tilewright.cpu_backend.llvm.compile import generator_version, module_text, object_of
+from tilewright.cpu_backend.lowering.rules import REFUSED, WARPGROUPS
 from tilewright.cpu_backend.machine.features import features
 from tilewright.cpu_backend.objects.store import name_of, pack
 from tilewright.cpu_backend.runtime.library import loaded
@@ -36,7 +39,7 @@ def doubled(factor: float) -> Any:
 ])  # fmt: skip
 def test_where_there_is_no_machine_code_xla_computes_and_explain_says_why(monkeypatch, name, given, text, factor):
     found = given()
-    monkeypatch.setattr(machine_code, name, lambda: found)
+    monkeypatch.setattr(cpu_machine_code, name, lambda: found)
     x = np.ones((4, 6), np.float32)
     call = doubled(factor)
     np.testing.assert_array_equal(tw.jit(call)(x), x * factor)
@@ -68,6 +71,14 @@ def test_a_kept_object_that_does_not_load_is_compiled_again(damage, value):
     kept = Kept({name: pack(damage(good), features(), version)})
     assert loaded(text, kept)[1].symbols["run"]
     assert kept[name] == pack(good, features(), version)
+
+
+def test_the_docs_list_every_operation_that_xla_computes():
+    text = (Path(__file__).resolve().parents[2] / "docs" / "cpu.md").read_text()
+    _, _, section = text.partition("## What XLA computes all the same")
+    table = section.partition("\n## ")[0]
+    listed = {name for line in table.splitlines() if line.startswith("| `") for name in re.findall(r"`(\w+)`", line)}
+    assert listed == {str(p) for p in REFUSED if p not in WARPGROUPS}
 
 
 @needs_llvm

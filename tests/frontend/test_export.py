@@ -405,7 +405,7 @@ def test_the_command_exports_a_function_of_a_file_or_prints_a_pass(tmp_path, cap
     for wrong, told in (
         ([function, "--shape", "128"], "--shape '128'"),
         ([function, *types, "--target", "vax"], "no platform 'vax'"),
-        (["nothing.py::f"], "names no function"),
+        (["nothing.py::f"], "there is no file 'nothing.py'"),
         ([f"{source}::product", "--shape", "f32[4,3]", "--shape", "f32[4]"], f"at: {source}:5 (product)"),
     ):
         assert main(["export", *wrong]) == 2
@@ -414,3 +414,13 @@ def test_the_command_exports_a_function_of_a_file_or_prints_a_pass(tmp_path, cap
     with pytest.raises(SystemExit):
         main(["export", function, *types, "--stop", "nowhere"])
     assert "legalize" in capsys.readouterr().err
+
+
+def test_what_is_not_a_size_or_an_export_is_said():
+    sizes = export.symbolic_shape("b")
+    for wrong in ("b", sizes):
+        with pytest.raises(tw.errors.ArgumentTypeError, match="is not a size") as raised:
+            tw.ShapeDtypeStruct((wrong, 3), "float32")
+        assert "symbolic_shape" in raised.value.remedy
+    with pytest.raises(tw.errors.ArgumentTypeError, match="takes the bytes of an export, got str"):
+        export.deserialize("f.stablehlo")

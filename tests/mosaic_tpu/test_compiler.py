@@ -62,7 +62,7 @@ def by_blocks(shape, block, element="f32", name="kernel"):
 
 def program(module, shape, out=None, element="f32", name="kernel", **top):
     """The text of a StableHLO module that calls a Mosaic module."""
-    from tilewright.mosaic_tpu.serial import serialize
+    from tilewright.mosaic_tpu.serialization import serialize
 
     body = base64.b64encode(serialize(module)).decode()
     config = {"custom_call_config": {"body": body, "serialization_format": 1, "needs_layout_passes": True}, **top}

@@ -16,6 +16,7 @@ import pytest
 
 import tilewright as tw
 from tests.support.authors.attention import flash_window
+from tests.support.authors.norms import cross_entropy
 from tests.support.cases.conv import case as conv
 from tests.support.corpus import conv1d, int4_matmul, matmul_grid
 from tests.support.gpu.gpu_cases import FUSED, FUSED_MORE, TEMPLATE_CASES, adamw, corpus, fused, template
@@ -33,8 +34,8 @@ from tilewright.lang.targets.target import target_of
 from tilewright.lang.toolchain.packages import Packages
 from tilewright.lang.toolchain.pool import Workers
 from tilewright.nn import fused as fused_ops
-from tilewright.triton_backend import compiled_kernel, compiler, dialect, start
-from tilewright.triton_backend.fitting import fitted
+from tilewright.triton_backend import compiled_kernel, compiler, start, version_compat
+from tilewright.triton_backend.fit_resources import fitted
 from tilewright.triton_backend.module import TritonModule
 from tilewright.xla_backend.devices import cuda_plugin as cuda
 from tilewright.xla_backend.host.disk_cache import disk_cache
@@ -147,6 +148,14 @@ def test_a_derivative_that_does_not_fit_gets_smaller_blocks():
     assert not whole.note and found.compiled.shared <= narrow.fast_bytes
     assert "in place of" in found.note and found.note.startswith("blocks of w ")
     assert found.module.grid != whole.module.grid
+
+
+def test_a_derivative_that_spills_gets_fewer_rows_than_a_product_may_have():
+    """Tensor cores take products from 16 rows on; the gradient of a cross entropy has no product."""
+    gradient = tw.grad(functools.partial(lambda *xs, **to: cross_entropy(*xs, **to).sum(), rows=16, columns=2048))
+    found = tw.compile(gradient, S((256, 50257), "bfloat16"), S((256, 1), "int32"), target="cuda:sm_90").resources
+    assert all(r.spills <= 1024 for r in found)
+    assert "blocks of in0 8x2048 in place of 16x2048" in next(r.note for r in found if r.kernel == "cross_entropy_bwd")
 
 
 @pytest.mark.targets
@@ -554,8 +563,8 @@ def test_a_missing_or_other_triton_is_named(monkeypatch):
 def test_descriptors_are_spelled_as_the_release_of_triton_parses_them():
     line = "%d : !tt.tensordesc<{}> -> tensor<64x32xf16>"
     nested, flat = line.format("tensor<64x32xf16>"), line.format("64x32xf16")
-    assert {dialect.adapted(nested, version) for version in ("3.6.0", "3.7.1")} == {nested}
-    assert {dialect.adapted(nested, version) for version in ("3.8.0", "3.9.0", "3.10.1")} == {flat}
+    assert {version_compat.adapted(nested, version) for version in ("3.6.0", "3.7.1")} == {nested}
+    assert {version_compat.adapted(nested, version) for version in ("3.8.0", "3.9.0", "3.10.1")} == {flat}
 
 
 def test_a_missing_or_other_plugin_is_named(monkeypatch):

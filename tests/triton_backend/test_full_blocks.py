@@ -13,8 +13,8 @@ from tilewright import numpy as tnp
 from tilewright.core.tracing.trace import as_type
 from tilewright.lang.gpu.normalize import GPU_LIMITS
 from tilewright.lang.kernel.kernel import Kernel
-from tilewright.lang.loopnest.bounds import Line, bounds_of
 from tilewright.lang.loopnest.full_blocks import full_blocks
+from tilewright.lang.loopnest.loop_bounds import Line, bounds_of
 from tilewright.lang.loopnest.plan import plan
 from tilewright.lang.targets.target import target_of
 from tilewright.triton_backend.lower import triton_module

@@ -14,7 +14,7 @@ from tilewright import lang as tl
 from tilewright import numpy as tnp
 from tilewright.core.ir.types import ArrayType
 from tilewright.lang.kernel.kernel import Kernel
-from tilewright.lang.loopnest.bounds import Line, bounds_of, narrow
+from tilewright.lang.loopnest.loop_bounds import Line, bounds_of, narrow
 from tilewright.lang.targets.target import target_of
 from tilewright.triton_backend.lower import triton_module
 

@@ -13,9 +13,9 @@ from ...core.primitives.refs.state_primitives import Index, addupdate_p, get_p, 
 from ...lang.ops.atomics import Sync, atomic_cas_p, atomic_rmw_p
 from ...lang.ops.debug import Check
 from ..atomics import STRICT, atomic_cas
+from ..builders import INT8, both, convert, select, spread, wide
 from ..refs import Memory, Ref
 from ..text import Value
-from ..values import INT8, both, convert, select, spread, wide
 from .elementwise import Rule
 
 if TYPE_CHECKING:

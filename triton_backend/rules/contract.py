@@ -15,8 +15,7 @@ import numpy as np
 from ...core.ir.primitive import Primitive
 from ...core.ir.types import INT32, ArrayType, is_bool, is_float, is_integer
 from ...core.primitives.contraction.dot_general import Precision, dot_general_p, free_axes
-from ..text import Value, power, spell
-from ..values import (
+from ..builders import (
     FLOAT32,
     compare,
     convert,
@@ -31,6 +30,7 @@ from ..values import (
     transpose,
     wide,
 )
+from ..text import Value, power, spell
 from .elementwise import Rule
 from .reduce import SUM, reduced
 

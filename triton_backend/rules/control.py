@@ -17,9 +17,7 @@ from ...core.primitives.custom.custom_derivative_primitives import custom_jvp_ca
 from ...lang.ops.inline_asm import inline_asm_p, staged_p
 from ...lang.targets.target import Target
 from ...lang.transforms.discharge import written
-from ..refs import Memory, Register
-from ..text import Value, spell
-from ..values import (
+from ..builders import (
     all_lanes,
     as_value,
     compare,
@@ -31,6 +29,8 @@ from ..values import (
     sub,
     take,
 )
+from ..refs import Memory, Register
+from ..text import Value, spell
 from .elementwise import Rule
 
 if TYPE_CHECKING:

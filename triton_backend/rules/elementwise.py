@@ -24,8 +24,8 @@ from ...core.primitives.movement.shape import copy_p
 from ...core.primitives.special.functions import erf_inv_p, erf_p, erfc_p, lgamma_p
 from ...lang.mlir.scalar_operations import BINARY, COMPARISONS, FUNCTIONS, Operation
 from ...lang.ops.scaled_exp2 import scaled_exp2_p
+from ..builders import bitcast, common, compare, convert, lanes, plus, regroup, select, spread, wide
 from ..text import Value
-from ..values import bitcast, common, compare, convert, lanes, plus, regroup, select, spread, wide
 
 if TYPE_CHECKING:
     from ..lower import Lowering

@@ -31,8 +31,7 @@ from ...core.primitives.movement.gather_scatter import (
 from ...core.primitives.movement.shape import broadcast_in_dim, reshape
 from ...core.tracing.trace import eval_program, trace_program
 from ...core.transforms.batching import batch_program
-from ..text import Value
-from ..values import (
+from ..builders import (
     Int,
     add,
     all_lanes,
@@ -49,6 +48,7 @@ from ..values import (
     sub,
     take,
 )
+from ..text import Value
 from .elementwise import RULES as ELEMENTWISE
 from .elementwise import Rule
 

@@ -26,8 +26,8 @@ from ...core.primitives.reduction.reduce import (
     reduce_xor_p,
 )
 from ...core.primitives.special.cumulative import cumlogsumexp_p, cummax_p, cummin_p, cumprod_p, cumsum_p
+from ..builders import compare, convert, guarded, lanes, select, spread, valid, wide
 from ..text import Value
-from ..values import compare, convert, guarded, lanes, select, spread, valid, wide
 from .elementwise import RULES as ELEMENTWISE
 from .elementwise import Rule
 

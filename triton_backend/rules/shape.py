@@ -19,8 +19,7 @@ from ...core.primitives.movement.shape import (
     squeeze_p,
     transpose_p,
 )
-from ..text import Value, power
-from ..values import (
+from ..builders import (
     INT8,
     Int,
     add,
@@ -43,6 +42,7 @@ from ..values import (
     take,
     transpose,
 )
+from ..text import Value, power
 from .elementwise import Rule
 
 if TYPE_CHECKING:

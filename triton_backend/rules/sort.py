@@ -13,8 +13,7 @@ import numpy as np
 from ...core.ir.primitive import Primitive
 from ...core.ir.types import INT32, ArrayType, is_bool, is_float
 from ...core.primitives.movement.sort import sort_p, top_k_p
-from ..text import Value
-from ..values import (
+from ..builders import (
     FLOAT32,
     all_lanes,
     bitcast,
@@ -28,6 +27,7 @@ from ..values import (
     spread,
     take,
 )
+from ..text import Value
 from .elementwise import Rule
 
 if TYPE_CHECKING:

@@ -95,7 +95,7 @@ class XlaReport:
             return "nothing for XLA to compute"
         fusions = sum(s.fusions for s in self.steps)
         others = sum(not s.is_fusion for s in self.steps)
-        text = f"{fusions} fusion{'' if fusions == 1 else 's'} of XLA's"
+        text = f"{fusions} XLA fusion{'' if fusions == 1 else 's'}"
         return f"{text}, {others} other operation{'' if others == 1 else 's'}" if others else text
 
     def _beside(self) -> str:

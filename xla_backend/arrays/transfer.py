@@ -9,7 +9,7 @@ import numpy as np
 
 from ...core.ir.types import BOOL, FLOAT0, UINT32, ArrayType, KeyDtype, is_portable
 from ...core.support.config import current
-from ...core.support.errors import DtypeError, IntegerOverflowError, NonArrayArgumentError
+from ...core.support.errors import DtypeError, IntegerOverflowError, NonArrayArgumentError, TracerArrayConversionError
 from ...core.support.memo import cached
 from ...core.support.runtime import runtime
 from ...core.tracing.trace import Tracer, Value, leaked, typeof
@@ -86,7 +86,15 @@ def host_buffer(x: Any, type_: ArrayType, kept: bool = True) -> Any:
     if isinstance(x, Value):
         raise NonArrayArgumentError(f"{x!r} has no buffer on a device", "pass an array")
     # An array of another library: whoever made it does not write to it if it lets NumPy read in place.
-    array = np.asarray(x)
+    try:
+        array = np.asarray(x)
+    except TypeError as error:
+        if not type(x).__module__.startswith("jax."):
+            raise
+        raise TracerArrayConversionError(
+            f"an operand of type {type_.show()} is a value that jax is tracing",
+            "give jax the function as `tilewright.interop.jax.call(f)`, which supports its transformations",
+        ) from error
     return put(array, type_, owned=not array.flags.writeable)
 
 

@@ -10,7 +10,6 @@ import numpy as np
 
 from ...core.ir.types import ArrayType, KeyDtype
 from ...core.sharding.mesh import UNCONSTRAINED, Mesh, NamedSharding
-from ...core.support.errors import ArgumentError
 from ...core.support.memo import once
 from ...core.support.runtime import runtime
 from ..jaxlib import shim
@@ -33,13 +32,7 @@ def raw(sharding: NamedSharding, ndim: int) -> Any:
         key = (mesh.flat, hlo.to_string(), sharding.kind or "device")
         found = _interned.get(key)
         if found is None:
-            try:
-                made = shim.gspmd_sharding(device_list(mesh.flat), hlo, sharding.kind)
-            except ValueError:
-                kinds = sorted(m.kind for m in mesh.flat[0].raw.addressable_memories())
-                raise ArgumentError(f"memory_kind={sharding.kind!r} of an array on {mesh}",
-                                    f"one of its devices': {kinds}") from None  # fmt: skip
-            found = _interned.setdefault(key, made)
+            found = _interned.setdefault(key, shim.gspmd_sharding(device_list(mesh.flat), hlo, sharding.kind))
             _names[id(found)] = sharding
         sharding.raws[ndim] = found
     return found
@@ -57,6 +50,7 @@ def device_list(devices: tuple[Any, ...]) -> Any:
 
 
 def _hlo(sharding: NamedSharding, ndim: int) -> Any:
+    sharding.check_decided("an array")
     mesh = sharding.mesh
     names, sizes = list(mesh.axis_names), list(mesh.axis_sizes)
     used = [names.index(a) for d in sharding.spec.padded(ndim) for a in d]

@@ -1,4 +1,4 @@
-"""Kernels on the CPU: compiled to plain array Programs, cells side by side rather than one after the other.
+"""Kernels on the CPU: compiled to plain array Programs, vectorised over cells rather than one after the other.
 
 Index maps that tile become reshapes. Parallel axes are batched. Carries that only add up become one sum over
 their axes, and a sum of contractions one contraction; any other carry is one loop. Where an output does not
@@ -148,7 +148,7 @@ class Lowering:
     def _route(self, looped: Sequence[int], summed: Sequence[int]) -> str:
         """How the cells are run, in words."""
         turns = math.prod(self.grid[a] for a in looped)
-        parts = ["cells side by side"]
+        parts = ["vectorised over cells"]
         if any(self.grid[a] > 1 for a in summed):
             parts.append(f"sums over {_axes(summed)}")
         if self.kernel.extents:

@@ -104,7 +104,8 @@ class Communication:
         if not self.collectives:
             return ["no communication", *more]
         sent = sum(c.sent for c in self.collectives)
-        head = (f"communication: {len(self.collectives)} collectives, {_size(sent)} sent by each device, "
+        many = "s" if len(self.collectives) != 1 else ""
+        head = (f"communication: {len(self.collectives)} collective{many}, {_size(sent)} sent by each device, "
                 f"at least {self.seconds * 1e6:,.1f} us by {self.links.name}")  # fmt: skip
         shown = [head, *(f"  {c.show()}" for c in self.collectives)]
         if (worst := self.costliest_gather) is not None:

@@ -8,11 +8,14 @@ import json
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from ...core.ir.passes import primitives_of
 from ...core.ir.primitive import Primitive
 from ...core.ir.program import ORDERED, Program, subprograms
-from ...core.ir.types import BOOL, INT32, ArrayType
+from ...core.ir.types import BOOL, INT32, UINT32, ArrayType
 from ...core.primitives.contraction.conv import conv_general_dilated_p
+from ...core.primitives.external.host_callback import debug_callback_p, io_callback_p
 from ...core.primitives.movement.gather_scatter import (
     gather_p,
     scatter_add_p,
@@ -100,6 +103,42 @@ class Meshes:
         unreduced = [name for name in mesh.axis_names if name in spec.unreduced]
         order = self.inner.order if self.inner and {*self.inner.order} == {*mesh.axis_names} else None
         return sharding_text(self.name(mesh, order), spec.padded(ndim), unreduced)
+
+    def free_axes(self) -> list[Any]:
+        """The axes that no map around sees, within maps over other axes of their mesh."""
+        inner = self.inner
+        return [a for a in inner.mesh.axis_names if a not in inner.axes] if inner and inner.mesh.size > 1 else []
+
+    def on_first(self, e: Emitter, operands: list[Operand], outs: list[Any],
+                 body: Callable[[list[Operand]], Sequence[Operand]]) -> list[Operand]:  # fmt: skip
+        """What one device of those along the free axes does with replicated operands; the others keep the first ones.
+
+        XLA replicates nothing that has effects, so that a map over the free axes is around it.
+        """
+        inner, free = self.inner, self.free_axes()
+        assert inner is not None
+        name = self.name(inner.mesh, inner.order)
+        numbers = places(inner.mesh, self.devices)
+        at = tuple(0 if a in free else slice(None) for a in inner.mesh.axis_names)
+        chosen = np.isin(np.arange(self.count), numbers[at])
+
+        def on_each(args: list[Operand]) -> list[Operand]:
+            table = e.constant(chosen.astype(np.int32), ArrayType((self.count,), INT32))
+            number = e.convert(e.op("stablehlo.partition_id", [], ArrayType((), UINT32)), INT32)
+            entry = e.op("stablehlo.dynamic_slice", [table, number], ArrayType((1,), INT32),
+                         "slice_sizes = array<i64: 1>")  # fmt: skip
+            branches = [e.region([], lambda _: args[: len(outs)]), e.region([], lambda _: body(args))]
+            return e.ops("stablehlo.case", [e.reshape(entry, ())], outs, regions=", ".join(branches))
+
+        def replicated(types: Sequence[Any]) -> str:
+            texts = (sharding_text(name, [()] * len(t.shape)) for t in types)
+            return f"#sdy.sharding_per_value<[{', '.join(texts)}]>"
+
+        axes = ", ".join(json.dumps(str(a)) for a in inner.order if a in free)
+        types = [o.type for o in operands]
+        return e.ops("sdy.manual_computation", operands, outs,
+                     f"in_shardings = {replicated(types)}, manual_axes = #sdy<manual_axes{{{axes}}}>, "
+                     f"out_shardings = {replicated(outs)}", e.region(types, on_each, "sdy.return"))  # fmt: skip
 
     def texts(self) -> tuple[str, str]:
         """The module's attributes and the declarations of its meshes."""
@@ -196,7 +235,7 @@ def _nested(outer: tuple[Any, ...], program: Program, names: tuple[Any, ...]) ->
     Raises:
       UnsupportedError: maps beside each other see them in different orders.
     """
-    chains = list(_chains(program, outer))
+    chains = list(_chains(program, outer, names))
     for order in (names, tuple(dict.fromkeys((*itertools.chain.from_iterable(chains), *names)))):
         if all([*chain] == sorted(chain, key=order.index) for chain in chains):
             return order
@@ -204,13 +243,15 @@ def _nested(outer: tuple[Any, ...], program: Program, names: tuple[Any, ...]) ->
                            "nest them in one order, or use one map over all of the axes")  # fmt: skip
 
 
-def _chains(program: Program, around: tuple[Any, ...]) -> Iterator[tuple[Any, ...]]:
+def _chains(program: Program, around: tuple[Any, ...], names: tuple[Any, ...]) -> Iterator[tuple[Any, ...]]:
     """For each map in a Program the axes that it and those around it see, from the outermost."""
     yield around
     for eqn in program.eqns:
+        if eqn.primitive in (io_callback_p, debug_callback_p):  # within a map over the rest (`Meshes.on_first`)
+            yield (*around, *(a for a in names if a not in around))
         within = (*around, *eqn.params["manual"]) if eqn.primitive is shard_map_p else around
         for _, inner in subprograms(eqn):
-            yield from _chains(inner, within)
+            yield from _chains(inner, within, names)
 
 
 def _specs_text(mesh_name: str, spec: Any, ndim: int, free: set[Any]) -> str:

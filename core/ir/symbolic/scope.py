@@ -185,7 +185,7 @@ LONGEST, HIGHEST, MOST_TERMS = 4096, 64, 256  # characters of the text of a size
 
 
 def _unreadable(text: str) -> ShapeError:
-    return ShapeError(f"{text!r} is no size", "a sum of products of names and integers, with floordiv(a, b), "
+    return ShapeError(f"{text!r} is not a size", "a sum of products of names and integers, with floordiv(a, b), "
                       "mod(a, b), max(a, b), min(a, b) and powers by ^")  # fmt: skip
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from ...ir.passes import eliminate_dead
-from ...ir.primitive import OWN, AxisInfo, Linear, Zero
+from ...ir.primitive import AxisInfo, Linear, Zero
 from ...ir.program import Eqn, Program
 from ...transforms.batching import batch_program
 from ...transforms.cotangent_logs import log
@@ -105,6 +105,5 @@ def _recounted(params: dict[str, Any], widths: Sequence[int]) -> dict[str, Any]:
 
 jit_p: Primitive = program_primitive.holder(
     "jit", jvp=_jvp, linearize=_linearize, transpose=_transpose, batch=_batch, dce=_dce, recounted=_recounted,
-    varies=OWN,
 )  # fmt: skip
 PRIMITIVES = (jit_p,)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...ir.primitive import Primitive
+from ...ir.primitive import OWN, Primitive
 from ...ir.program import Effects, Program
 from ...tracing.numpy_interpreter import evaluate
 from ...tracing.trace import eval_program
@@ -28,4 +28,4 @@ def expand(*args: Any, program: Program, **_: Any) -> list[Any]:
 
 def holder(name: str, **rules: Any) -> Primitive:
     """A primitive whose type, effects and meaning are its Program's; `rules` are the others, or say otherwise."""
-    return Primitive(name, typing, multiple=True, **{"effects": effects, "numpy": numpy} | rules)
+    return Primitive(name, typing, multiple=True, **{"effects": effects, "numpy": numpy, "varies": OWN} | rules)

@@ -417,7 +417,6 @@ def _dce(used: Sequence[bool], eqn: Eqn) -> Eqn | None:
 
 checkpoint_p: Primitive = program_primitive.holder(
     "checkpoint", jvp=_jvp, linearize=_linearize, transpose=_transpose, batch=_batch, dce=_dce, recounted=recounted(),
-    varies=OWN,
 )  # fmt: skip
 PRIMITIVES = (checkpoint_p, optimization_barrier_p, name_p)
 

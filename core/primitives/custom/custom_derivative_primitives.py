@@ -185,7 +185,7 @@ def _batch_jvp(
 
 custom_jvp_call_p: Primitive = program_primitive.holder(
     "custom_jvp_call", jvp=_jvp, transpose=_transpose, batch=_batch_jvp, effects=_effects,
-    recounted=recounted("num_consts"), varies=OWN,
+    recounted=recounted("num_consts"),
 )  # fmt: skip
 
 
@@ -322,7 +322,7 @@ def _batch_vjp(
 
 custom_vjp_call_p: Primitive = program_primitive.holder(
     "custom_vjp_call", jvp=_no_forward, linearize=_linearize, transpose=_transpose, batch=_batch_vjp, effects=_effects,
-    recounted=recounted("num_consts"), varies=OWN,
+    recounted=recounted("num_consts"),
 )  # fmt: skip
 
 
@@ -435,7 +435,7 @@ def _linear_batch(
 
 linear_call_p: Primitive = program_primitive.holder(
     "linear_call", jvp=_linear_jvp, transpose=_linear_transpose, batch=_linear_batch, linearize=_linear_linearize,
-    recounted=recounted("num_res"), varies=OWN,
+    recounted=recounted("num_res"),
 )  # fmt: skip
 PRIMITIVES = (custom_jvp_call_p, custom_vjp_call_p, custom_lin_p, linear_call_p)
 

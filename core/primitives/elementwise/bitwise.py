@@ -54,7 +54,7 @@ def _population_count(x: Any) -> Any:
 def _leading_zeros(x: Any) -> Any:
     bits, value = bits_of(x.dtype), _unsigned(x)
     length = sum((value >> np.uint64(i)) > 0 for i in range(bits))
-    return (bits - length).astype(x.dtype)
+    return np.asarray(bits - length).astype(x.dtype)
 
 
 not_p: Primitive = unary("not", BITS, np.invert, flat=True)

@@ -63,7 +63,7 @@ def _jvp(primals: Sequence[Any], tangents: Sequence[Any]) -> Any:
 def _numpy(x: np.ndarray) -> np.ndarray:
     below = np.tril(x, -1)
     try:
-        return np.linalg.cholesky(below + below.conj().T + np.diag(np.diag(x).real))
+        return np.linalg.cholesky(below + below.conj().T + np.diag(np.real(np.diag(x))))
     except np.linalg.LinAlgError:
         return np.tril(np.full_like(x, np.nan))
 

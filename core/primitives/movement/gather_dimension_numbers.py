@@ -40,7 +40,7 @@ class GatherScatterMode(Enum):
     PROMISE_IN_BOUNDS = "promise_in_bounds"
 
     @staticmethod
-    def from_any(mode: Any) -> GatherScatterMode:
+    def from_any(mode: GatherScatterMode | str | None) -> GatherScatterMode:
         """A mode from its name; None means `FILL_OR_DROP`."""
         if isinstance(mode, GatherScatterMode):
             return mode

@@ -416,7 +416,6 @@ class _At:
     def __getitem__(self, key: Any) -> RefView:
         return view(self.target, key)
 
-
 def view(target: Any, key: Any = Ellipsis) -> Any:
     """The part of a Ref (or of a view) that an index names."""
     if isinstance(target, Part):
@@ -471,7 +470,7 @@ def _cast(value: Any, dtype: np.dtype[Any], name: str) -> Any:
         return value
     if not type_.weak_type:
         raise DtypeError(
-            f"a {name} of type {type_.show()} is stored in a Ref of {dtype}", f"cast it: `.astype({dtype})`"
+            f"a {name} of type {type_.show()} is stored in a Ref of {dtype}", f"cast it: `.astype('{dtype}')`"
         )
     if type(value) in (bool, int, float, complex):
         return np.asarray(value).astype(dtype)[()]
@@ -561,3 +560,4 @@ class RefTracer(_Unread, ProgramTracer):
 
 
 TRACERS[RefType] = RefTracer
+AnyRef = RefTracer | Part  # a Ref of a kernel, or a part of one

@@ -26,21 +26,21 @@ INT32 = np.dtype(np.int32)
 
 def _starts(index: Index, dynamic: Sequence[Any]) -> list[Any]:
     given = iter(dynamic)
-    return [next(given) if type(e) is Take or e.start is None else e.start for e in index]
+    return [next(given) if e.start is None else e.start for e in index]
 
 
 def _sizes(index: Index) -> list[int]:
-    return [e.size if type(e) is Span else 1 for e in index]
+    return [e.size for e in index]
 
 
 def _contiguous(index: Index) -> bool:
-    return all(type(e) is not Take and getattr(e, "stride", 1) == 1 for e in index)
+    return all(type(e) is not Take and e.stride == 1 for e in index)
 
 
 def _covers(index: Index, shape: Sequence[int]) -> bool:
     """Whether an access within bounds is to a whole value, in order: nowhere is there another place to start."""
-    return all(type(e) is not Take and e.start in (None, 0) and getattr(e, "size", 1) == d
-               and getattr(e, "stride", 1) == 1 for e, d in zip(index, shape, strict=True))  # fmt: skip
+    return all(type(e) is not Take and e.start in (None, 0) and e.size == d and e.stride == 1
+               for e, d in zip(index, shape, strict=True))  # fmt: skip
 
 
 def _spread(x: Any, shape: Sequence[int], dims: Sequence[int] = ()) -> Any:
@@ -86,7 +86,7 @@ def _read(x: Any, index: Index, dynamic: Sequence[Any], shape: Sequence[int], ma
         lows: list[Any] = [e.start for e in index]
         ends = [low + (e.size - 1) * e.stride if type(e) is Span else low for e, low in zip(index, lows, strict=True)]
         highs = [max(end + 1, low) for end, low in zip(ends, lows, strict=True)]
-        return reshape_to(slice_(x, lows, highs, [getattr(e, "stride", 1) for e in index]), shape)
+        return reshape_to(slice_(x, lows, highs, [e.stride for e in index]), shape)
     starts, room = _starts(index, dynamic), [0] * len(index)
     if masked:
         x, room = _margin(index, x)
@@ -101,7 +101,7 @@ def _shifted(start: Array, room: int) -> Any:
 def _rows(index: Index, x: Any) -> int | None:
     """The one axis taken along by a 1-d array while all others are whole, if that is what an index is."""
     takes = [i for i, e in enumerate(index) if type(e) is Take]
-    if len(takes) != 1 or len(index[takes[0]].shape) != 1:
+    if len(takes) != 1 or len(index.picked()[0]) != 1:
         return None
     whole = all(i in takes or (type(e) is Span and e.start == 0 and e.size == d and e.stride == 1)
                 for i, (e, d) in enumerate(zip(index, shape_of(x), strict=True)))  # fmt: skip

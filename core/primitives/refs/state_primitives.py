@@ -17,7 +17,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -42,6 +42,8 @@ class Point:
     """One position along an axis; `start` None: a scalar operand."""
 
     start: int | None
+    size: ClassVar[int] = 1
+    stride: ClassVar[int] = 1
 
     def __str__(self) -> str:
         return "?" if self.start is None else str(self.start)
@@ -65,6 +67,9 @@ class Take:
     """Positions along an axis given by an integer array operand of this shape."""
 
     shape: Shape
+    start: ClassVar[None] = None
+    size: ClassVar[int] = 1
+    stride: ClassVar[int] = 1
 
     def __str__(self) -> str:
         return f"take{list(self.shape)}"
@@ -84,7 +89,7 @@ class Index(tuple[Entry, ...]):
     @property
     def dynamic(self) -> list[int]:
         """The axes whose entry takes an operand."""
-        return [i for i, e in enumerate(self) if type(e) is Take or e.start is None]
+        return [i for i, e in enumerate(self) if e.start is None]
 
     @property
     def takes(self) -> bool:
@@ -189,7 +194,7 @@ def _addupdate_typing(ref: Any, value: Any, *rest: Any, index: Index, masked: bo
 def numpy_index(index: Index, dynamic: Sequence[Any], shape: Shape, clip: bool, name: str) -> tuple[Any, ...]:
     """An access as NumPy's own index: slices where nothing is clipped, else broadcastable position arrays."""
     given = iter(dynamic)
-    starts = [next(given) if type(e) is Take or e.start is None else e.start for e in index]
+    starts = [next(given) if e.start is None else e.start for e in index]
     axes = [*enumerate(zip(index, starts, shape, strict=True))]
     if not (clip or index.takes):
         return tuple(_place(entry, int(start), size, (name, axis, shape)) for axis, (entry, start, size) in axes)
@@ -207,7 +212,7 @@ def numpy_index(index: Index, dynamic: Sequence[Any], shape: Shape, clip: bool, 
 
 def _place(entry: Entry, start: int, size: int, where: tuple[str, int, Shape]) -> slice | int:
     """An entry from `start` on as NumPy's own, within an axis of some size."""
-    count, stride = (entry.size, entry.stride) if type(entry) is Span else (1, 1)
+    count, stride = entry.size, entry.stride
     last = start + (count - 1) * stride
     if count and (start < 0 or last >= size):
         skipped = 0 if start < 0 else max(0, -((start - size) // stride))
@@ -353,7 +358,7 @@ def _batched_index(
     given = iter(zip(dynamic, dims, strict=True))
     entries: list[Any] = []
     for entry, axes in zip(index, index.axes(), strict=True):
-        if type(entry) is Take or entry.start is None:
+        if entry.start is None:
             value, dim = next(given)
         else:
             value, dim = np.int32(entry.start), None

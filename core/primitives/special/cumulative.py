@@ -159,7 +159,7 @@ def _running_log_add_exp(x: np.ndarray, *, axis: int, dtype: np.dtype[Any]) -> n
         return np.logaddexp.accumulate(x, axis=axis, dtype=dtype)
 
     def combine(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-        top = np.maximum(a.real, b.real)
+        top = np.maximum(np.real(a), np.real(b))
         top = np.where(np.isfinite(top), top, 0)
         return np.log(np.exp(a - top) + np.exp(b - top)) + top
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+import inspect
 import json
 import os
 import sys
@@ -69,9 +70,21 @@ def wait(out: Any) -> None:
 
 def prepared(file: str, name: str, library: str) -> tuple[Callable[[], Any], Callable[[], dict[str, Any]]]:
     """What is timed, and what tells of it after its first call."""
-    found = load(file, name)(importlib.import_module(NAMESPACES[library]))
+    make = load(file, name)
+    remedy = f"have {name}(np) return a function and its arguments, `return f, x, y`; or give a --shape for each"
+    try:
+        inspect.signature(make).bind(None)
+    except TypeError:
+        raise Wrong(f"{name}{inspect.signature(make)} takes other arguments than an array namespace", remedy) from None
+    except ValueError:  # written in C
+        pass
+    try:
+        found = make(importlib.import_module(NAMESPACES[library]))
+    except Exception as error:
+        own = f"{type(error).__name__}: {error}"
+        raise Wrong(f"{name}({NAMESPACES[library]}) failed: {own}", f"mend it, or {remedy}") from None
     if not isinstance(found, (tuple, list)) or not found or not callable(found[0]):
-        raise Wrong(f"{name} gives {type(found).__name__}, not a function and its arguments", "write `return f, x, y`")
+        raise Wrong(f"{name} gives {type(found).__name__}, not a function and its arguments", remedy)
     f, *args = found
     if library in ("tilewright", "jax") and not hasattr(f, "lower"):
         f = importlib.import_module(library).jit(f)

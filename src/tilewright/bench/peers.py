@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from ..core.support.errors import ArgumentError, BenchmarkError
+from ..export.command import file_and_name
 from .child import NAMESPACES
 from .machine import ceilings, clock, description
 from .result import Result
@@ -79,9 +80,8 @@ def benchmark_file(what: str, libraries: Sequence[str] | None = None, rounds: in
       BenchmarkError: the function fails in some library.
     """
     check_rounds(rounds)
-    file, _, name = what.partition("::")
-    if not name or not os.path.isfile(file):
-        raise ArgumentError(f"{what!r} names no function of a file", "give FILE::NAME, a function in a file of Python")
+    path, name = file_and_name(what)
+    file = str(path)
     chosen = list(libraries or installed())
     for library in chosen:
         if library not in NAMESPACES:

@@ -145,7 +145,7 @@ def cache_lines(cache: DiskCache | None) -> Iterator[tuple[str, str]]:
 
 def kernel_lines() -> Iterator[tuple[str, str]]:
     """Whether kernels become machine code here, and this machine's rates, measured unless they are cached."""
-    code = lazy_layers.machine_code
+    code = lazy_layers.cpu_machine_code
     why = code.unavailable()
     yield "machine code", f"no: {why}" if why else "yes"
     if why is None:
@@ -210,6 +210,13 @@ def checkup(every: bool = False) -> Checkup:
         )  # fmt: skip
 
 
+def _print(console: Console, *parts: str) -> None:
+    """Print one line, or a line for each part where it would be too long: commands and paths are not broken."""
+    line = " ".join(parts)
+    for indent, text in [("", line)] if len(line) <= console.width else zip(("", *["  "] * len(parts)), parts):
+        console.print(Text(indent + text), soft_wrap=True)
+
+
 def show(found: Checkup, console: Console) -> None:
     """Print the report; lines with a command are not broken."""
     python, jaxlib = found.versions["Python"], found.versions["jaxlib"]
@@ -225,15 +232,15 @@ def show(found: Checkup, console: Console) -> None:
         table.add_row(Text(name), *map(Text, short))
     console.print(table)
     for text in found.missing:
-        console.print(Text(f"not installed: {text}"), soft_wrap=True)
+        what, _, command = text.rpartition(": ")
+        _print(console, f"not installed: {what}:", command)
     for name in (n for n, v in found.versions.items() if v == "missing"):
         console.print(Text(f"missing, and required: {name}: pip install {name}", style="red"), soft_wrap=True)
-    console.print(Text(f"disk cache: {', '.join(found.cache.values())}"), soft_wrap=True)
-    for name, value in found.kernels.items():
-        console.print(Text(f"kernels on the CPU: {name}: {value}"), soft_wrap=True)
-    console.print(Text(f"freed memory: {found.memory}"), soft_wrap=True)
-    changed = ", ".join(f"{name}={value.split('   ')[0]}" for name, value in found.settings.items()) or "none"
-    console.print(Text(f"changed settings: {changed} (all: tilewright doctor --settings)"), soft_wrap=True)
+    _print(console, "disk cache:", *(f"{part}," for part in [*found.cache.values()][:-1]), [*found.cache.values()][-1])
+    _print(console, "machine code for kernels on the CPU:", found.kernels["machine code"])
+    _print(console, f"freed memory: {found.memory}")
+    changed = [f"{name}={value.split('   ')[0]}" for name, value in found.settings.items()]
+    _print(console, "changed settings:", *(changed or ["none"]), "(all: tilewright doctor --settings)")
     for text in found.warnings:
         console.print(Text(f"warning: {text}", style="yellow"), soft_wrap=True)
 

@@ -9,10 +9,8 @@ from typing import Any
 from rich.console import Console
 from rich.text import Text
 
-from ..core.ir.symbolic.scope import SymbolicScope
-from ..core.support.errors import ArgumentError
 from ..explanation.report import explain
-from ..export.command import arguments_of, function_of
+from ..export.command import function_and_types
 from ..lang.frontend.visualize import visualize
 
 
@@ -31,22 +29,13 @@ def add_to(commands: Any) -> None:
 
 
 def _add_function(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("function", metavar="FILE::NAME", help="a function in a file of Python")
+    parser.add_argument("function", metavar="FILE::NAME", help="a function in a Python file")
     parser.add_argument("--shape", action="append", default=[], metavar="f32[8,128]", help="an argument, in order")
-
-
-def _function(options: argparse.Namespace) -> tuple[Any, list[Any]]:
-    function = function_of(options.function)
-    args = arguments_of(function, options.shape, SymbolicScope(()))
-    for text, arg in zip(options.shape, args, strict=True):
-        if not all(isinstance(n, int) for n in arg.shape):
-            raise ArgumentError(f"--shape {text!r} has a symbolic size", "give numbers, as in f32[8,128]")
-    return function, args
 
 
 def run_explain(options: argparse.Namespace, console: Console) -> int:
     """Print the report, or write it to a file."""
-    function, args = _function(options)
+    function, args = function_and_types(options.function, options.shape)
     found = explain(function, *args, target=options.target, compile=options.compile, assembly=options.assembly)
     if options.out is not None:
         found.save(options.out)
@@ -58,7 +47,7 @@ def run_explain(options: argparse.Namespace, console: Console) -> int:
 
 def run_visualize(options: argparse.Namespace, console: Console) -> int:
     """Draw the first kernel into a file."""
-    function, args = _function(options)
+    function, args = function_and_types(options.function, options.shape)
     path = options.out or Path(f"{options.function.rpartition('::')[2]}.svg")
     visualize(function, *args, path=path)
     console.print(Text(f"drawn: {path}"), soft_wrap=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import difflib
 import os
 import sys
 import traceback
@@ -91,6 +92,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     0
     """
     parser = parser_of()
+    arguments = sys.argv[1:] if arguments is None else arguments
+    known = [*COMMANDS, "completion"]
+    if arguments and arguments[0] not in known and (near := difflib.get_close_matches(arguments[0], known, 1)):
+        parser.error(f"there is no command {arguments[0]!r}; did you mean {near[0]!r}?")
     options = parser.parse_args(arguments)
     if options.version:
         print(f"tilewright {__version__}")

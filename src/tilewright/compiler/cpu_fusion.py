@@ -17,7 +17,7 @@ from ..lang.call.primitive import kernel_call_p
 from ..lang.kernel.kernel import Kernel
 from ..lang.targets.target import CPU
 from ..xla_backend.pipeline.expand_primitives import in_place
-from .machine_code import Calls
+from .cpu_machine_code import Calls
 
 # What XLA does as well: in one kernel with it, others would be put back too. It transposes where it reads.
 EXCLUDED = STANDING | {dot_general_p, kernel_call_p, transpose_p}

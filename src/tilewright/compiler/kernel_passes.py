@@ -360,7 +360,7 @@ def emit(unit: Unit, settings: Settings, reports: Reports) -> tuple[Unit, Emitte
     if settings.target == "cpu" or settings.by_xla:
         calls = None
         if not settings.by_xla and candidates(unit.program, settings.off):
-            calls = lazy_layers.machine_code.Calls(unit.program, settings.off, settings.checked)
+            calls = lazy_layers.cpu_machine_code.Calls(unit.program, settings.off, settings.checked)
         plain = reports["fuse"].plain if "fuse" in reports else {}
         program, ways = emitted(unit.program, calls, settings.off, plain)
         if calls is not None:

@@ -23,7 +23,7 @@ from ..lang.verify.verify import Finding, verify
 from ..lang.warpgroups.specs import mesh_of
 from ..xla_backend.analysis.hlo_report import show_seconds
 
-# What is said before the plan of an operand's derivative, by its residual class: see the glossary.
+# What is said before the plan of an operand's derivative, by its kind: see the glossary.
 BEFORE = {"A": "independent cells, ", "B": "", "C": "", "none": "none: "}
 
 
@@ -82,10 +82,8 @@ class KernelReport:
             out += resource_lines(self.resources, self.target, self.seconds)
         proved = sum(f.verdict == "proved" for f in self.findings)
         out.append(f"  proved: {proved} of {len(self.findings)} checks")
-        out += [f"  unknown: {f.what} of {f.operand}: {f.why}" for f in self.unknown]
-        for p in self.derivatives:
-            kind = "" if p.kind == "none" else f" (class {p.kind})"
-            out.append(f"  derivative of {p.operand}: {BEFORE[p.kind]}{p.how}{kind}")
+        out += [f"  not proved: {f.operand}: {f.what} ({f.why})" for f in self.unknown]
+        out += [f"  derivative of {p.operand}: {BEFORE[p.kind]}{p.how}" for p in self.derivatives]
         if self.fused is not None:
             out[1:1] = kernel_lines(self.fused)
         return out

@@ -143,13 +143,13 @@ def _sub_extended(op: Op) -> Run:
 def leading_zeros(x: Any) -> Any:
     width = bits(x.dtype)
     u = unsigned(x).astype(np.uint64)
-    return width - sum((u >> np.uint64(i)) != 0 for i in range(width)).astype(np.int64)
+    return width - np.asarray(sum((u >> np.uint64(i)) != 0 for i in range(width)), np.int64)
 
 
 def trailing_zeros(x: Any) -> Any:
     width = bits(x.dtype)
     u = unsigned(x).astype(np.uint64)
-    return sum((u & np.uint64(2 ** (i + 1) - 1)) == 0 for i in range(width)).astype(np.int64)
+    return np.asarray(sum((u & np.uint64(2 ** (i + 1) - 1)) == 0 for i in range(width)), np.int64)
 
 
 def popcount(x: Any) -> Any:

@@ -70,7 +70,7 @@ def page(found: Any) -> str:
     if found.profile is not None:
         parts.append(_section("Measured", timeline(found.profile.spans), _shares(found.profile.rows)))
     said = [
-        *(r.line() for r in found.refused), *(f"kernel {k.name} runs by {route}" for k, route in found.routes),
+        *(r.line() for r in found.refused), *(f"kernel {k.name} is computed by {route}" for k, route in found.routes),
         *(f"kernel {k.name} is compiled by {name}" for k, name in found.compiled), *(p.line() for p in found.passed),
     ]  # fmt: skip
     if said:

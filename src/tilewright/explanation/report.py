@@ -66,7 +66,7 @@ class Explanation:
         lines += [f"  {r.line()}" for r in self.refused]
         lines += [line for k in self.kernels for line in k.lines()]
         lines += self._split_lines()
-        lines += [f"kernel {kernel.name} runs by {route}" for kernel, route in self.routes]
+        lines += [f"kernel {kernel.name} is computed by {route}" for kernel, route in self.routes]
         lines += [line for kernel, nest in self.nests for line in [f"loops of kernel {kernel.name}:", *_indented(nest)]]
         if self.target is not None and len(ROUTES.get(self.target.partition(":")[0], ())) > 1:
             lines += [f"kernel {kernel.name} is compiled by {name}" for kernel, name in self.compiled]
@@ -109,7 +109,7 @@ class Explanation:
         """
         suffix = Path(path).suffix
         if suffix not in (".html", ".txt"):
-            raise ArgumentError(f"an explanation as {os.fspath(path)!r}", "end the name in .html or .txt")
+            raise ArgumentError(f"explanations are not saved as {os.fspath(path)!r}", "end the name in .html or .txt")
         Path(path).write_text(page(self) if suffix == ".html" else f"{self}\n")
 
 
@@ -159,7 +159,7 @@ def explain(
       out o: f32[4] block (2) vmem
       4 flops, 0 transcendentals, 32 bytes moved, 32 bytes per cell
       proved: 4 of 4 checks
-      derivative of x: independent cells, grid axes (0,) parallel (class A)
+      derivative of x: independent cells, grid axes (0,) parallel
     """
     asked: dict[str, Any] = {} if print_passes is None else {"print_passes": print_passes}
     asked |= {"mesh": mesh} if mesh is not None else {}
@@ -204,7 +204,7 @@ def _explained(
     if emitted is not None:
         compiled = tuple((k.given, name) for k, name in zip(emitted.kernels, emitted.compiled, strict=True))
         nests = tuple((kernel, "\n".join(code.nest)) for kernel, code in emitted.codes)
-        texts = tuple((k, lazy_layers.machine_code.assembly_of(code)) for k, code in emitted.codes if assembly)
+        texts = tuple((k, lazy_layers.cpu_machine_code.assembly_of(code)) for k, code in emitted.codes if assembly)
         found = replace(found, routes=emitted.routes, nests=nests, assembly=texts, compiled=compiled,
                         passed=emitted.passed)  # fmt: skip
     if found.communication is not None and done.value.executable is not None:

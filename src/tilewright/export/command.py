@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import argparse
+import difflib
 import importlib.util
 import inspect
+import os
 import re
 import sys
 from collections.abc import Sequence
@@ -28,7 +30,7 @@ def add_to(commands: Any) -> None:
     """Enter the command."""
     text = "a function as StableHLO that other processes call, jax's among them"
     one = commands.add_parser("export", help=text)
-    one.add_argument("function", metavar="FILE::NAME", help="a function in a file of Python")
+    one.add_argument("function", metavar="FILE::NAME", help="a function in a Python file")
     one.add_argument("--shape", action="append", default=[], metavar="f32[b,128]", help="an argument, in order")
     one.add_argument("--constraint", action="append", default=[], metavar="'b >= 8'", help="what holds of the symbols")
     one.add_argument("--target", action="append", default=[], help="a platform, or a device such as tpu:v5e")
@@ -50,7 +52,7 @@ def argument(text: str, scope: SymbolicScope) -> ShapeDtypeStruct:
     """
     found = _SPEC.fullmatch(text)
     if found is None:
-        raise ArgumentError(f"--shape {text!r}", "a dtype and sizes, as in f32[b,128] or bfloat16[8]")
+        raise ArgumentError(f"--shape {text!r} is not a dtype with sizes", "write it as in f32[b,128] or bfloat16[8]")
     name, sizes = found.groups()
     short = re.fullmatch(r"([fiuc])(\d+)", name)
     dtype = "bfloat16" if name == "bf16" else _SHORT[short[1]] + short[2] if short else name
@@ -87,13 +89,11 @@ def function_of(place: str) -> Any:
     Raises:
       ArgumentError: there is no such file, or it has no such name.
     """
-    file, _, name = place.partition("::")
-    path = Path(file)
-    if not name or not path.is_file():
-        raise ArgumentError(f"{place!r} names no function", "FILE::NAME, where FILE is a file of Python")
+    path, name = file_and_name(place)
+    file = str(path)
     spec = importlib.util.spec_from_file_location(path.stem, path)
     if spec is None or spec.loader is None:
-        raise ArgumentError(f"{file} is no file of Python", "FILE::NAME, where FILE ends in .py")
+        raise ArgumentError(f"{file} is not a Python file", "FILE::NAME, where FILE ends in .py")
     module = importlib.util.module_from_spec(spec)
     sys.modules.setdefault(path.stem, module)
     sys.path.insert(0, str(path.resolve().parent))  # as for a script: what lies beside it may be imported
@@ -105,8 +105,39 @@ def function_of(place: str) -> Any:
     for part in name.split("."):
         found = getattr(found, part, None)
     if not callable(found):
-        raise ArgumentError(f"{file} has no function {name!r}", "one of its top level")
+        names = [n for n, x in vars(module).items() if getattr(x, "__module__", None) == path.stem and callable(x)]
+        near = difflib.get_close_matches(name, names, 1)
+        remedy = f"did you mean {near[0]!r}?" if near else f"it has {', '.join(names) or 'none'}"
+        raise ArgumentError(f"{file} has no function {name!r}", remedy)
     return found
+
+
+def file_and_name(place: str) -> tuple[Path, str]:
+    """The parts of FILE::NAME.
+
+    Raises:
+      ArgumentError: there is no such file, or no name.
+    """
+    file, _, name = place.partition("::")
+    if not Path(file).is_file():
+        raise ArgumentError(f"there is no file {file!r}", f"FILE::NAME takes a path from {os.getcwd()}")
+    if not name:
+        raise ArgumentError(f"{place!r} names no function", f"write {file}::NAME, with the name of a function in it")
+    return Path(file), name
+
+
+def function_and_types(place: str, shapes: Sequence[str]) -> tuple[Any, list[ShapeDtypeStruct]]:
+    """The function that FILE::NAME names, and its arguments by their texts.
+
+    Raises:
+      ArgumentError: there is no such function, it takes other arguments, or a size is symbolic.
+    """
+    function = function_of(place)
+    args = arguments_of(function, shapes, SymbolicScope(()))
+    for text, arg in zip(shapes, args, strict=True):
+        if not all(isinstance(n, int) for n in arg.shape):
+            raise ArgumentError(f"--shape {text!r} has a symbolic size", "give numbers, as in f32[8,128]")
+    return function, args
 
 
 def run(options: argparse.Namespace, console: Console) -> int:

@@ -9,7 +9,13 @@ from ..core.ir.symbolic.scope import SymbolicScope, parse
 from ..core.ir.types import ArrayType
 from ..core.sharding.mesh import AbstractMesh, AxisType, NamedSharding, PartitionSpec
 from ..core.support import pytree
-from ..core.support.errors import ExportError, ExportVersionError, TilewrightError, UnsupportedError
+from ..core.support.errors import (
+    ArgumentTypeError,
+    ExportError,
+    ExportVersionError,
+    TilewrightError,
+    UnsupportedError,
+)
 from . import flat, seal
 from .checks import DisabledSafetyCheck
 from .exported import Exported
@@ -36,6 +42,9 @@ def deserialize(blob: bytes | bytearray) -> Exported:
     >>> export.deserialize(data).call(tw.numpy.ones(3)).tolist()
     [2.0, 2.0, 2.0]
     """
+    if not isinstance(blob, (bytes, bytearray, memoryview)):
+        raise ArgumentTypeError(f"deserialize takes the bytes of an export, got {type(blob).__name__}",
+                                "read the file first: `Path(name).read_bytes()`")  # fmt: skip
     tables, vouched = seal.opened(blob)
     try:
         table = flat.read(SCHEMA, "Exported", tables)

@@ -146,7 +146,7 @@ _TRUNCATED_STD = 0.87962566103423978
 
 def _complex_uniform(key: ArrayLike, shape: Any, dtype: DTypeLike) -> Array:
     """Uniform in the unit disk."""
-    real = np.zeros((), dtype).real.dtype
+    real = np.real(np.zeros((), dtype)).dtype
     radius_key, angle_key = random.split(key)
     radius = lax.sqrt(random.uniform(radius_key, shape, real))
     angle = random.uniform(angle_key, shape, real) * (2 * math.pi)
@@ -155,7 +155,7 @@ def _complex_uniform(key: ArrayLike, shape: Any, dtype: DTypeLike) -> Array:
 
 def _complex_truncated_normal(key: ArrayLike, shape: Any, dtype: DTypeLike) -> Array:
     """Complex normal of variance 1, its modulus cut off at 2."""
-    real = np.zeros((), dtype).real.dtype
+    real = np.real(np.zeros((), dtype)).dtype
     radius_key, angle_key = random.split(key)
     t = (1 - math.exp(-4)) * random.uniform(radius_key, shape, real)
     radius = lax.sqrt(-lax.log(1 - t))

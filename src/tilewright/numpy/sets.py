@@ -34,6 +34,7 @@ from .util import (
     dtype_of,
     is_inexact,
     make_array,
+    on_devices_of,
     promote_dtypes,
     shape_of,
     value,
@@ -71,9 +72,8 @@ def _every(a: Array, axis: int | None, equal_nan: bool) -> tuple[Array, ...]:
         n = int(np.count_nonzero(counts))
         return lax.slice_in_dim(picked, 0, n, axis=axis or 0), index[:n], inverse, counts[:n]
     picked, *places = np.unique(given, True, True, True, axis=axis, equal_nan=equal_nan)
-    return make_array(np.ascontiguousarray(picked)), *(
-        make_array(np.asarray(p, default_int(), order="C")) for p in places
-    )
+    arrays = np.ascontiguousarray(picked), *(np.asarray(p, default_int(), order="C") for p in places)
+    return tuple(on_devices_of(a, make_array(x)) for x in arrays)
 
 
 @composite("axis", "size", "equal_nan")
@@ -223,8 +223,10 @@ def _by_numpy(function: Any, *arrays: ArrayLike, **how: Any) -> Any:
         concrete(a, function.__name__, "give `size`")
     found = function(*map(np.asarray, given), **how)  # which refuses to lose a derivative
     first, *places = found if isinstance(found, tuple) else (found,)
-    elements = as_weak_as(make_array(first), *given)
-    return (elements, *(make_array(f.astype(default_int())) for f in places)) if places else elements
+    made = map(make_array, (first, *(f.astype(default_int()) for f in places)))
+    first, *places = (on_devices_of(given[0], a) for a in made)
+    elements = as_weak_as(first, *given)
+    return (elements, *places) if places else elements
 
 
 def _kept(first: Array, keep: Array, size: int, fill_value: Any) -> tuple[Array, Array]:

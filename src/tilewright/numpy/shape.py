@@ -28,9 +28,8 @@ def shape(a: ArrayLike) -> tuple[int, ...]:
     >>> jnp.shape(jnp.zeros((2, 3)))
     (2, 3)
     """
-    if hasattr(a, "shape"):
-        return a.shape
-    return np.shape(a.__jax_array__() if hasattr(a, "__jax_array__") else a)
+    found = getattr(a, "shape", None)
+    return np.shape(getattr(a, "__jax_array__", lambda: a)()) if found is None else found
 
 
 def ndim(a: ArrayLike) -> int:
@@ -82,7 +81,8 @@ def _inferred(old: tuple[int, ...], shape: Any) -> tuple[int, ...]:
         if rest > 0 and total % rest == 0:
             sizes[sizes.index(-1)] = total // rest
     if any([d < 0 for d in sizes]) or math.prod(sizes) != total:
-        raise ShapeError(f"an array of shape {old} does not reshape to {tuple(sizes)}", f"it has {total} elements")
+        raise ShapeError(f"an array of shape {old} does not reshape to {tuple(sizes)}",
+                         f"give sizes whose product is {total}, its number of elements")  # fmt: skip
     return tuple(sizes)
 
 

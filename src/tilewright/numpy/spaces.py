@@ -48,7 +48,7 @@ def linspace(
     if type(start) in (int, float) and type(stop) in (int, float) and is_evaluating():
         kind = canonical_dtype(float) if dtype is None else dtype
         data, gap = np.linspace(start, stop, num, endpoint, retstep=True)
-        data = np.floor(data) if kind.kind in "iu" else data
+        data = np.floor(data) if np.dtype(kind).kind in "iu" else data
         result = make_array(data.astype(kind))
         return (put(result, device), asarray(gap, dtype=canonical_dtype(float))) if retstep else put(result, device)
     result, gap = _linspace(value(start, "linspace"), value(stop, "linspace"), num, endpoint, dtype, axis)
@@ -74,7 +74,7 @@ def _linspace(start: Any, stop: Any, num: int, endpoint: bool, dtype: DTypeLike,
         last = lax.broadcasted_iota(np.dtype(np.int32), shape_of(result), axis) == num - 1
         result = lax.select(last, util.broadcast_to_shape(high, shape_of(result)), result)
     if dtype is not None and dtype != kind:
-        result = util.astype(lax.floor(result) if dtype.kind in "iu" else result, dtype)
+        result = util.astype(lax.floor(result) if np.dtype(dtype).kind in "iu" else result, dtype)
     return result, util.strong(gap)
 
 

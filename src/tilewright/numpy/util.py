@@ -38,7 +38,7 @@ from ..core.support.errors import (
     UnsupportedError,
     warn,
 )
-from ..core.tracing.array_conversion import as_array, make_array
+from ..core.tracing.array_conversion import as_array, make_array, on_devices_of
 from ..core.tracing.trace import ProgramTracer, Tracer, Value, dtype_of, shape_of, typeof
 
 _PYTHON_TYPES = (bool, int, float, complex)
@@ -235,7 +235,7 @@ __all__ = [
     "Array", "ArrayLike", "ArrayType", "Axis", "DTypeLike", "Value", "as_array", "as_weak_as", "astype", "axes_of",
     "axis_of", "broadcast", "broadcast_to_shape", "canonical_dtype", "composite", "computation_dtype",
     "concrete", "default_float", "default_int", "dtype_argument", "dtype_of", "hashable", "is_bool", "is_complex",
-    "is_evaluating", "is_float", "is_inexact", "is_integer", "is_unsigned", "make_array", "no_out", "promote",
-    "promote_dtypes", "promote_dtypes_inexact", "promote_inexact", "promote_types", "put", "shape_argument",
+    "is_evaluating", "is_float", "is_inexact", "is_integer", "is_unsigned", "make_array", "no_out", "on_devices_of",
+    "promote", "promote_dtypes", "promote_dtypes_inexact", "promote_inexact", "promote_types", "put", "shape_argument",
     "shape_of", "strong", "to_inexact", "typeof", "value", "values", "weak_of_numbers",
 ]  # fmt: skip

@@ -128,7 +128,7 @@ def normal(key: ArrayLike, shape: Shape = (), dtype: DTypeLike = None, *, out_sh
 def draw_normal(key: ArrayLike, shape: Any, dtype: DTypeLike) -> Any:
     """The inverse of the normal's distribution function, at a uniform point of (-1, 1)."""
     if kind(dtype) == "complex":
-        part = np.zeros((), dtype).real.dtype
+        part = np.real(np.zeros((), dtype)).dtype
         re, im = (convert_element_type(draw_normal(k, shape, part), dtype) for k in split2(key))
         return (re + 1j * im) / constant(dtype, math.sqrt(2))
     low = np.nextafter(constant(dtype, -1), constant(dtype, 0))

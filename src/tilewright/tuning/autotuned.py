@@ -188,7 +188,7 @@ class AutotuneDecorator(Protocol):
 def _check_names(fun: Callable[..., Any], space: Space) -> None:
     """What a space chooses are parameters of the function."""
     if not callable(fun):
-        raise ArgumentTypeError(f"autotune decorates {fun!r}, which is no function",
+        raise ArgumentTypeError(f"autotune decorates a function, got {type(fun).__name__}",
                                 'give a space first: `@autotune(space={"block": [64, 128]})`')  # fmt: skip
     check_kind(space)
     parameters = inspect.signature(fun).parameters

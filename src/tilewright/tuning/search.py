@@ -22,7 +22,7 @@ from ..lang.cost.roofline import roofline
 from ..lang.kernel.kernel import UNBOUNDED
 from ..lang.kernel.traverse import block_bytes, kernels_of
 from ..lang.targets.target import target_of
-from .gaussian_process import Search
+from .bayesian_optimization import Search
 from .report import Report, Trial
 from .signed_rank import P, gain_of
 from .space import Configuration

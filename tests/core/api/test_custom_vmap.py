@@ -4,8 +4,15 @@ import numpy as np
 import pytest
 
 import tilewright as tw
+from tilewright import lax
 from tilewright import numpy as tnp
-from tilewright.core.support.errors import ArgumentTypeError, BatchAxisError, DifferentiationError, UnsupportedError
+from tilewright.core.support.errors import (
+    ArgumentTypeError,
+    BatchAxisError,
+    DifferentiationError,
+    UnboundAxisError,
+    UnsupportedError,
+)
 from tilewright.custom_batching import custom_vmap, sequential_vmap
 
 X, Y = np.arange(3, dtype="float32"), np.arange(2, 5, dtype="float32")
@@ -86,6 +93,17 @@ def test_sequential():
     assert "scan" in text
     tangent = tw.vmap(lambda x: tw.jvp(sequential_vmap(tnp.sin), (x,), (1.0,))[1])(X)
     np.testing.assert_allclose(tangent, np.cos(X), rtol=1e-6)
+
+
+@pytest.mark.parametrize("name", [None, "i"])
+def test_a_rule_is_outside_of_the_axis_that_it_is_given_whole(name):
+    f = custom_vmap(lambda x: lax.psum(x, "i"))
+    f.def_vmap(lambda axis_size, in_batched, x: (tw.vmap(f.fun, axis_name=name)(x), True))
+    if name is None:
+        with pytest.raises(UnboundAxisError):
+            tw.vmap(f, axis_name="i")(X)
+    else:
+        np.testing.assert_array_equal(tw.vmap(f, axis_name="i")(X), np.full(3, X.sum()))
 
 
 def test_errors():

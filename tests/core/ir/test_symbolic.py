@@ -77,7 +77,7 @@ def test_what_is_not_known_names_the_constraint_that_decides_it():
     with pytest.raises(ShapeError, match="two scopes"):
         b + symbolic_shape("b")[0]
     for text in ("b +", "b(3)", "3.5", "b/2"):
-        with pytest.raises(ShapeError, match="is no size"):
+        with pytest.raises(ShapeError, match="is not a size"):
             symbolic_shape(text)
     (b, t) = symbolic_shape("b, t", constraints=["mod(b, 4) == 0", "t == 2*b"])
     assert b % 4 == 0 and (b // 4) * 4 - b <= 0 and t == 2 * b

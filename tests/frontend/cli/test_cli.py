@@ -69,6 +69,12 @@ def test_unknown_command_is_refused(capsys):
     assert "physician" in capsys.readouterr().err
 
 
+def test_a_misspelt_command_has_a_suggestion(capsys):
+    with pytest.raises(SystemExit):
+        main.main(["expain", "program.py::double"])
+    assert "there is no command 'expain'; did you mean 'explain'?" in capsys.readouterr().err
+
+
 def test_explain(program, capsys):
     code, out = run(capsys, "explain", f"{program}::double", "--shape", "f32[60,128]", "--target", "tpu:v5e")
     assert code == 0 and "kernel body: 8 cells" in out and "bound by memory" in out
@@ -96,18 +102,36 @@ def test_visualize(program, capsys, tmp_path):
     (["{}::plain"], "plain(x, y) with no arguments: missing a required argument: 'x'"),
     (["{}::plain", "--shape", "f32[4,4]"], "plain(x, y) with 1 argument: missing a required argument: 'y'"),
     (["{}::double", "--shape", "f32[8,128]", "--shape", "i32[]"], "too many positional arguments"),
-    (["{}::double", "--shape", "8x128"], "--shape '8x128'"),
+    (["{}::double", "--shape", "8x128"], "--shape '8x128' is not a dtype with sizes"),
     (["{}::wrong", "--shape", "f32[4]"], "ValueError: of the user\nat: "),
-    (["{}::absent"], "has no function 'absent'"),
-    (["absent.py::f"], "names no function"),
+    (["{}::absent"], "remedy: it has body, double, wrong, plain"),
+    (["{}::duoble"], "remedy: did you mean 'double'?"),
+    (["{}"], "'program.py' names no function"),
+    (["absent.py::f"], "there is no file 'absent.py'"),
     (["broken.py::f"], "SyntaxError: "),
-    (["notes.txt::f"], "is no file of Python"),
+    (["notes.txt::f"], "is not a Python file"),
 ])  # fmt: skip
 def test_errors_have_no_traceback(program, capsys, command, arguments, words, tmp_path):
     (tmp_path / "broken.py").write_text("def f(x) return x\n")
     (tmp_path / "notes.txt").write_text("f\n")
     code, out = run(capsys, command, *(a.format(program) for a in arguments))
     assert code == 2 and words in out and "Traceback" not in out
+
+
+@pytest.mark.parametrize("arguments, words", [
+    (["{}::plain"], "plain(x, y) takes other arguments than an array namespace"),
+    (["{}::wrong"], "ValueError: of the user"),
+    (["{}::double"], "double(tilewright.numpy) failed"),
+    (["absent.py::f"], "there is no file 'absent.py'"),
+])  # fmt: skip
+def test_errors_of_bench_say_what_a_function_has_to_be(program, capsys, arguments, words):
+    code, out = run(capsys, "bench", "--peers", "tilewright", *(a.format(program) for a in arguments))
+    assert code == 2 and words in out and "Traceback" not in out
+
+
+def test_bench_of_a_function_with_arguments(program, capsys):
+    code, out = run(capsys, "bench", f"{program}::double", "--shape", "f32[16,128]", "--rounds", "2")
+    assert code == 0 and "double" in out
 
 
 @pytest.mark.parametrize("arguments", [

@@ -379,10 +379,10 @@ def test_the_way_of_each_kernel_shows_in_explain():
                               scratch_shapes=[tl.VMEM((1, 8), "float32")])  # fmt: skip
     explained = tw.explain(lambda x: (summed(x), in_order(x)), STRUCT, compile=True)
     assert [(kernel.name, route) for kernel, route in explained.routes] == [
-        ("gram", "XLA, cells side by side, sums over grid axis 1"),
-        ("running", "XLA, cells side by side, a loop of 4 iterations over grid axis 0"),
+        ("gram", "XLA, vectorised over cells, sums over grid axis 1"),
+        ("running", "XLA, vectorised over cells, a loop of 4 iterations over grid axis 0"),
     ]
-    assert "kernel gram runs by XLA, cells side by side" in str(explained)
+    assert "kernel gram is computed by XLA, vectorised over cells" in str(explained)
     assert tw.explain(in_order, STRUCT).routes == ()
 
 
@@ -401,7 +401,7 @@ def test_a_plain_function_is_told_as_xlas_fusions():
     read = max(step.bytes_read for step in report.steps)
     assert read >= 64 * 128 * 4
     text = str(explained)
-    assert "0 kernels" not in text and "of XLA's on cpu" in text and "bytes read" in text and "bound by" in text
+    assert "0 kernels" not in text and "XLA fusions on cpu" in text and "bytes read" in text and "bound by" in text
 
 
 def test_what_the_numbers_of_xlas_fusions_are_of_is_said():
@@ -433,7 +433,7 @@ def test_long_lines_are_wrapped():
 def test_kernels_and_fusions_are_told_together_where_compiled():
     explained = tw.explain(doubled, STRUCT, compile=True)
     assert len(explained.kernels) == 1 and explained.xla is not None
-    assert str(explained).startswith("doubled: 1 kernel, 1 fusion of XLA's")
+    assert str(explained).startswith("doubled: 1 kernel, 1 XLA fusion")
     assert tw.explain(doubled, STRUCT).xla is None
 
 

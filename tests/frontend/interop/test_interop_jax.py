@@ -275,3 +275,16 @@ def test_static_arguments():
         f(x, rows=[16])
     with pytest.raises(tw.errors.ArgumentTypeError, match="static_argnames"):
         tj.call(double)(x, rows=16)
+
+
+@pytest.mark.parametrize("transform", [jax.jit, jax.grad])
+def test_a_kernel_under_a_transformation_of_jax_names_call(transform):
+    spec = tl.BlockSpec((8,), lambda i: (i,))
+
+    def body(x_ref, o_ref):
+        o_ref[...] = x_ref[...] * 2
+
+    kernel = tl.kernel_call(body, tw.ShapeDtypeStruct((16,), "float32"), grid=2, in_specs=[spec], out_specs=spec)
+    with pytest.raises(tw.errors.TracerArrayConversionError, match="jax is tracing") as raised:
+        transform(lambda x: kernel(x)[0])(jnp.ones(16))
+    assert "interop.jax.call(f)" in raised.value.remedy

@@ -17,7 +17,7 @@ from tilewright import lang as tl
 from tilewright import numpy as tnp
 from tilewright.tuning import Store, autotune, divisors, measure, permutations, powers_of_two, tuned
 from tilewright.tuning.autotuned import Autotuned
-from tilewright.tuning.gaussian_process import Search
+from tilewright.tuning.bayesian_optimization import Search
 from tilewright.tuning.report import Report, shown
 from tilewright.tuning.search import Tuning
 from tilewright.tuning.trials import Here, Isolated
@@ -172,7 +172,7 @@ def test_what_cannot_be_tuned_is_told():
     for budget in (-1, "60"):
         with pytest.raises(errors.ArgumentError, match=r"the budget is"):
             tw.tune(function, tnp.ones(4), budget=budget)
-    with pytest.raises(errors.ArgumentTypeError, match=r"no function(.|\s)*@autotune\(space="):
+    with pytest.raises(errors.ArgumentTypeError, match=r"decorates a function, got Array(.|\s)*@autotune\(space="):
         tw.autotune(lambda x: x)(tnp.ones(4))  # the decorator without a space
 
 

@@ -103,7 +103,7 @@ def test_kernels_over_pointers_have_parallel_derivatives(options):
     np.testing.assert_allclose(gradient(x), 2 * y * (1 - y * y), rtol=1e-2 if x.itemsize == 2 else 1e-5, atol=1e-2)
     text = str(tw.explain(lambda x: rows(x, **options), x))
     assert "proved: 5 of 6" in text
-    assert ("cells along (0,), declared parallel, run side by side" in text) == ("dimension_semantics" in options)
+    assert ("cells along (0,), declared parallel, run concurrently" in text) == ("dimension_semantics" in options)
 
 
 def test_cells_that_may_meet_in_far_memory_keep_their_order_and_it_is_told():

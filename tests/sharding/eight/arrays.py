@@ -237,6 +237,20 @@ def test_memory_kinds():
     np.testing.assert_array_equal(tw.device_put(tw.device_put(far, on(P("x"))), far.sharding), X)
 
 
+@pytest.mark.parametrize("f", [
+    lambda x: x[np.zeros(0, int)], lambda x: x[np.zeros(8, bool)], lambda x: tnp.unique(x),
+    lambda x: tnp.unique(x, return_inverse=True)[1], lambda x: tnp.setdiff1d(x, x), lambda x: tw.lax.full_like(x, 0),
+    lambda x: tnp.intersect1d(x, x, return_indices=True)[2],
+])  # fmt: skip
+def test_results_that_are_not_computed_of_an_array_are_on_its_devices(f):
+    x = np.arange(8.0, dtype=np.float32)
+    alone = tw.device_put(x, tw.devices()[3])
+    assert f(alone).devices() == {tw.devices()[3]}
+    split = tw.device_put(x, on(P("x")))
+    assert f(split).devices() == set(tw.devices())
+    np.testing.assert_array_equal(f(split), f(alone))
+
+
 def test_arrays_of_parts():
     s = on(P("x"))
     np.testing.assert_array_equal(tw.make_array_from_callback((10, 3), s, lambda i: X[i]), X)

@@ -7,6 +7,7 @@ import pytest
 
 import tilewright as tw
 from tilewright import numpy as tnp
+from tilewright.errors import UnsupportedError
 from tilewright.sharding import AxisType, Mesh, NamedSharding
 from tilewright.sharding import PartitionSpec as P
 
@@ -64,3 +65,33 @@ def test_printing_within_a_map(mesh, capfd):
     tw.jit(tw.shard_map(f, mesh=mesh, in_specs=P("x"), out_specs=P()))(tnp.arange(8.0)).block_until_ready()
     tw.effects_barrier()
     assert sorted(capfd.readouterr().out.split()[1::2]) == [str(i) for i in range(mesh.size)]
+
+
+GRID = tw.make_mesh((4, 2), ("x", "y"))
+
+
+@pytest.mark.parametrize("ordered", [False, True])
+@pytest.mark.parametrize("axis", ["x", "y"])
+def test_printing_within_a_map_over_some_axes(axis, ordered, capfd):
+    def f(x):
+        for i in range(2):
+            tw.debug.print("{} {}", i, x[0], ordered=ordered)
+        return tw.lax.fori_loop(0, 2, lambda i, x: (tw.debug.print("loop {}", x.shape), x + 1)[1], x)
+
+    x = np.arange(16.0, dtype=np.float32).reshape(8, 2)
+    mapped = tw.jit(tw.shard_map(f, mesh=GRID, in_specs=P(axis), out_specs=P(axis), axis_names={axis}))
+    np.testing.assert_array_equal(mapped(tw.device_put(x, NamedSharding(GRID, P(None, axis)))), x + 2)
+    tw.effects_barrier()
+    lines = capfd.readouterr().out.splitlines()
+    n = GRID.shape[axis]
+    printed = sorted(line for line in lines if "loop" not in line)
+    assert printed == sorted(f"{i} {row}" for i in range(2) for row in x[:: 8 // n])
+    assert len(lines) == 4 * n
+
+
+def test_a_callback_with_effects_and_results_in_a_map_over_some_axes():
+    def f(x):
+        return tw.io_callback(lambda x: x, tw.ShapeDtypeStruct(x.shape, x.dtype), x)
+
+    with pytest.raises(UnsupportedError, match="leaves .'y'. to the compiler"):
+        tw.jit(tw.shard_map(f, mesh=GRID, in_specs=P("x"), out_specs=P("x"), axis_names={"x"}))(np.ones(4))

@@ -37,6 +37,10 @@ def shown(x):
     return tw.typeof(x).show()
 
 
+def halved(x):
+    return lax.custom_linear_solve(lambda v: v * 2, x, lambda _, b: b / 2, symmetric=True)
+
+
 CALLS = {
     "pointwise": (lambda x: tnp.sin(x) * 2 + x, "f32[8@x,4@y]"),
     "with a whole one": (lambda x: x + tnp.ones((8, 4)), "f32[8@x,4@y]"),
@@ -78,6 +82,11 @@ CALLS = {
     "each device's part": (tw.shard_map(lambda a: lax.psum(a, "y"), in_specs=P("x", "y"), out_specs=P("x")),
                            "f32[8@x,2]"),
     "indices": (lambda x: x.at[tnp.arange(4)].get(out_sharding=P("x")), "f32[4@x,4]"),
+    "function with a rule for vmap": (tw.custom_batching.sequential_vmap(tnp.sin), "f32[8@x,4@y]"),
+    "linear solve": (halved, "f32[8@x,4@y]"),
+    "gradient of a linear solve": (tw.grad(lambda x: halved(x).sum()), "f32[8@x,4@y]"),
+    "root": (lambda x: lax.custom_root(lambda y: y**3 - x, x, lambda _, x: tnp.cbrt(x),
+                                       lambda g, y: y / g(tnp.ones_like(y))), "f32[8@x,4@y]"),
     "left to the compiler": (auto_axes(lambda x: x.T @ x, out_sharding=P("y", None)), "f32[4@y,4]"),
 }  # fmt: skip
 

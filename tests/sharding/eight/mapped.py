@@ -422,3 +422,30 @@ def test_maps_within_each_other_against_the_order_of_the_mesh(types):
     with use_mesh(tw.make_mesh((4, 2), ("x", "y"), axis_types=types)):
         found = tw.smap(f, in_axes=0, out_axes=0, axis_name="y")(tw.device_put(X, P("y")))
     np.testing.assert_allclose(found, np.sin(X * 2), rtol=1e-5)
+
+
+class Unhashable:
+    def __hash__(self):
+        raise ValueError
+
+
+@pytest.mark.parametrize("known", [object(), Unhashable(), "text", (2, np.sin), {"a": len, "b": 3}, None], ids=type)
+def test_values_that_are_no_arrays_pass_where_specs_are_none(known):
+    seen = []
+
+    def f(given, x, scale):
+        seen.append(given)
+        return x * scale
+
+    g = mapped(f, (None, P("x"), None), P("x"))
+    for run in (g, lambda *args: tw.jit(lambda x, scale: g(args[0], x, scale))(*args[1:])):
+        np.testing.assert_array_equal(run(known, X, np.float32(2)), X * 2)
+    assert seen == [known]
+    g(known, X, np.float32(3))
+    assert len(seen) == 1
+    np.testing.assert_array_equal(tw.grad(lambda x: g(known, x, 2.0).sum())(X), np.full_like(X, 2))
+
+
+def test_known_integers_are_shapes_where_specs_are_none():
+    g = mapped(lambda n, x: x[:n], (None, P("x")), P("x"))
+    assert g(1, X).shape == (4, 8) and g(2, X).shape == (8, 8)

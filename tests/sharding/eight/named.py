@@ -6,7 +6,7 @@ import pytest
 import tilewright as tw
 from tilewright import lax, nn, random
 from tilewright import numpy as tnp
-from tilewright.core.support.errors import ArgumentError, MeshError, UnsupportedError
+from tilewright.core.support.errors import ArgumentError, MeshError, TracerArrayConversionError, UnsupportedError
 from tilewright.sharding import (
     AxisType,
     Mesh,
@@ -15,6 +15,8 @@ from tilewright.sharding import (
     SingleDeviceSharding,
     get_abstract_mesh,
     get_mesh,
+    make_array_from_callback,
+    make_array_from_single_device_arrays,
     reshard,
     set_mesh,
     use_abstract_mesh,
@@ -314,3 +316,34 @@ def test_constraints_within_shard_map_over_other_axes():
     np.testing.assert_array_equal(out, 2 * X)
     out = tw.jit(over_x(f))(put(X, "x", "y"))
     assert shown(out) == "f32[8@x,4@y]"
+
+
+OPEN = P(P.UNCONSTRAINED, "y")
+
+
+@pytest.mark.parametrize("named", [
+    lambda s, x: tw.jit(lambda x: x, in_shardings=s)(x), lambda s, x: tw.jit(lambda x: x, out_shardings=s)(x),
+    lambda s, x: tw.jit(lambda x: x).lower(tw.ShapeDtypeStruct(x.shape, x.dtype, sharding=s)),
+    lambda s, x: tw.device_put(x, s), lambda s, x: make_array_from_callback(x.shape, s, lambda i: x[i]),
+    lambda s, x: tw.shard_map(lambda x: x, mesh=s.mesh, in_specs=s.spec, out_specs=P())(x),
+], ids=["arguments", "results", "structs", "device_put", "callback", "shard_map"])  # fmt: skip
+def test_a_sharding_that_is_left_to_the_compiler_is_refused_where_one_is_needed(named):
+    with pytest.raises(ArgumentError, match="UNCONSTRAINED, 'y'"):
+        named(NamedSharding(AUTO, OPEN), np.zeros((8, 4), np.float32))
+
+
+@pytest.mark.parametrize("kind", ["device memory", ""])
+def test_a_kind_of_memory_that_the_devices_lack(kind):
+    for make in (lambda: NamedSharding(AUTO, P("x"), memory_kind=kind), NamedSharding(AUTO, P("x")).with_memory_kind):
+        with pytest.raises(ArgumentError, match=f"memory_kind='{kind}'.*\n.*\n.*pinned_host"):
+            make(*([kind] if make.__name__ == "with_memory_kind" else []))
+
+
+def test_a_device_that_is_named_within_a_program():
+    with pytest.warns(UserWarning, match="CpuDevice.id=3. of a traced value does nothing"):
+        tw.jit(lambda x: tw.device_put(x, tw.devices()[3]))(np.ones(2))
+
+
+def test_parts_of_an_array_that_are_traced():
+    with pytest.raises(TracerArrayConversionError, match="make_array_from_single_device_arrays"):
+        tw.jit(lambda x: make_array_from_single_device_arrays((8,), NamedSharding(AUTO, P("x")), [x] * 8))(np.ones(2))

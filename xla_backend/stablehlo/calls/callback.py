@@ -40,18 +40,29 @@ def _emit(
     operands = [*([e.token] if ordered else []), *operands]
     index = len(e.callbacks)
     e.callbacks.append(host)
-    made = [*([e.token.type] if ordered else []), *outs]
+    results_types = [*([e.token.type] if ordered else []), *outs]
     # XLA asks where what has effects, or gives nothing, is done.
-    on_one = not e.within_mesh and (effect or not made)
-    where = e.meshes.first_device(len(made)) if e.meshes is not None and on_one else ""
-    results = e.ops(
-        "stablehlo.custom_call",
-        operands,
-        made,
-        f'call_target_name = "{TARGETS[e.platform]}", api_version = 4 : i32, '
-        f"backend_config = {{index = {index} : ui64}}, has_side_effect = {str(effect).lower()}",
-        more=where,
-    )
+    meshes = e.meshes if effect or not results_types else None
+    where = meshes.first_device(len(results_types)) if meshes is not None and not e.within_mesh else ""
+
+    def call(given: list[Operand]) -> list[Operand]:
+        return e.ops(
+            "stablehlo.custom_call",
+            given,
+            results_types,
+            f'call_target_name = "{TARGETS[e.platform]}", api_version = 4 : i32, '
+            f"backend_config = {{index = {index} : ui64}}, has_side_effect = {str(effect).lower()}",
+            more=where,
+        )
+
+    free = meshes.free_axes() if meshes is not None and e.within_mesh else ()
+    if meshes is not None and free:
+        if outs:
+            raise UnsupportedError(f"a callback with effects and results in a map that leaves {free} to the compiler",
+                                   "map over all axes of the mesh, or use `pure_callback`")  # fmt: skip
+        results = meshes.on_first(e, operands, results_types, call)
+    else:
+        results = call(operands)
     if ordered:
         e.token = results.pop(0)
     return results

@@ -44,7 +44,7 @@ class AbstractToken:
 Token = AbstractToken
 
 
-class DropVar(Var):
+class DropVar(Var):  # type: ignore[misc]
     """A result that nothing uses: Programs name these as any other."""
 
     __slots__ = ()

@@ -1,4 +1,4 @@
-"""What the emulator takes for granted of Hopper and Blackwell, asked of a GPU: swizzles, descriptors, clusters.
+"""Assumptions of the emulator of Hopper and Blackwell, checked on a GPU: swizzles, descriptors, clusters.
 
 A fact is a small kernel, of which the interpreter says what comes of it, and whose program gives that in the emulator,
 as tests show. Where the device lays out, counts, rounds or shares in another way, numbers are others, or elsewhere.

@@ -1,4 +1,4 @@
-"""What rules are made of: integer arithmetic, masks, layout, and moving elements within a tensor.
+"""Builders of operations that the rules share: integer arithmetic, masks, layout, moving elements within a tensor.
 
 An `Int` is a Python integer where it is known, else an int32 value; shapes broadcast as in NumPy (equal rank, or
 scalar).

@@ -15,6 +15,7 @@ from typing import Any
 from ..core.ir.types import ArrayType
 from ..core.support.errors import CompileError
 from ..core.support.memo import cached
+from ..lang.cost.roofline import products
 from ..lang.gpu.code import SPILLS, Compiled, check, resources
 from ..lang.kernel.kernel import Kernel
 from ..lang.legalize import Legal, entry
@@ -92,10 +93,11 @@ def _holders(compiled: Compiled, kernel: Kernel) -> list[str]:
 def _on_smaller_blocks(found: Fitted, kernel: Kernel, machine: Target) -> Fitted:
     """What is found for a kernel, or for it on smaller blocks where these lack less."""
     at, why = Smaller(kernel), ""
+    unit = _product_unit if products(kernel.body) else _one
     for _ in range(ROUNDS):
         if not any(_lacks(found, machine)):
             break
-        ways = smaller(at.kernel, _unit)
+        ways = smaller(at.kernel, unit)
         if isinstance(ways, str):
             why = ways
             break
@@ -122,7 +124,12 @@ def _lacks(found: Fitted, machine: Target) -> tuple[int, int]:
     return max(found.compiled.shared - machine.fast_bytes, 0), spills if spills > SPILLS else 0
 
 
-def _unit(array: ArrayType, axis: int) -> int:
+def _one(array: ArrayType, axis: int) -> int:
+    """Without a product any part of an axis will do."""
+    return 1
+
+
+def _product_unit(array: ArrayType, axis: int) -> int:
     """Tensor cores take products from 16 rows, columns and depths on."""
     return 16 if axis >= array.ndim - 2 and array.shape[axis] >= 16 else 1
 

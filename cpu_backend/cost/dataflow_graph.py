@@ -50,12 +50,16 @@ class Value:
 
 @dataclass(eq=False)
 class Root:
-    """A value that is computed and written `bytes` of; `flops` are those of a product, of operands of `itemsize`."""
+    """A value that is computed and written `bytes` of; `flops` are those of a product, of operands of `itemsize`.
+
+    `dtypes` are those of its operands and of its result.
+    """
 
     value: Value
     bytes: int
     flops: int = 0
     itemsize: int = 4
+    dtypes: tuple[str, ...] = ()
     ref: Any = None  # the Ref that it is written to
     reduces: bool = False  # along other axes than rows
     right: int = 0  # bytes of a product's right operand, in all cells
@@ -221,7 +225,8 @@ class Graph:
         made = self._value(eqn.outputs[0], operands)
         itemsize = min(o.itemsize for o in operands)
         right = operands[1].size * operands[1].itemsize
-        region.roots.append(Root(made, made.bytes, 2 * points * self.cells, itemsize, right=right))
+        dtypes = tuple(str(v.type.dtype) for v in (*eqn.inputs, *eqn.outputs))
+        region.roots.append(Root(made, made.bytes, 2 * points * self.cells, itemsize, dtypes, right=right))
         made.stored = True
         return made
 
