@@ -501,20 +501,18 @@ def full_like(x: Any, fill_value: Any, dtype: Any = None, shape: Any = None, *, 
     """
     if sharding is not None:
         return with_out_sharding(sharding, full_like, x, fill_value, dtype, shape)
-    placed = placed_like(x) if shape is None else None
-    fill = full if placed is None else functools.partial(with_out_sharding, placed, full)
+    placed = placed_like(x)
+    fill = full if placed is None or shape is not None else functools.partial(with_out_sharding, placed, full)
     type = x if hasattr(x, "shape") and hasattr(x, "dtype") else typeof(x)
-    if shape is None and placed is None:
-        return on_devices_of(x, full_like(x, fill_value, dtype, type.shape))
     shape = tuple(type.shape) if shape is None else as_shape(shape, "full_like")
     weak = dtype is None and getattr(typeof(x) if isinstance(x, Value) else type, "weak_type", False)
+    dtype = type.dtype if dtype is None else dtype
     if weak and isinstance(fill_value, (bool, int, float, complex)):
-        python = {"float": float, "complex": complex}.get(kind(type.dtype), int)
-        if dtype_of(python(0)) == type.dtype:
-            return fill(shape, python(fill_value))
-    out = fill(shape, fill_value, type.dtype if dtype is None else dtype)
-    single = [getattr(array, "_placed", array) is None for array in (x, out)]  # arrays on one device
-    return out.to_device(x.device) if all(single) else out
+        python = {"float": float, "complex": complex}.get(kind(dtype), int)
+        if dtype_of(python(0)) == dtype:
+            fill_value, dtype = python(fill_value), None
+    out = fill(shape, fill_value, dtype)
+    return on_devices_of(x, out) if placed is None else out
 
 
 def _cast(value: Any, dtype: np.dtype[Any]) -> Any:
