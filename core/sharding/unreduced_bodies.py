@@ -10,10 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from ..ir.dataflow import bodies, carried
 from ..ir.program import Atom, Eqn, Program, subprograms
 from ..ir.types import ArrayType
-from ..primitives.control_flow.cond import cond_p
-from ..primitives.control_flow.scan import scan_p
 from ..primitives.spmd.collective import psum_p, psum_scatter_p
 from ..primitives.spmd.varying_axes import psum_invariant_p, pvary_p
 from ..support.errors import ShardingTypeError
@@ -59,28 +58,28 @@ class _Walk:
         if primitive.varies is not None and not NONE.union(*given).isdisjoint(eqn.params.get("axes", ())):
             raise _error(eqn, "it moves parts between the devices")
         if any(True for _ in subprograms(eqn)):
-            return self.within(eqn, given)
+            return self.within(eqn)
         plain = tuple(t.unvarying if isinstance(t, ArrayType) else t for t in types)
         split = [*map(self.differs, eqn.inputs)]
         found = axes_of_sum(primitive, types, plain, eqn.params, given, split, eqn.source)
         return [found] * len(eqn.outputs)
 
-    def within(self, eqn: Eqn, given: Sequence[Axes]) -> Sequence[Axes]:
-        """Through the Programs of a call, a `scan` or the branches of a `cond`, whose inputs are the equation's."""
-        programs = [program for _, program in subprograms(eqn)]
-        alike = [_vary(a) - self.differs(a) for a in eqn.inputs]
-        if eqn.primitive is cond_p and not given[0]:
-            given, alike = given[1:], alike[1:]
-        elif len(programs) > 1 or len(programs[0].inputs) != len(given):
-            raise _error(eqn, "its Programs are not known to be linear in what is unreduced")
-        first, *others = [_Walk(p, given, alike).results for p in programs]
-        if any(other != first for other in others):
-            raise _error(eqn, "its branches are not unreduced along the same axes")
-        if eqn.primitive is scan_p:
-            start, count = eqn.params["num_consts"], eqn.params["num_carry"]
-            if list(given[start : start + count]) != first[:count]:
-                raise _error(eqn, "its carry is unreduced on entry or after a step, not both")
-        return first
+    def within(self, eqn: Eqn) -> Sequence[Axes]:
+        """Through the Programs of a call, a loop or the branches of a `cond`."""
+        found: dict[Atom, Axes] = {}
+        left = {a for a in eqn.inputs if self.parts.get(a)}
+        for body in bodies(eqn):
+            taken = [a for a, _, _ in body.taken]
+            left.difference_update(taken)
+            alike = [_vary(a) - self.differs(a) for a in taken]
+            parts = _Walk(body.program, [self.parts.get(a, NONE) for a in taken], alike).parts
+            found |= {a: parts.get(a, NONE) for a in carried(body)}
+            for a, b, _ in body.given:
+                if found.setdefault(a, parts.get(b, NONE)) != parts.get(b, NONE):
+                    raise _error(eqn, "its branches, or a step of its loop and the values on entry, differ in that")
+        if left:
+            raise _error(eqn, "what it does is not known to be linear in it")
+        return [found.get(v, NONE) for v in eqn.outputs]
 
 
 def _vary(atom: Atom) -> Axes:
