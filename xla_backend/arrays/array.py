@@ -138,7 +138,17 @@ class Array(CompiledOperators, Value, metaclass=_IsArray):
         if self._kind is not self.aval:
             return self._kind.moved(self, device)
         wanted = as_device(device)
-        return self if wanted == self.device else Array(self.aval, put(self._bits(), self.aval, device=wanted))
+        if wanted != self.device:
+            return Array(self.aval, put(self._bits(), self.aval, device=wanted))
+        return self if self.committed else self._committed_to_its_device()
+
+    def _committed_to_its_device(self) -> Array:
+        """The array in the same memory, which is marked as shared."""
+        if self._buffer.is_deleted():
+            raise deleted(self.aval)
+        buffer = shim.committed(self._buffer)
+        self._buffer.is_shared = buffer.is_shared = True
+        return Array(self.aval, buffer)
 
     def devices(self) -> set[Device]:
         """The devices that hold a part of this array."""
@@ -146,7 +156,8 @@ class Array(CompiledOperators, Value, metaclass=_IsArray):
 
     @property
     def committed(self) -> bool:
-        return True
+        """Whether a device or a sharding was named for it: programs run there, and uncommitted arrays follow."""
+        return self._kind is not self.aval or self._buffer._committed
 
     @property
     def is_fully_addressable(self) -> bool:
@@ -275,9 +286,10 @@ class Array(CompiledOperators, Value, metaclass=_IsArray):
             raise ArgumentTypeError("an array of shape () cannot be iterated over", "use `x.item()` for its value")
         if self._kind is not self.aval:
             return (cast("Array", self[i]) for i in range(len(self)))
-        values, device = self._bits(), self.device
+        values, device, committed = self._bits(), self.device, self.committed
         inner = ArrayType(self.aval.shape[1:], self.aval.dtype, self.aval.weak_type)
-        return (Array(inner, put(np.asarray(row), inner, owned=True, device=device)) for row in values)
+        rows = (put(np.asarray(row), inner, True, device, committed) for row in values)
+        return (Array(inner, row) for row in rows)
 
     def __reversed__(self) -> Iterator[Array]:
         return reversed(list(self))
@@ -400,7 +412,8 @@ class Array(CompiledOperators, Value, metaclass=_IsArray):
             raise deleted(self.aval)
         if self._kind is not self.aval:
             return self._kind.copy(self)
-        return Array(self.aval, shim.copy(self._buffer))
+        buffer = shim.copy(self._buffer)
+        return Array(self.aval, shim.committed(buffer) if self.committed else buffer)
 
     __copy__ = copy
 

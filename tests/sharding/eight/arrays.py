@@ -385,6 +385,38 @@ def test_arrays_like_one_on_another_device_and_shardings_of_one_device():
     assert tw.lax.full_like(split, 2, shape=(5,)).shape == (5,)
 
 
+def test_operations_run_where_committed_arrays_are_and_uncommitted_ones_follow():
+    first, second, third = tw.devices()[:3]
+    here, there, free = tw.device_put(tnp.ones(4), first), tw.device_put(tnp.ones(4), second), tnp.ones(4)
+    on_mesh = tw.device_put(np.ones(4), NamedSharding(tw.make_mesh((4,), ("d",)), P("d")))
+    with tw.default_device(third):
+        elsewhere = tnp.ones(4)
+        assert (free + 1).devices() == {third} and (there + free).devices() == {second}
+    assert not free.committed and not elsewhere.committed and not (free + 1).committed and not free.copy().committed
+    assert here.committed and there.committed and on_mesh.committed and here.copy().committed and here[0].committed
+    for f in (tnp.add, tw.jit(lambda x, y: x * y)):
+        for x, y in ((here, free), (free, there), (free, on_mesh)):
+            result = f(x, y)
+            assert result.committed and result.devices() == (x if x.committed else y).devices()
+        assert f(free, elsewhere).devices() == {first} and not f(free, elsewhere).committed
+        with pytest.raises(ArgumentError, match="on several devices: cpu:0, cpu:1"):
+            f(here, there)
+        with pytest.raises(MeshError, match="is committed to cpu:0, and computes on Mesh"):
+            f(here, on_mesh)
+    result = tw.jit(lambda x: x + 1, device=third)(there)
+    assert result.devices() == {third} and result.committed
+
+
+def test_committing_an_array_to_its_device_shares_memory_that_neither_loses():
+    x = tnp.arange(4096.0)
+    y = tw.device_put(x, tw.devices()[0])
+    assert x.unsafe_buffer_pointer() == y.unsafe_buffer_pointer()
+    tw.jit(lambda a: a + 1, donate_argnums=0)(x)
+    x.delete()
+    assert y[7] == 7
+    assert tw.device_put(y, tw.devices()[0], may_alias=False).unsafe_buffer_pointer() != y.unsafe_buffer_pointer()
+
+
 def test_donated_array_that_lies_the_same_on_another_mesh_is_kept():
     split = tw.device_put(X, NamedSharding(MESH, P("x")))
     found = tw.device_put(split, NamedSharding(Mesh(MESH.devices, ("i", "j")), P("i")), donate=True)
