@@ -6,7 +6,7 @@ import sys
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
@@ -25,6 +25,7 @@ from ...core.support.errors import (
     UnsupportedError,
 )
 from ...core.support.html_table import html_table, html_text
+from ...core.support.lazy_imports import LazyModule
 from ...core.support.native_protocols import native
 from ...core.support.runtime import runtime
 from ...core.support.transfer_guard import DEVICE_TO_HOST, guard
@@ -35,6 +36,11 @@ from ..host import callback_errors
 from ..jaxlib import shim
 from .array_operators import CompiledOperators
 from .transfer import LARGE, as_numpy, host_buffer, physical, put
+
+if TYPE_CHECKING:
+    from ..execution import sharded_execution
+else:
+    sharded_execution = LazyModule("..execution.sharded_execution", __package__)
 
 NAMING = 1.0  # seconds until a process whose exchange failed learns which process died, and ends
 DLPACK_CPU, DLPACK_CUDA = 1, 2
@@ -126,7 +132,7 @@ class Array(CompiledOperators, Value, metaclass=_IsArray):
         return Format(None if deleted else Layout.from_pjrt_layout(self._buffer._pjrt_layout), self.sharding)
 
     def to_device(self, device: Any, *, stream: Any = None) -> Array:
-        """The array on a device; the array itself where it is there already, or where None is named.
+        """The array on a device, or as a sharding says; the array itself where it is there, or where None is named.
 
         Raises:
           UnsupportedError: a stream was named; transfers are ordered by the runtime.
@@ -135,6 +141,8 @@ class Array(CompiledOperators, Value, metaclass=_IsArray):
             raise UnsupportedError("to_device was given a stream", "leave `stream` out: the runtime orders transfers")
         if device is None:
             return self
+        if hasattr(device, "mesh"):
+            return sharded_execution.place(self, device)
         if self._kind is not self.aval:
             return self._kind.moved(self, device)
         wanted = as_device(device)

@@ -25,11 +25,13 @@ from tilewright.core.support.errors import (
     TreeError,
 )
 from tilewright.sharding import (
+    AbstractDevice,
     AbstractMesh,
     AxisType,
     Mesh,
     NamedSharding,
     P,
+    SingleDeviceSharding,
     get_abstract_mesh,
     use_mesh,
     with_sharding_constraint,
@@ -300,6 +302,8 @@ def test_interned():
         (ArgumentTypeError, "prefix", lambda: tw.jit(lambda v: v, in_shardings=[on(P())] * 2)(X)),
         (ConfigError, "8 already", lambda: tw.config.update("num_cpu_devices", 4)),
         (ArgumentError, "'vram'", lambda: tw.device_put(X, NamedSharding(MESH, P("x"), memory_kind="vram"))),
+        (ArgumentError, "'vram'", lambda: NamedSharding(MESH.abstract_mesh, P("x"), memory_kind="vram")),
+        (ArgumentError, "a tuple within a tuple", lambda: P((("x", "y"), "z"))),
         (ArgumentError, "that is traced", lambda: tw.jit(lambda v: (tw.set_mesh(MESH), v)[1])(X)),
         (MeshAxisError, "manual axes", lambda: tw.set_mesh(MESH.update(axis_types=(AxisType.Manual,) * 2))),
         (
@@ -430,3 +434,19 @@ def test_donated_array_whose_parts_stay_on_a_mesh_of_another_device_order(order)
     split = tw.device_put(np.arange(16), NamedSharding(Mesh(devices.reshape(4, 2), names), P("j")))
     found = tw.device_put(split, NamedSharding(mesh, P("j")), donate=True)
     np.testing.assert_array_equal(found, np.arange(16))
+
+
+def test_an_array_moves_to_a_sharding_and_its_struct_names_only_a_sharding_that_was_named():
+    sharding = NamedSharding(MESH, P("x"))
+    assert tnp.asarray(X).to_device(sharding).device == sharding
+    assert tw.ShapeDtypeStruct.like(tnp.asarray(X)).sharding is None
+    for where in (sharding, SingleDeviceSharding(MESH.devices[1, 1])):
+        assert tw.ShapeDtypeStruct.like(tw.device_put(X, where)).sharding == where
+    device = MESH.devices[1, 1]
+    assert tw.make_array_from_process_local_data(device, X).device == device
+
+
+def test_meshes_of_a_kind_of_devices():
+    mesh = AbstractMesh((2,), ("x",), abstract_device=AbstractDevice("TPU v5e", None, "tpu"))
+    assert mesh is pickle.loads(pickle.dumps(mesh)) is not AbstractMesh((2,), ("x",))
+    assert mesh.update(axis_sizes=(4,)).abstract_device.platform == "tpu"
