@@ -123,7 +123,7 @@ def _put(x: Any, where: Any, donate: bool, may_alias: bool | None) -> Any:
         moved = lazy_layers.sharded_execution.place(array, sharding)
     else:
         moved = array if where is None else array.to_device(as_device(where))
-    if moved is x and may_alias is False:
+    if may_alias is False and isinstance(x, Array) and moved.device == x.device:
         return array.copy()
     if donate and isinstance(x, Array) and moved._buffer is not x._buffer:
         moved.block_until_ready()

@@ -6,6 +6,7 @@ read an argument of another sharding as if it had the expected one.
 
 from __future__ import annotations
 
+import functools
 from collections import Counter
 from collections.abc import Callable, Sequence
 from types import CodeType
@@ -26,7 +27,7 @@ from ..arrays import fast_path_codegen as code
 from ..arrays.array import Array, Shard, as_array, deleted, execution_error
 from ..arrays.host_reshard import aligned, recut, suits
 from ..arrays.transfer import as_numpy, buffers, physical, put
-from ..devices.client import SingleDeviceSharding, as_device
+from ..devices.client import SingleDeviceSharding, as_device, device_of
 from ..devices.coordination import group, members_of
 from ..devices.jaxlib_shardings import device_list, named, rank, raw
 from ..host.digest import digest
@@ -287,6 +288,16 @@ def bring(buffer: Any, type: ArrayType, to: NamedSharding) -> Any:
     return shim.copied_to(bring(buffer, type, between), device_list(to.mesh.flat), target)
 
 
+def _argument(program: str, buffer: Any, type: ArrayType, to: NamedSharding) -> Any:
+    """The buffer of an argument of a program, resharded to `to`; one committed to a device is left where it is."""
+    if named(buffer._sharding) is None and buffer._committed and (device_of(buffer),) != tuple(to.mesh.flat):
+        raise MeshError(
+            f"{program} is given an array that is committed to {device_of(buffer)}, and computes on {to.mesh}",
+            "`device_put` it to the mesh, or make it without naming a device",
+        )
+    return bring(buffer, type, to)
+
+
 @cached(4096)
 def _mover(type: ArrayType, source: NamedSharding, to: NamedSharding) -> Callable[..., Any]:
     """What brings a buffer from one sharding to another over the same devices: a program that does nothing else."""
@@ -375,7 +386,8 @@ def make_runner(executable: Any, result: str, unflatten: Any, execute: Any, fail
     arity = len(module.in_types) - len(constants)
     handlers = [_handler(module.out_types[i], place.outs[i]) for i in module.computed]
     names: dict[str, Any] = {
-        "execute": execute, "handlers": handlers, "Array": Array, "new": object.__new__, "bring": bring,
+        "execute": execute, "handlers": handlers, "Array": Array, "new": object.__new__,
+        "bring": functools.partial(_argument, module.name),
         "Fault": shim.RuntimeFault, "failed": failed, "unflatten": unflatten, "twice": _given_twice, "copy": shim.copy,
     }  # fmt: skip
     names |= {f"c{i}": buffer for i, buffer in enumerate(constants)}
