@@ -195,7 +195,7 @@ def _outputs(known: Analysis) -> Iterator[Finding]:
     """Each output is written without races, and wholly."""
     for number, block in enumerate(known.kernel.outputs):
         yield _order(known.kernel, block)
-        yield _coverage(known, number, block)
+        yield coverage(known, number, block)
 
 
 def _order(kernel: Kernel, block: Block) -> Finding:
@@ -378,7 +378,8 @@ def _enough(kernel: Kernel, fact: Fact, blocks: int) -> str:
     return "store in the other cells too"
 
 
-def _coverage(known: Analysis, number: int, block: Block) -> Finding:
+def coverage(known: Analysis, number: int, block: Block) -> Finding:
+    """Whether an output is wholly written, or starts as an operand; an `UncoveredOutputError` where it is not."""
     kernel = known.kernel
     if 0 in block.array.shape or block.loose:
         return Finding("wholly written", block.name, "proved")

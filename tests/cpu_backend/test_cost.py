@@ -390,6 +390,36 @@ def test_code_that_takes_long_to_compile_is_xlas(monkeypatch):
 
 
 @needs_llvm
+def test_a_kernel_that_is_called_often_is_compiled_for_all_its_calls():
+    few = rows(softmax, shape=(128, 1024))
+    with tw.config(cpu_rates=RATES.text()):
+        (once,) = routes(few, (128, 1024))
+        (often,) = routes(lambda *xs: [few(x) for x in xs], *[(128, 1024)] * 9)
+    assert once.startswith("XLA") and often.startswith("machine code")
+
+
+@needs_llvm
+@pytest.mark.parametrize("part", [False, True])
+def test_operands_that_stay_are_not_copied_for_results_in_their_place(part):
+    def body(x_ref, o_ref):
+        rows_ = slice(0, 4) if part else slice(None)
+        o_ref[rows_] = x_ref[rows_] * 2
+
+    spec = tl.BlockSpec((8, 256), lambda i: (i, 0))
+    call = tl.kernel_call(
+        body, out_shape=tw.ShapeDtypeStruct((64, 256), "float32"), grid=8, in_specs=[spec], out_specs=spec,
+        input_output_aliases={0: 0}, compiler_params=tl.cpu.CompilerParams(route="machine_code"))  # fmt: skip
+    x = np.random.default_rng(0).standard_normal((64, 256), np.float32)
+    wanted = np.where(part & (np.arange(64) % 8 >= 4), 1, 2)[:, None] * x
+    for donated in ((), (0,)):
+        given = tnp.asarray(x)
+        compiled = tw.jit(call, donate_argnums=donated).lower(given).compile()
+        assert part or ("output_to_operand_aliasing" in compiled.as_text()) == bool(donated)
+        np.testing.assert_array_equal(compiled(given), wanted)
+        assert given.is_deleted() == bool(donated)
+
+
+@needs_llvm
 def test_bits_of_narrow_floats_are_xlas():
     def body(x_ref, o_ref):
         bits = tw.lax.bitcast_convert_type(x_ref[...].astype("bfloat16"), "uint16")
