@@ -421,6 +421,15 @@ def test_committing_an_array_to_its_device_shares_memory_that_neither_loses():
     assert tw.device_put(y, tw.devices()[0], may_alias=False).unsafe_buffer_pointer() != y.unsafe_buffer_pointer()
 
 
+def test_an_array_of_no_other_buffer_is_donated():
+    split = NamedSharding(MESH, P("x"))
+    put = tw.device_put(np.arange(4096.0, dtype="float32"), tw.devices()[0])
+    brought = tw.jit(lambda v: v, in_shardings=split, out_shardings=split)(tnp.ones((8, 4)))
+    for x in (put, brought):
+        tw.jit(lambda v: v * 2, donate_argnums=0)(x)
+        assert x.is_deleted()
+
+
 def test_donated_array_that_lies_the_same_on_another_mesh_is_kept():
     split = tw.device_put(X, NamedSharding(MESH, P("x")))
     found = tw.device_put(split, NamedSharding(Mesh(MESH.devices, ("i", "j")), P("i")), donate=True)
