@@ -112,7 +112,8 @@ SUBSTITUTES: dict[str, dict[str, Any]] = {
     },
     "lib": {
         "_jax": _jax, "xla_client": xla_client, "cuda_versions": None, "gpu_solver": None,
-        "jaxlib_extension_version": xla_client._version, "ifrt_version": xla_client._ifrt_version, "version": tuple(int(n) for n in jaxlib.version.__version__.split(".")[:3]),
+        "jaxlib_extension_version": xla_client._version, "ifrt_version": xla_client._ifrt_version,
+        "version": tuple(int(n) for n in jaxlib.version.__version__.split(".")[:3]),
     },
     "xla_bridge": {"num_cpu_devices": Setting("num_cpu_devices"), "get_backend": functools.cache(get_backend)},
 }
