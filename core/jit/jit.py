@@ -540,7 +540,9 @@ def _named_places(fun: Callable[..., Any]) -> list[str]:
     return [p.name if p.kind is p.POSITIONAL_OR_KEYWORD else "" for p in positional]
 
 
-def _resolved(fun: Callable[..., Any], nums: Any, names: Any, what: str) -> tuple[tuple[int, ...], tuple[str, ...]]:
+def resolve_arguments(
+    fun: Callable[..., Any], nums: Any, names: Any, what: str
+) -> tuple[tuple[int, ...], tuple[str, ...]]:
     """Numbers and names of arguments, each completed by the other from the function's signature."""
     if nums is None and names is None:
         return (), ()
@@ -651,8 +653,8 @@ def jit(
     if inspect.isgeneratorfunction(fun):
         raise ArgumentTypeError(f"jit takes a function, got the generator function {_short(fun)}",
                                 "return a list of what it yields")  # fmt: skip
-    static = _resolved(fun, static_argnums, static_argnames, "static")
-    donate = _resolved(fun, donate_argnums, donate_argnames, "donate")
+    static = resolve_arguments(fun, static_argnums, static_argnames, "static")
+    donate = resolve_arguments(fun, donate_argnums, donate_argnames, "donate")
     if both := {*static[1]} & {*donate[1]}:
         names = ", ".join(sorted(both))
         raise ArgumentError(f"jit: {names} is static and donated", "donate arrays that are not static")
