@@ -48,6 +48,7 @@ class ShapeDtypeStruct:
     Raises:
       UnsupportedError: `is_ref`, or axes along which it is reduced or not reduced yet.
       ArgumentError: a bare `PartitionSpec` without a mesh in force.
+      ShapeError: a sharding with more entries than the shape.
       ArgumentTypeError: a text or a tuple as a size.
 
     >>> ShapeDtypeStruct((2, 3), "float32").size
@@ -76,6 +77,8 @@ class ShapeDtypeStruct:
         object.__setattr__(self, "dtype", as_dtype(self.dtype))
         if hasattr(self.sharding, "partitions"):  # a bare PartitionSpec
             object.__setattr__(self, "sharding", self.sharding.placed("a ShapeDtypeStruct of the sharding"))
+        if hasattr(self.sharding, "check_rank"):
+            self.sharding.check_rank(sizes)
 
     def __repr__(self) -> str:
         more = [", weak_type=True"] * self.weak_type + [f", sharding={self.sharding}"] * (self.sharding is not None)

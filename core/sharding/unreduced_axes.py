@@ -10,14 +10,15 @@ depend on them, and if nothing that is beside them is added to them.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Sequence
 from typing import Any
 
 from ..ir.axis_relation import IDENTITY
 from ..ir.passes import eliminate_dead
 from ..ir.primitive import Primitive, Zero
-from ..ir.types import ArrayType, is_inexact
-from ..support.errors import ShardingTypeError, Source
+from ..ir.types import FLOAT32, ArrayType, is_inexact, is_integer
+from ..support.errors import DtypeError, ShardingTypeError, Source
 from ..support.memo import cached
 from ..tracing.trace import trace_program
 from .mesh import PartitionSpec
@@ -80,18 +81,32 @@ def axes_of_sum(primitive: Primitive, types: Sequence[Any], plain: tuple[Any, ..
     for i, t in enumerate(types):
         if i not in parts and not found.isdisjoint(split[i]):
             raise error("another operand of a partial sum is sharded along the same axis")
-        inexact = isinstance(t, ArrayType) and is_inexact(t.dtype)
-        if i not in parts and inexact and not _depends(primitive, plain, given, tuple(sorted((*parts, i)))):
+        number = isinstance(t, ArrayType) and (is_inexact(t.dtype) or is_integer(t.dtype))
+        if i not in parts and number and not _depends(primitive, plain, given, tuple(sorted((*parts, i)))):
             raise error("what is not unreduced would be added to each part")
     return found
 
 
 @cached(4096)
 def _depends(primitive: Primitive, types: tuple[Any, ...], params: Any, at: tuple[int, ...]) -> bool:
-    """Whether a derivative by some operands depends on them; so it counts where there is none."""
-    jvp, n, missing = primitive.jvp, len(types), []
-    if jvp is None:
+    """Whether a derivative by some operands depends on them; so it counts where there is none.
+
+    Integers have none: what is linear in a float of their shape is linear in them.
+    """
+    if primitive.jvp is None:
         return True
+    if all(is_inexact(types[i].dtype) for i in at):
+        return _derivative_depends(primitive, types, params, at)
+    for floats in (range(len(types)), at):  # other operands may be indices, which stay integers
+        given = [ArrayType(t.shape, FLOAT32) if i in floats and is_integer(t.dtype) else t for i, t in enumerate(types)]
+        with contextlib.suppress(DtypeError):
+            return _derivative_depends(primitive, given, params, at)
+    return True
+
+
+def _derivative_depends(primitive: Primitive, types: Sequence[Any], params: Any, at: tuple[int, ...]) -> bool:
+    jvp, n, missing = primitive.jvp, len(types), []
+    assert jvp is not None
 
     def tangent(*args: Any) -> list[Any]:
         given = iter(args[n:])

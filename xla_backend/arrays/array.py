@@ -146,17 +146,20 @@ class Array(CompiledOperators, Value, metaclass=_IsArray):
         if self._kind is not self.aval:
             return self._kind.moved(self, device)
         wanted = as_device(device)
-        if wanted != self.device:
-            return Array(self.aval, put(self._bits(), self.aval, device=wanted))
-        return self if self.committed else self._committed_to_its_device()
+        if wanted == self.device and self.committed:
+            return self
+        found = self.committed_to(wanted)
+        if wanted == self.device:
+            self._buffer.is_shared = found._buffer.is_shared = True
+        return found
 
-    def _committed_to_its_device(self) -> Array:
-        """The array in the same memory, which is marked as shared."""
+    def committed_to(self, device: Device) -> Array:
+        """The array on a device, committed: in the same memory where it is there, so that this one ends with it."""
         if self._buffer.is_deleted():
             raise deleted(self.aval)
-        buffer = shim.committed(self._buffer)
-        self._buffer.is_shared = buffer.is_shared = True
-        return Array(self.aval, buffer)
+        if device == self.device:
+            return Array(self.aval, shim.committed(self._buffer))
+        return Array(self.aval, put(self._bits(), self.aval, device=device))
 
     def devices(self) -> set[Device]:
         """The devices that hold a part of this array."""

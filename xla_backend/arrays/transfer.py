@@ -148,7 +148,10 @@ def buffers(values: Sequence[Any], types: Sequence[Any]) -> list[Any]:
 
 
 def moved_to(buffer: Any, type: ArrayType, device: Device, committed: bool = True) -> Any:
-    """A buffer on a device: itself if it is there."""
+    """A buffer on a device: itself if it is there; one of a mesh is gathered."""
+    if shim.device(buffer) is None:
+        values = shim.assembled(buffer)[tuple(map(slice, physical(type).shape))]
+        return put(values, type, device=device, committed=committed)
     if device_of(buffer) is device:
         return buffer
     return put(shim.to_numpy(buffer), type, device=device, committed=committed)

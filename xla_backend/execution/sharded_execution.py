@@ -285,7 +285,11 @@ def bring(buffer: Any, type: ArrayType, to: NamedSharding) -> Any:
     # The same parts in the same order of devices first, then each to where it belongs.
     grid = np.array(source.mesh.flat, object).reshape(to.mesh.axis_sizes)
     between = NamedSharding(Mesh(grid, to.mesh.axis_names), to.spec, source.kind)
-    return shim.copied_to(bring(buffer, type, between), device_list(to.mesh.flat), target)
+    same = bring(buffer, type, between)
+    moved = shim.copied_to(same, device_list(to.mesh.flat), target)
+    if same is buffer:  # parts on the same device share memory
+        buffer.is_shared = moved.is_shared = True
+    return moved
 
 
 def _argument(program: str, buffer: Any, type: ArrayType, to: NamedSharding) -> Any:
@@ -336,10 +340,11 @@ def _code(arity: int, constants: int, kept: tuple[int, ...], forwarded: tuple[tu
     wrong += [f"twice(({', '.join(given)}), {tuple(i - constants for i in donated)})"] if donated and arity > 1 else []
     checks = code.owned(every, donated)
     checks += f"    if {' or '.join(wrong)}: raise failed(None, ({', '.join(given)},))\n" if wrong else ""
+    results_too = {*passed.values()}  # a buffer that is brought is nobody else's
     checks += "".join(f"    if {every[i]}._sharding is not s{i}: {every[i]} = bring({every[i]}, t{i}, p{i})\n"
-                      for i in moving)  # fmt: skip
+                      + f"    else: {every[i]}.is_shared = True\n" * (i in results_too) for i in moving)  # fmt: skip
     computed = [i for i in range(outs) if i not in passed]
-    wrap = code.with_forwarded(every, passed) + "".join(
+    wrap = code.with_forwarded(every, {k: i for k, i in passed.items() if i < constants}) + "".join(
         f"    r{i} = new(Array); r{i}.aval = u{i}; r{i}._kind = k{i}; "
         f"r{i}._buffer = {every[passed[i]] if i in passed else f'o{i}'}\n"
         for i in range(outs)

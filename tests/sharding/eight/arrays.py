@@ -294,6 +294,7 @@ def test_interned():
         (MeshAxisError, "'q'", lambda: on(P("q"))),
         (MeshAxisError, "twice", lambda: P("x", ("y", "x"))),
         (ShapeError, "3 entries", lambda: tw.device_put(X, on(P("x", None, "y")))),
+        (ShapeError, "3 entries", lambda: tw.ShapeDtypeStruct((8, 2), "int8", sharding=on(P("x", None, "y")))),
         (ShapeError, "3 entries", lambda: tw.jit(lambda v: v, out_shardings=on(P(None, None, "y")))(X)),
         (MeshError, "there are 8", lambda: tw.make_mesh((3, 3), ("x", "y"))),
         (MeshError, "different devices", lambda: tw.device_put(X, on(P("x"))) + tw.device_put(X, on(P("x"), HALF))),
@@ -419,6 +420,28 @@ def test_committing_an_array_to_its_device_shares_memory_that_neither_loses():
     x.delete()
     assert y[7] == 7
     assert tw.device_put(y, tw.devices()[0], may_alias=False).unsafe_buffer_pointer() != y.unsafe_buffer_pointer()
+
+
+def test_a_function_of_a_device_runs_there_on_arrays_of_a_mesh_too():
+    device = tw.devices()[1]
+    x = tnp.arange(10.0).reshape(5, 2)
+    run = tw.jit(lambda v: v @ v.T, device=device)
+    result = run(tw.device_put(x, NamedSharding(MESH, P("x", "y"))))
+    assert result.devices() == {device}
+    np.testing.assert_array_equal(result, x @ x.T)
+    with pytest.raises(MeshError, match="on the device cpu:1, and computes on a mesh"):
+        tw.jit(lambda v: with_sharding_constraint(v, NamedSharding(MESH, P("x"))), device=device)(x)
+    with pytest.raises(ArgumentError, match="to run on, with in_shardings"):
+        tw.jit(lambda v: v, device=device, out_shardings=NamedSharding(MESH, P()))
+
+
+def test_an_array_of_no_other_buffer_is_donated():
+    split = NamedSharding(MESH, P("x"))
+    put = tw.device_put(np.arange(4096.0, dtype="float32"), tw.devices()[0])
+    brought = tw.jit(lambda v: v, in_shardings=split, out_shardings=split)(tnp.ones((8, 4)))
+    for x in (put, brought):
+        tw.jit(lambda v: v * 2, donate_argnums=0)(x)
+        assert x.is_deleted()
 
 
 def test_donated_array_that_lies_the_same_on_another_mesh_is_kept():

@@ -47,6 +47,23 @@ def opened():
     return tnp.einsum("ij,jk->ik", a, w, out_sharding=OPEN)
 
 
+OF_INTEGERS = {"sum": lambda s: s.sum(0), "negated": lambda s: -s, "scaled": lambda s: s * 2, "turned": lambda s: s.T,
+               "as floats": lambda s: s.astype("float32"), "cut": lambda s: s[:, :2]}  # fmt: skip
+NOT_OF_INTEGERS = {"and": lambda s: s & 1, "add": lambda s: s + 1, "squared": lambda s: s * s,
+                   "narrowed": lambda s: s.astype("int8")}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", [*OF_INTEGERS, *NOT_OF_INTEGERS])
+def test_open_sums_of_integers(name):
+    a, w = np.arange(32).reshape(8, 4), np.arange(24).reshape(4, 6)
+    s = tnp.einsum("ij,jk->ik", tw.device_put(a, P("x", "y")), tw.device_put(w, P("y")), out_sharding=OPEN)
+    if name in OF_INTEGERS:
+        np.testing.assert_array_equal(value(tw.jit(OF_INTEGERS[name])(s)), OF_INTEGERS[name](a @ w))
+    else:
+        with pytest.raises(ShardingTypeError):
+            NOT_OF_INTEGERS[name](s)
+
+
 CONTRACTIONS = {
     "einsum": lambda a, w: tnp.einsum("ij,jk->ik", a, w, out_sharding=OPEN),
     "transposed": lambda a, w: tnp.einsum("ij,jk->ki", a, w, out_sharding=P(None, "x", unreduced={"y"})).T,
