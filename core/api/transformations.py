@@ -48,6 +48,7 @@ class ShapeDtypeStruct:
     Raises:
       UnsupportedError: `is_ref`, or axes along which it is reduced or not reduced yet.
       ArgumentError: a bare `PartitionSpec` without a mesh in force.
+      ShapeError: a sharding with more entries than the shape.
       ArgumentTypeError: a text or a tuple as a size.
 
     >>> ShapeDtypeStruct((2, 3), "float32").size
@@ -76,6 +77,8 @@ class ShapeDtypeStruct:
         object.__setattr__(self, "dtype", as_dtype(self.dtype))
         if hasattr(self.sharding, "partitions"):  # a bare PartitionSpec
             object.__setattr__(self, "sharding", self.sharding.placed("a ShapeDtypeStruct of the sharding"))
+        if hasattr(self.sharding, "check_rank"):
+            self.sharding.check_rank(sizes)
 
     def __repr__(self) -> str:
         more = [", weak_type=True"] * self.weak_type + [f", sharding={self.sharding}"] * (self.sharding is not None)
@@ -83,13 +86,16 @@ class ShapeDtypeStruct:
 
     @classmethod
     def like(cls, x: Any) -> ShapeDtypeStruct:
-        """The shape, dtype and sharding of an array, or of anything that stands for one.
+        """The shape and dtype of an array, or of anything that stands for one, and the sharding that was named for it.
 
         >>> ShapeDtypeStruct.like(np.ones((2, 3), np.float32)).shape
         (2, 3)
         """
         type_ = as_type(x)
-        return cls(type_.shape, type_.dtype, type_.weak_type, getattr(x, "sharding", None))
+        sharding = getattr(x, "sharding", None) if getattr(x, "committed", True) else None
+        if sharding is None and getattr(type_, "placed", None) is not None:
+            sharding = type_.sharding  # of a traced value
+        return cls(type_.shape, type_.dtype, type_.weak_type, sharding)
 
     def update(self, **changes: Any) -> ShapeDtypeStruct:
         """A copy with some of its fields changed."""

@@ -36,6 +36,7 @@ from ..transforms.jvp import jvp_program
 from ..transforms.linearize import linearized
 from ..transforms.transpose import transpose_program
 from .mesh import UNCONSTRAINED, AbstractMesh, Mesh, NamedSharding, PartitionSpec
+from .unreduced_bodies import unreduced_results
 
 Specs = tuple[PartitionSpec, ...]
 _ARRAYS = (Value, np.ndarray, np.generic, float, complex)  # passed as values, whatever their spec
@@ -464,6 +465,8 @@ def _call(f: Callable[..., Any], args: Any, mesh: Any, in_specs: Any, out_specs:
     with _on_device(mesh, manual), config(mesh=mesh.mapped(_mapped().intersection(mesh.axis_names))):
         program = trace_program(body, [part_type(t, s, mesh, manual, check) for t, s in zip(types, specs, strict=True)],
                                 getattr(f, "__name__", "shard_map"))  # fmt: skip
+    if check:
+        _check_unreduced(program, specs, out["specs"])
     program, constants = hoist(program)
     leaves = [_entering(x, t, s, mesh) for x, t, s in zip(leaves, types, specs, strict=True)]
     everywhere = (PartitionSpec(),) * len(constants)
@@ -530,6 +533,16 @@ def _check_in(t: Any, spec: PartitionSpec, mesh: Any, manual: Any) -> None:
                 f"dimension {d} of an argument of type {t.show()} is split {mesh.parts(names)} ways by {spec}",
                 "pad it to a multiple; outside of shard_map, `jit` pads by itself",
             )
+
+
+def _check_unreduced(program: Program, in_specs: Specs, out_specs: Specs) -> None:
+    """Refuse a body that is not linear in its unreduced arguments, or whose specs call a partial sum a value."""
+    found = unreduced_results(program, [getattr(s, "unreduced", frozenset()) for s in in_specs])
+    for axes, atom, spec in zip(found, program.outputs, out_specs, strict=True):
+        if not axes <= getattr(spec, "unreduced", frozenset()):
+            raise MeshAxisError(f"a result of type {atom.type.show()} is unreduced along "
+                                f"{', '.join(map(repr, ordered(axes)))}, and its spec {spec} does not say so",
+                                "sum it (`lax.psum`), or name the axes as `unreduced` in out_specs")  # fmt: skip
 
 
 def _leaving(x: Array, spec: PartitionSpec, mesh: Any, manual: Any, check: bool) -> Any:

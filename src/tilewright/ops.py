@@ -158,7 +158,8 @@ def _segment(
     data, ids = value(data, name), value(segment_ids, name)
     if not is_integer(dtype_of(ids)):
         raise DtypeError(f"{name}: segment ids have dtype {dtype_of(ids)}", "pass integers")
-    if len(shape_of(ids)) == 1 and shape_of(data)[:1] in ((), (1,)):  # one value for every id
+    if shape_of(data)[: len(shape_of(ids))] != shape_of(ids) and shape_of(data)[:1] in ((), (1,)):
+        # one value for every id
         data = broadcast_to(data, (*shape_of(ids), *shape_of(data)[1:]))
     if shape_of(data)[: len(shape_of(ids))] != shape_of(ids):
         raise ShapeError(

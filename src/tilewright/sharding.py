@@ -16,6 +16,7 @@ import numpy as np
 
 from .core.ir.array import DTypeLike
 from .core.ir.types import ArrayType, canonical_dtype, is_key
+from .core.sharding.axis_types import AbstractDevice
 from .core.sharding.mesh import (
     AbstractMesh,
     AxisType,
@@ -41,7 +42,7 @@ from .xla_backend.execution.sharded_execution import Shard, assemble
 Sharding = NamedSharding | SingleDeviceSharding
 
 __all__ = [
-    "AbstractMesh", "AxisType", "Mesh", "NamedSharding", "P", "PartitionSpec", "Shard", "Sharding",
+    "AbstractDevice", "AbstractMesh", "AxisType", "Mesh", "NamedSharding", "P", "PartitionSpec", "Shard", "Sharding",
     "SingleDeviceSharding", "auto_axes", "create_device_mesh", "create_hybrid_device_mesh", "explicit_axes",
     "get_abstract_mesh", "get_mesh", "make_array_from_callback", "make_array_from_process_local_data",
     "make_array_from_single_device_arrays", "make_mesh", "reshard", "set_mesh", "shard_map", "smap",
@@ -277,8 +278,8 @@ def _global_shape(sharding: NamedSharding, local: tuple[int, ...]) -> tuple[int,
 
 
 def _placed(sharding: Any) -> Any:
-    if isinstance(sharding, SingleDeviceSharding):
-        return sharding
+    if isinstance(sharding, (Device, SingleDeviceSharding)):
+        return sharding if isinstance(sharding, SingleDeviceSharding) else SingleDeviceSharding(sharding)
     if not hasattr(sharding, "placed"):
         raise ArgumentError(f"{sharding!r} is no sharding over a mesh", "use NamedSharding(mesh, spec)")
     return sharding.placed("an array by")

@@ -69,11 +69,17 @@ def among_processes(store: Any, index: int, count: int, host: str | None) -> dic
     return {"distributed_client": store, "node_id": index, "num_nodes": count, "collectives": collectives}
 
 
-def put(aval: Any, sharding: Any, x: Any, device: Any, owned: bool) -> Any:
+def put(aval: Any, sharding: Any, x: Any, device: Any, owned: bool, committed: bool) -> Any:
     """A NumPy array as a buffer. `owned`: nobody will write to its memory, so that it may be shared."""
     forks.check()
     semantics = ZERO_COPY if owned else DURING_CALL
-    return xla_client.batched_device_put(aval, sharding, [x], [device], True, False, semantics, True)
+    return xla_client.batched_device_put(aval, sharding, [x], [device], committed, False, semantics, True)
+
+
+def committed(buffer: Any) -> Any:
+    """A buffer of the same memory that is committed to its device."""
+    sharding = buffer._sharding
+    return put(buffer.aval, sharding, buffer, next(iter(sharding._internal_device_list)), True, True)
 
 
 class _HostBuffer:

@@ -420,6 +420,8 @@ def view(target: Any, key: Any = Ellipsis) -> Any:
     """The part of a Ref (or of a view) that an index names."""
     if isinstance(target, Part):
         return target.part(key)
+    stand_in = getattr(target, "stand_in", None)
+    target = target if stand_in is None else stand_in
     if not isinstance(getattr(target, "aval", None), RefType):
         raise ArgumentTypeError(f"{target!r} is not a Ref", "only the Refs of a kernel are loaded from and stored to: "
                                 "give the Ref itself, or a part of it, `ref.at[...]`; `ref[...]` reads")  # fmt: skip

@@ -347,11 +347,11 @@ def _extern(op: Op) -> Run:
 def _asm(op: Op) -> Run:
     """The instructions that kernels are printed with; authors' own are not known."""
     text = op.text("asm_string")
-    if not text.startswith("ex2.approx.ftz.f32 $0, $1;"):
+    if not text.startswith("ex2.approx.ftz.f32 $0, $1;") and "fma.rn.f32x2 x0, x1, x2, x3" not in text:
         raise EmulationError(f"the instructions {text!r} are not known", "run the kernel with `interpret=True`")
 
-    def run(x: Any) -> Any:
-        found = np.exp2(x)
+    def run(*xs: Any) -> Any:
+        found = np.exp2(xs[0] if len(xs) == 1 else arith.typed(arith.fused_multiply_add(*xs), op.result))
         return np.where(np.abs(found) < np.finfo(np.float32).tiny, np.float32(0), found)
 
     return run

@@ -437,7 +437,11 @@ def _parsed(operands: Sequence[Any]) -> tuple[list[str], str, list[Any]]:
     given = [next(stand_ins) if any(x is a for a in arrays) else x for x in given]
     from opt_einsum import parser
 
-    inputs, output, _ = parser.parse_einsum_input(given)
+    try:
+        inputs, output, _ = parser.parse_einsum_input(given)
+    except ValueError as error:
+        what = f"einsum of {operands[0]!r} for shapes {', '.join(str(x.shape) for x in shapes)}: {error}"
+        raise ArgumentError(what, "name every axis, or leave the leading ones to `...`") from None
     return inputs.split(","), output, arrays
 
 

@@ -14,7 +14,14 @@ from ..core.ir.types import INT32, INT64
 from ..core.primitives.movement.dynamic_slice import int64
 from ..core.primitives.movement.gather_functions import take_along
 from ..core.support.call_errors import public
-from ..core.support.errors import ArgumentError, ArgumentTypeError, DtypeError, IndexingError, UnsupportedError
+from ..core.support.errors import (
+    ArgumentError,
+    ArgumentTypeError,
+    DtypeError,
+    IndexingError,
+    ShapeError,
+    UnsupportedError,
+)
 from ..core.tracing.trace import Tracer
 from .arithmetic import clip, floor_divide, remainder
 from .create import arange, asarray, full, zeros
@@ -344,8 +351,12 @@ def place(arr: ArrayLike, mask: ArrayLike, vals: ArrayLike, *, inplace: bool = T
     """
     _not_in_place("place", inplace)
     a, mask, vals = value(arr), as_boolean(value(mask)), ravel(value(vals))
+    if math.prod(shape_of(mask)) != math.prod(shape_of(a)):
+        raise ShapeError(f"place: a mask of shape {shape_of(mask)} for an array of shape {shape_of(a)}",
+                         "pass a mask of as many elements")  # fmt: skip
     if shape_of(vals)[0] == 0:
         raise ArgumentError("place of no values", "pass at least one")
+    mask = lax.reshape(mask, shape_of(a))
     order = remainder(cumsum(ravel(mask)) - 1, shape_of(vals)[0])
     new = lax.reshape(take(vals, order, mode="clip"), shape_of(a))
     return as_weak_as(where3(mask, astype(new, dtype_of(a)), a), a)

@@ -104,7 +104,7 @@ def shuffle(g: Group, text: str, x: Any) -> Any:
 PTX = (
     ("red", combine),
     ("atom", combine),
-    (".reg", combine),
+    (".reg .pred", combine),
     ("stmatrix", store_matrices),
     ("st.shared", store_shared),
     ("ld.shared", load_shared),

@@ -152,7 +152,9 @@ def _spectral(
     real_dtype = np.zeros((), dtype_of(both[0])).real.dtype
     length = max(shape_of(v)[-1] for v in both)
     if any(v.size == 0 for v in both):
-        empty = moveaxis(lax.full(lax.broadcast_shapes(*map(shape_of, both)), 0.0, real_dtype), -1, axis)
+        shapes = list(map(shape_of, both))
+        leading, length = lax.broadcast_shapes(*(s[:-1] for s in shapes)), min(s[-1] for s in shapes)
+        empty = moveaxis(lax.full((*leading, length), 0.0, real_dtype), -1, axis)
         power = mode == "psd" and y is None
         return empty, empty, empty if power else astype(empty, np.result_type(real_dtype, np.complex64))
     win, size = _window(window, nperseg, shape_of(both[0])[-1], real_dtype)
