@@ -22,6 +22,7 @@ from tilewright.cpu_backend.cost.estimate import ALONE, Around, Machine, estimat
 from tilewright.cpu_backend.llvm.compile import module_text
 from tilewright.cpu_backend.runtime.library import loaded
 from tilewright.experimental.serialize_executable import deserialize_and_load, serialize
+from tilewright.kernels.fuse.flatten import flat
 from tilewright.lang.call.primitive import kernel_call_p
 from tilewright.lang.kernel.traverse import kernels_of
 from tilewright.xla_backend.host.disk_cache import CacheWarning, DiskCache
@@ -396,6 +397,16 @@ def test_a_kernel_that_is_called_often_is_compiled_for_all_its_calls():
         (once,) = routes(few, (128, 1024))
         (often,) = routes(lambda *xs: [few(x) for x in xs], *[(128, 1024)] * 9)
     assert once.startswith("XLA") and often.startswith("machine code")
+
+
+def test_xla_computes_once_what_a_kernel_and_its_derivative_multiply():
+    structs = [tw.ShapeDtypeStruct(s, "float32") for s in ((2048, 256), (256, 512), (256, 512), (512, 256))]
+    slopes = tw.grad(lambda *a: (tw.nn.swiglu(*a) ** 2).sum(), (0, 1, 2))
+    found = calls.surroundings(flat(tw.compile(slopes, *structs, stop="transformed")))
+    products = 2 * 2 * 2048 * 256 * 512
+    assert {k.name: a.flops for k, a in found.items()} == {"swiglu": products / 2, "swiglu_backward": products / 2}
+    (kernel, one), *_ = found.items()
+    assert estimate(kernel, MACHINE, one).xla < estimate(kernel, MACHINE).xla
 
 
 @needs_llvm

@@ -9,11 +9,12 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from ..core.ir.axis_relation import IDENTITY, MOVER, POINTWISE
+from ..core.ir.axis_relation import IDENTITY, MOVER, POINTWISE, work_of
 from ..core.ir.program import Eqn, Program, Var, every_eqn, subprograms
 from ..core.primitives.contraction.dot_general import dot_general_p
 from ..core.primitives.elementwise.conversion import bitcast_convert_type_p
 from ..core.primitives.movement.shape import concatenate_p, pad_p, reshape_p
+from ..core.primitives.refs.state_primitives import get_p
 from ..core.support.config import current
 from ..core.support.errors import TilewrightError, UncoveredOutputError
 from ..core.tracing.trace import trace_program
@@ -27,6 +28,7 @@ from ..cpu_backend.lowering.streaming import uncached
 from ..cpu_backend.machine.features import caches, cores, features
 from ..cpu_backend.objects.loader import Loaded, reason
 from ..cpu_backend.runtime.library import capsule, loaded, take
+from ..kernels.fuse.flatten import flat
 from ..lang.analysis.facts import analyse
 from ..lang.call.primitive import kernel_call_p
 from ..lang.kernel.kernel import Kernel
@@ -115,7 +117,7 @@ class Calls:
     def __init__(
         self, program: Program, off: frozenset[str] = frozenset(), checked: bool = False, kept: Iterable[Var] = ()
     ) -> None:  # fmt: skip
-        self.off, self.checked = off, checked
+        self.off, self.checked, program = off, checked, flat(program)
         self.separate: dict[Kernel, Kernel] = separated(program, frozenset(kept))
         self.refused: dict[Kernel, str] = {}
         self.estimates: dict[Kernel, Estimate] = {}
@@ -186,6 +188,30 @@ def _takes_bits(program: Program) -> bool:
     )
 
 
+def _products(eqns: Iterable[Eqn]) -> dict[Eqn, float]:
+    """For calls of kernels of one program instance, the flops of products of operands that others have too.
+
+    Each has its share of what computing them once saves.
+    """
+    sharing: dict[Any, list[tuple[Eqn, float]]] = {}
+    for eqn in eqns:
+        if eqn.primitive is not kernel_call_p or math.prod(eqn.params["kernel"].grid) != 1:
+            continue
+        kernel = eqn.params["kernel"]
+        refs = kernel.parts(kernel.body.inputs)[2]
+        arrays = dict(zip(refs, eqn.inputs[len(kernel.prefetch) :], strict=True))
+        reads = [e for e in kernel.body.eqns if e.primitive is get_p and e.inputs[0] in arrays]
+        read = {e.outputs[0]: arrays[e.inputs[0]] for e in reads}
+        for dot in (e for e in kernel.body.eqns if e.primitive is dot_general_p and read.keys() >= {*e.inputs}):
+            key = (*(read[a] for a in dot.inputs), dot.params["dimension_numbers"])
+            sharing.setdefault(key, []).append((eqn, work_of(dot)[0]))
+    found: dict[Eqn, float] = {}
+    for calls in sharing.values():
+        for eqn, flops in calls:
+            found[eqn] = found.get(eqn, 0) + flops * (1 - 1 / len(calls))
+    return found
+
+
 def separated(program: Program, kept: frozenset[Var]) -> dict[Kernel, Kernel]:
     """Kernels that are called only on operands that are to stay, with results in memory of their own instead.
 
@@ -230,7 +256,7 @@ def surroundings(program: Program) -> dict[Kernel, Around]:
 
     def note(kernel: Kernel, one: Around) -> None:
         old = found.get(kernel, ALONE)
-        found[kernel] = Around(max(old.bytes, one.bytes), old.moved or one.moved)
+        found[kernel] = Around(max(old.bytes, one.bytes), old.moved or one.moved, max(old.flops, one.flops))
 
     same = _reshaped(program)
     eqns = [e for e in program.eqns if e.outputs and e.outputs[0] not in same]
@@ -243,11 +269,12 @@ def surroundings(program: Program) -> dict[Kernel, Around]:
     made = {v for e in eqns if e.primitive.kind == POINTWISE for v in e.outputs if uses[v] == 1}
     read = {a for e in eqns if e.primitive.kind == POINTWISE for a in arrays(e.inputs)}
     reordered = {a for e in eqns if _reorders(e) for a in arrays(e.inputs)}
+    again = _products(eqns)
     for eqn in eqns:
         if eqn.primitive is kernel_call_p:
             both = [a for a in arrays(eqn.inputs) if a in made] + [v for v in eqn.outputs if v in read]
             moved = any(v in reordered for v in eqn.outputs)
-            note(eqn.params["kernel"], Around(sum(a.type.nbytes for a in both), moved))
+            note(eqn.params["kernel"], Around(sum(a.type.nbytes for a in both), moved, again.get(eqn, 0)))
             continue
         for _, inner in subprograms(eqn):
             for kernel, one in surroundings(inner).items():
