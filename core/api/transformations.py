@@ -83,13 +83,14 @@ class ShapeDtypeStruct:
 
     @classmethod
     def like(cls, x: Any) -> ShapeDtypeStruct:
-        """The shape, dtype and sharding of an array, or of anything that stands for one.
+        """The shape and dtype of an array, or of anything that stands for one, and its sharding where it is committed.
 
         >>> ShapeDtypeStruct.like(np.ones((2, 3), np.float32)).shape
         (2, 3)
         """
         type_ = as_type(x)
-        return cls(type_.shape, type_.dtype, type_.weak_type, getattr(x, "sharding", None))
+        sharding = getattr(x, "sharding", None) if getattr(x, "committed", True) else None
+        return cls(type_.shape, type_.dtype, type_.weak_type, sharding)
 
     def update(self, **changes: Any) -> ShapeDtypeStruct:
         """A copy with some of its fields changed."""

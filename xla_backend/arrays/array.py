@@ -29,7 +29,7 @@ from ...core.support.native_protocols import native
 from ...core.support.runtime import runtime
 from ...core.support.transfer_guard import DEVICE_TO_HOST, guard
 from ...core.tracing.trace import Value, typeof
-from ..devices.client import Device, SingleDeviceSharding, as_device, device_of
+from ..devices.client import Device, SingleDeviceSharding, as_device, default_device, device_of
 from ..devices.coordination import group
 from ..host import callback_errors
 from ..jaxlib import shim
@@ -146,7 +146,8 @@ class Array(CompiledOperators, Value, metaclass=_IsArray):
 
     @property
     def committed(self) -> bool:
-        return True
+        """Whether programs run where it is; an array on the default device alone is brought to where the others are."""
+        return self._kind is not self.aval or self.device != default_device()
 
     @property
     def is_fully_addressable(self) -> bool:

@@ -398,3 +398,12 @@ def test_donated_array_whose_parts_stay_on_a_mesh_of_another_device_order(order)
     split = tw.device_put(np.arange(16), NamedSharding(Mesh(devices.reshape(4, 2), names), P("j")))
     found = tw.device_put(split, NamedSharding(mesh, P("j")), donate=True)
     np.testing.assert_array_equal(found, np.arange(16))
+
+
+def test_only_arrays_on_the_default_device_alone_are_not_committed():
+    """They are brought to where the others are, and their types name no sharding."""
+    x, there = tw.numpy.ones(3), tw.device_put(np.ones(3), tw.devices()[1])
+    assert not x.committed and there.committed and (x + there).committed and (x + there).device == tw.devices()[1]
+    assert tw.ShapeDtypeStruct.like(x).sharding is None and tw.ShapeDtypeStruct.like(there).sharding is not None
+    with tw.default_device(tw.devices()[1]):
+        assert x.committed and not there.committed
