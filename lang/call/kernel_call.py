@@ -320,7 +320,7 @@ class _Request:
                     f"kernel {self.name}: input_output_aliases {{{i}: {o}}} of {first + len(inputs)} operands and "
                     f"{len(outputs)} outputs", "count operands and outputs from 0")  # fmt: skip
             a, b = inputs[i - first].array, outputs[o].array
-            if a.strong() != b.strong():
+            if a.plain.strong() != b.plain.strong():  # operands may vary over devices
                 raise ShapeError(
                     f"kernel {self.name}: operand {inputs[i - first].name} of {a.show()} is aliased to output "
                     f"{outputs[o].name} of {b.show()}",
