@@ -65,6 +65,16 @@ def dtype_of(x: Any) -> Any:
 _line: ContextVar[Source | None] = ContextVar("tilewright_line", default=None)
 
 
+@contextlib.contextmanager
+def at_line(source: Source | None) -> Iterator[None]:
+    """Within it, equations come from a line of the user's, as by `of_line`, which takes a frame of the stack more."""
+    token = _line.set(source)
+    try:
+        yield
+    finally:
+        _line.reset(token)
+
+
 def of_line(source: Source | None, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
     """Call a function whose equations come from a line of the user's; None: from the lines that are on the stack.
 

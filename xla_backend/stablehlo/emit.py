@@ -19,7 +19,7 @@ from ...core.ir.program import ORDERED, Eqn, Literal, Program, Var
 from ...core.ir.types import FLOAT0, INT32, RARE_FLOATS, ArrayType, Type
 from ...core.support.errors import Source
 from ...core.support.memo import cached
-from ...core.tracing.trace import of_line
+from ...core.tracing.trace import at_line
 
 _ELEMENTS = {
     "bool": "i1", "bfloat16": "bf16", "float8_e4m3fn": "f8E4M3FN", "float8_e5m2": "f8E5M2",
@@ -261,7 +261,8 @@ class Emitter:
 
         for eqn in program.eqns:
             operands, printed = [read(a) for a in eqn.inputs], len(self.lines)
-            results = of_line(eqn.source, self.equation, eqn, operands)
+            with at_line(eqn.source):
+                results = self.equation(eqn, operands)
             if eqn.source is not None and eqn.source.notes:
                 self.lines[printed:] = [noted(line, eqn.source.notes) for line in self.lines[printed:]]
             if self.located and eqn.source is not None:
