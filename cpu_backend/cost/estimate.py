@@ -25,7 +25,7 @@ from .rates import Rates
 LEAST = 0.5  # of the bytes that are read and written beside is what a byte that is written costs at least
 FAR = 16  # times the second cache
 OVERLAP = 0.5  # of the shorter of memory and arithmetic is not hidden behind the longer
-XLA_PRODUCT, PRODUCT = 0.9, 0.9  # of the rate of multiply-adds that products of matrices reach
+XLA_PRODUCT, PRODUCT = 0.9, 0.94  # of the rate of multiply-adds that products of matrices reach
 XLA_INTEGERS, INTEGERS, SHORT = 4, 2.6, 0.8  # multiply-adds of float32 in the time of one of integers, of int16
 SHALLOW = 32  # elements of the contracted axis in the time that XLA takes for a sum of products, beside these
 LOOPED = 8000  # multiply-adds of float32 in the time that XLA takes for an operation of a loop, beside its work
