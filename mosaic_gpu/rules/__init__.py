@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from ...core.ir.primitive import Primitive
+from ...core.ir.types import RARE_FLOATS
 from ...core.primitives.control_flow.scan import scan_p
 from ...core.primitives.control_flow.while_loop import while_p, while_vjp_p
 from ...core.primitives.elementwise.arithmetic import pow_p
@@ -90,5 +91,6 @@ _WIDE = "numbers are computed in 32 bits"
 UNSUPPORTED_DTYPES: dict[str, str] = {
     **dict.fromkeys(("float64", "int64", "uint64", "complex64", "complex128"), _WIDE),
     **dict.fromkeys(("int4", "uint4", "int2", "uint2"), "the least element that a GPU loads or stores is a byte"),
+    **dict.fromkeys(RARE_FLOATS, "kernels have no conversion of it"),
 }
 BACKEND = Backend("a Mosaic GPU kernel", RULES, UNSUPPORTED, UNSUPPORTED_DTYPES, passes, exact=False)

@@ -358,6 +358,19 @@ def test_products_have_wide_blocks_where_these_fill_the_device(target, n, dtype,
     assert kernel.kernel.outputs[0].shape == (128, columns)
 
 
+@pytest.mark.parametrize("equation, x, w, blocks", [
+    ("btd,dn->btn", (1, 4096, 4096), (4096, 4096), [(128, 64), (64, 256)]),
+    ("btd,bdn->btn", (1, 4096, 4096), (1, 4096, 4096), [(128, 64), (64, 256)]),
+    ("btd,dhk->bthk", (4, 4096, 4096), (4096, 32, 128), [(128, 64), (64, 128)]),
+    ("bthk,hkd->btd", (1, 4096, 32, 128), (32, 128, 4096), [(128, 64), (64, 256)]),
+])  # fmt: skip
+def test_products_with_axes_of_one_element_and_of_heads_are_of_matrices(equation, x, w, blocks):
+    given = [tw.ShapeDtypeStruct(shape, "bfloat16") for shape in (x, w)]
+    program = traced(lambda x, w: tnp.einsum(equation, x, w), *given)
+    (kernel,) = kernels_of(fuse(program, "cuda:sm_90"))
+    assert [block.shape for block in kernel.inputs] == blocks
+
+
 @pytest.mark.parametrize("name", ["softmax_grad", "mlp_grad", "attention"])
 def test_the_same_program_gives_the_same_kernels(name):
     function, args = programs.case(name)

@@ -104,6 +104,16 @@ def test_kernels_of_the_corpus_on_blackwell(name):
     assert found
 
 
+def test_numbers_of_less_than_a_byte_are_left_to_others():
+    def body(x, w, o):
+        o[...] = tnp.dot(x[...], w[...].astype(HALF), preferred_element_type="float32")
+
+    call = tl.kernel_call(body, ArrayType((64, 64), SINGLE))
+    (kernel,) = kernels_in(call, [ArrayType((64, 64), HALF), ArrayType((64, 64), "int4")])
+    with pytest.raises(errors.UnsupportedError, match="the least element that a GPU loads or stores is a byte"):
+        mosaic_gpu_module(kernel, SM_90)
+
+
 @pytest.mark.parametrize("name", LEFT)
 def test_kernels_of_the_corpus_that_are_left_to_others(name):
     dims, blocks, why = LEFT[name]

@@ -504,6 +504,16 @@ def test_precision_of_products():
     assert "inputPrecision" not in found["highest"]
 
 
+def test_a_batch_of_one_product_is_a_product_of_matrices():
+    def body(x, y, o):
+        o[...] = tnp.matmul(x[...], y[...])
+
+    x, y = (rng.standard_normal((1, 16, 16)).astype("float32") for _ in range(2))
+    call = tl.kernel_call(body, S(x.shape, "float32"))
+    assert re.findall(r"tt.dot .*-> (.*)", text_of(call, x, y)) == ["tensor<16x16xf32>"]
+    check(call, x, y)
+
+
 def test_products_with_bfloat16_that_give_it_are_taken_in_it():
     """As those of cotangents with operands: by default, not where more is asked for."""
 

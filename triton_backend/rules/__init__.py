@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from ...core.ir.primitive import Primitive
+from ...core.ir.types import RARE_FLOATS
 from ...core.primitives.contraction.fft import fft_p
 from ...core.primitives.custom.custom_derivative_primitives import custom_lin_p
 from ...core.primitives.elementwise.arithmetic import mulhi_p
@@ -53,6 +54,7 @@ UNSUPPORTED_DTYPES: dict[str, str] = {
         ("int4", "uint4", "int2", "uint2"),
         "the least element that a GPU loads or stores is a byte; `lang.pack` puts several in one, `lang.unpack` takes "
         "them apart"),
+    **dict.fromkeys(RARE_FLOATS, "kernels have no conversion of it"),
 }  # fmt: skip
 BACKEND = Backend("a GPU kernel", RULES, UNSUPPORTED, UNSUPPORTED_DTYPES, passes, {inline_asm_p: control.foreign},
                   rewrites={mulhi_p: elementwise.narrow_or_signed})  # fmt: skip
