@@ -317,6 +317,11 @@ def test_what_is_mapped_over_stays_split():
         assert taken.sharding.spec is P("x", "y", None, None)
         product = tw.vmap(lambda a: tnp.einsum("ij,kj->ik", a, a, out_sharding=P(None, "y")), out_axes=2)
         assert tw.jit(product)(a).sharding.spec is P(None, "y", "x")
+        rows, w = tw.device_put(X[:4, :4], P("x", None)), tw.device_put(X[:4, :4], P(None, "y"))
+        slopes = tw.vmap(tw.grad(lambda x, w: tnp.tanh(x @ w).sum(), (0, 1)), in_axes=(0, None))
+        for run in (slopes, tw.jit(slopes)):
+            assert [g.sharding.spec for g in run(rows, w)] == [P("x", None), P("x", None, "y")]
+        assert tw.jit(tw.vmap(lambda x: tnp.zeros(3), out_axes=1))(rows).sharding.spec is P(None, "x")
 
 
 def test_replicated_arrays_of_several_ranks():
