@@ -27,6 +27,7 @@ from ..support.errors import (
     NonScalarGradientError,
     TreeError,
     UnsupportedError,
+    plural,
 )
 from ..support.runtime import runtime
 from ..tracing.trace import Tracer, Value, as_type, extended_axes, trace_program, typeof
@@ -358,7 +359,8 @@ def _argnums(argnums: Any, count: int, what: str) -> tuple[tuple[int, ...], bool
         if not isinstance(i, (int, np.integer)):
             raise ArgumentTypeError(f"{what}: argnums {argnums!r} are not integers", "give an int or a tuple of ints")
         if not -count <= i < count:
-            raise ArgumentError(f"{what} with argnums={argnums!r} of a call with {count} positional arguments",
+            raise ArgumentError(f"{what} with argnums={argnums!r} of a call with "
+                                f"{plural(count, 'positional argument')}",
                                 "pass the differentiated arguments by position")  # fmt: skip
     return tuple(int(i) % count for i in numbers), single
 
@@ -627,7 +629,8 @@ def vmap[**P, R](
         flat, in_tree = pytree.flatten((args, kwargs))
         if isinstance(in_axes, tuple) and len(in_axes) != len(args):
             raise BatchAxisError(
-                f"vmap in_axes has {len(in_axes)} entries for {len(args)} arguments", "one per argument"
+                f"vmap in_axes has {plural(len(in_axes), 'entry')} for {plural(len(args), 'argument')}",
+                "give one per argument",
             )
         axes = _axes_of(in_axes, args, "in_axes") + [0] * len(pytree.leaves(kwargs))
         size, dims = _mapped_size(flat, axes, axis_size)

@@ -34,6 +34,7 @@ from ..support.errors import (
     ShapeError,
     ShardingTypeError,
     UnsupportedError,
+    plural,
 )
 from ..support.memo import cached
 from ..support.runtime import runtime
@@ -601,7 +602,7 @@ class NamedSharding(DeviceGrid):
         """Raise a `ShapeError` where the spec is longer than a shape."""
         if len(self.spec) > len(shape):
             raise ShapeError(
-                f"{self.spec} has {len(self.spec)} entries, for an array of shape {tuple(shape)}",
+                f"{self.spec} has {plural(len(self.spec), 'entry')}, for an array of shape {tuple(shape)}",
                 "one entry for each dimension, or fewer",
             )
 

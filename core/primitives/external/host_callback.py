@@ -179,7 +179,7 @@ class _Flat:
         if self.out_tree is None:
             return ()
         leaves, found = pytree.flatten(out)
-        if found != self.out_tree and (out is not None or self.out_tree.num_leaves):
+        if len(leaves) != self.out_tree.num_leaves:  # lists for tuples are taken
             raise CallbackError(
                 f"the callback {self.__name__} returned {found}, not {self.out_tree}",
                 "return the structure of result_shape_dtypes",

@@ -142,6 +142,11 @@ def test_exceptions_surface():
         tw.jit(lambda x: tw.pure_callback(fail, ROW, x))(X[0]).block_until_ready()
 
 
+def test_results_in_lists_for_tuples_have_the_declared_structure():
+    out = tw.jit(lambda x: tw.pure_callback(lambda a: [[a], a], {"sum": ROW, "rest": (ROW,)}, x))(X[0])
+    assert sorted(out) == ["rest", "sum"] and isinstance(out["rest"], tuple)
+
+
 def cut(x):
     return tw.pure_callback(lambda a: a[:2], ROW, x)
 
