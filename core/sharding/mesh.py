@@ -715,8 +715,10 @@ def _batch(axis: AxisInfo, args: Sequence[Any], dims: Sequence[int | None], *, s
     t: Any = typeof(x)
     assert d is not None
     inner = sharding.spec.padded(t.ndim - 1)
-    if sharding.mesh.explicit and axis.spmd is None:  # the type tells how the new axis lies
-        spec = PartitionSpec(*inner[:d], () if t.placed is None else t.placed.spec.padded(t.ndim)[d], *inner[d:])
+    if sharding.mesh.explicit and axis.spmd is None:  # the type tells how the new axis lies, or what is mapped over
+        lies = t.placed.spec.padded(t.ndim)[d] if t.placed else axis.lies.spec.padded(1)[0] if axis.lies else ()
+        taken = not sharding.spec.marked.union(*inner).isdisjoint(lies)
+        spec = PartitionSpec(*inner[:d], () if taken else lies, *inner[d:])
     else:
         spec = batched_spec(inner, d, axis)
     return constraint_p.bind(x, sharding=sharding.with_spec(sharding.spec.with_dims(*spec.dims))), d
