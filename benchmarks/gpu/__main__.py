@@ -21,6 +21,7 @@ import datetime
 import importlib
 import importlib.util
 import math
+import os
 import statistics
 import sys
 import threading
@@ -33,7 +34,7 @@ from typing import Any
 
 import numpy as np
 
-from tilewright import config, cutlass_backend
+from tilewright import config, cutlass_backend, device_put, devices, jit
 from tilewright.compiler.backend_selection import ROUTES as ROUTES_OF
 from tilewright.errors import DriverError, TilewrightError, VersionError
 from tilewright.interop import torch as interop
@@ -178,6 +179,11 @@ class Torch:
     def wait(self) -> None:
         self.torch.cuda.synchronize()
 
+    def placed(self, x: Any) -> Any:
+        """An array as one of tilewright's on the same GPU, beside torch's in its memory."""
+        os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
+        return device_put(self.host(x), devices("gpu")[0])
+
     def difference(self, x: Any, y: Any) -> float:
         """The largest difference of two results, relative to the largest number."""
         x, y = x.float(), y.float()
@@ -228,6 +234,8 @@ def row(device: Any, case: Case, **counts: int) -> Row:
 def ways(device: Any, case: Case, **counts: int) -> Iterator[tuple[str, Callable[[], float | None]]]:
     """What a case is measured by besides itself, by name: routes, forms of its kernel, rivals; None: there is none."""
     yield from by_route(device, case, **counts) if case.routed else ()
+    if case.in_xla:
+        yield "in XLA's program", partial(by_xla, device, case, **counts)
     yield from by_form(device, case, machine_of(0), **counts) if case.forms else ()
     for name, rival in case.rivals(device.torch).items():
         one = Case("copy", "GB/s", 2 * SIZES[case.dtype] * math.prod(case.shapes[0]), case.shapes[:1], case.function,
@@ -254,6 +262,21 @@ def by_route(device: Any, case: Case, **counts: int) -> Iterator[tuple[str, Call
         first.append(("tilewright", device.call(case.function)(*operands)))
     for route in routes(case):
         yield f"by {route}", partial(run, route)
+
+
+def by_xla(device: Any, case: Case, warm: int = WARM, count: int = CALLS) -> float:
+    """A case as a program of XLA's that calls its kernels: the time of a call among many, by the host's clock."""
+    operands = [device.placed(device.random(shape, case.dtype, False)) for shape in case.shapes]
+    function = jit(case.function)
+
+    def run(n: int) -> float:
+        start = time.perf_counter()
+        for made in [function(*operands) for _ in range(n)][-1:]:
+            made.block_until_ready()
+        return time.perf_counter() - start
+
+    run(max(warm, 1))
+    return case.value(run(count) / count)
 
 
 def by_form(

@@ -62,6 +62,7 @@ class Case:
     against: str = ""
     dtype: str = "bfloat16"
     gradient: bool = False  # the time of the backward pass alone
+    in_xla: bool = False  # whether it is measured as a program of XLA's that calls its kernels, too
     routed: tuple[str, ...] = ()  # the routes of kernels that it is measured by too, whose values are compared
     forms: tuple[tuple[str, Form], ...] = ()  # of its one kernel, that it is measured in too
 
@@ -246,8 +247,9 @@ def cases(scale: int = 1) -> list[Case]:
     n, tokens, heads = 8192 // scale, 16384 // scale, max(16 // scale, 1)
     lengths = sorted({max(t // scale, 1) for t in (2048, 4096, 8192, 16384)}, reverse=True)
     wide, narrow, odd = (max(d // min(scale, 8), 1) for d in (128, 64, 80))
-    products, shapes = [_half(n), _half(n // 2)], ((1, tokens, heads, wide),) * 3
-    longest = [_attended(tokens, heads, d, gradient) for d in (wide, narrow) for gradient in (False, True)]
+    products, shapes = [replace(_half(m), in_xla=True) for m in (n, n // 2)], ((1, tokens, heads, wide),) * 3
+    longest = [replace(_attended(tokens, heads, d, gradient), in_xla=d == wide and not gradient)
+               for d in (wide, narrow) for gradient in (False, True)]  # fmt: skip
     small, amount = list(_small(n)), 4 * heads * tokens * tokens * wide
     whole = Case(f"attention {tokens} x {heads} x {wide}", "TFLOP/s", amount, shapes, fused.dot_product_attention,
                  _attention, 415)  # fmt: skip

@@ -198,8 +198,12 @@ SQUARE, HEADS = S((4096, 4096), BRAIN), S((4, 4096, 16, 128), BRAIN)
 ROWS, VECTOR = S((16384, 8192), BRAIN), S((8192,), BRAIN)
 
 
-def _attention(q: Any, k: Any, v: Any) -> Any:
-    return nn.fused.dot_product_attention(q, k, v, is_causal=True)
+def _attention(q: Any, k: Any, v: Any, **options: Any) -> Any:
+    return nn.fused.dot_product_attention(q, k, v, is_causal=True, **options)
+
+
+def _attention_backward(q: Any, k: Any, v: Any, ct: Any) -> Any:
+    return tw.vjp(lambda *qkv: _attention(*qkv, deterministic=False), q, k, v)[1](ct)
 
 
 def _bias_gelu(x: Any, y: Any, b: Any) -> Any:
@@ -216,6 +220,7 @@ CASES_OF: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
     "product, bias, gelu": (_bias_gelu, (SQUARE, SQUARE, S((4096,), BRAIN))),
     "causal attention": (_attention, (HEADS,) * 3),
     "its gradient": (tw.grad(lambda *a: _attention(*a).astype("float32").sum(), (0, 1, 2)), (HEADS,) * 3),
+    "its gradient, in any order": (_attention_backward, (HEADS,) * 4),
     "sum": (lambda x: x.astype("float32").sum(), (ROWS,)),
     "sums of columns": (lambda x: x.astype("float32").sum(0), (ROWS,)),
     "softmax": (nn.fused.softmax, (ROWS,)),

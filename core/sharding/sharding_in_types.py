@@ -443,6 +443,8 @@ def told(program: Program) -> tuple[Any, ...]:
             return placed.with_spec(atom.type.sharding.spec)
         made = known.get(atom) if type(atom) is Var else None
         settles = made is not None and made.kind is None and UNCONSTRAINED not in made.spec.dims
+        if settles and made is not None and made.mesh.are_all_axes_explicit:
+            return made.with_spec(made.spec.with_dims(*made.spec.padded(len(atom.type.shape))))
         if settles or everywhere is None:
             return made if settles else None
         return everywhere.with_spec((None,) * len(atom.type.shape))

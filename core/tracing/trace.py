@@ -479,13 +479,12 @@ def _check_leaks(trace: ProgramTrace, made: Sequence[weakref.ref[Any]]) -> None:
 def trace_program(fun: Callable[..., Sequence[Any]], types: Sequence[Type], name: str = "program") -> Program:
     """Record `fun(*tracers) -> outputs` (flat) as a Program; what it closes over become constants."""
     trace = ProgramTrace(_current.get(), name)
-    line, outer = _line.set(None), _current.set(trace)  # not by `of_line` and `under`: nested traces cost few frames
+    outer = _current.set(trace)  # not by `under`: nested traces cost few frames
     try:
         tracers = [trace.new_input(t) for t in types]
         program = trace.finish(fun(*tracers))
     finally:
         _current.reset(outer)
-        _line.reset(line)
         trace.done = True
     if trace.made:
         del tracers

@@ -9,11 +9,11 @@ from ...core.ir.program import Eqn, Program
 from ...core.primitives.control_flow.functions import PRIMITIVES as CONTROL
 from ...core.primitives.control_flow.jit_primitive import jit_p
 from ...core.primitives.custom.checkpoint import checkpoint_p
-from ...core.primitives.custom.custom_derivative_primitives import custom_jvp_call_p, custom_vjp_call_p
+from ...core.primitives.custom.custom_derivative_primitives import custom_jvp_call_p, custom_vjp_call_p, linear_call_p
 from ...lang.kernel.canonicalize import inline_calls
 
-# Derivatives were taken before this pass: a function with custom rules is its Program.
-CALLS = frozenset((jit_p, custom_jvp_call_p, custom_vjp_call_p))
+# Derivatives were taken before this pass: a function with custom rules, or a transpose of its own, is its Program.
+CALLS = frozenset((jit_p, custom_jvp_call_p, custom_vjp_call_p, linear_call_p))
 # What holds Programs that run as they stand, or not at all: branches, loop bodies, what a reverse sweep runs again.
 BODIES = frozenset((*CONTROL, checkpoint_p))
 

@@ -19,6 +19,7 @@ from ...core.ir.axis_relation import MOVER
 from ...core.ir.primitive import Primitive
 from ...core.ir.program import Eqn, Program, Var
 from ...core.primitives.contraction.dot_general import dot_general_p
+from ...core.primitives.movement.gather_scatter import PRIMITIVES as INDEXED
 from ...core.primitives.movement.shape import reshape_p, squeeze_p, transpose_p
 from ...lang.call.primitive import kernel_call_p
 from ...lang.kernel.kernel import Kernel
@@ -494,13 +495,29 @@ class Planner:
         group, tiling = unit.group, unit.tiling
         if group is None or tiling is None or tiling.refused is not None:
             return False
-        if not any(v.type.shape for v in (*unit.reads, *unit.writes)):
+        if not any(v.type.shape for v in (*unit.reads, *unit.writes)) or self._indexes(unit):
             return False
         return any(self.eqns[i].primitive.kind is not MOVER for i in group.eqns) and bool(unit.reads)
+
+    def _indexes(self, unit: Unit) -> bool:
+        """Whether a group makes nothing but indices of gathers and scatters outside of kernels, maybe moved before."""
+
+        def places(reader: Unit, v: Var) -> bool:
+            if reader.group is not None:
+                return all(self.eqns[i].primitive.kind is MOVER for i in reader.group.eqns) and self._indexes(reader)
+            eqn = self.eqns[reader.first]
+            return eqn.primitive in INDEXED and [n for n, a in enumerate(eqn.inputs) if a is v] == [1]
+
+        return bool(unit.writes) and all(
+            v not in self.returned and self.consumers.get(v) and all(places(u, v) for u in self.consumers[v])
+            for v in unit.writes
+        )
 
     def glue_reason(self, unit: Unit) -> str:
         if unit.reason is not None:
             return unit.reason
+        if self._indexes(unit):
+            return "it makes indices, which the compiler computes where they are used"
         assert unit.tiling is not None
         moves = any(v.type.shape for v in unit.writes)
         return unit.tiling.refused or (

@@ -8,8 +8,10 @@ from typing import Any
 
 import numpy as np
 
+from ...core.ir.program import Var
+from ...core.support.memo import cached
 from ..kernel.kernel import Block, Kernel
-from .affine import Affine, Fact, facts
+from .affine import Affine, Fact, dependencies, facts, slice_of
 
 
 def map_of(kernel: Kernel, block: Block) -> Fact | None:
@@ -87,6 +89,20 @@ def shared_block(fact: Fact, parallel: Sequence[bool]) -> tuple[Any, Any] | None
     pair = (int(first[which.reshape(-1)[other]]), other)
     one, two = (tuple(int(i) for i in np.unravel_index(at, numbers.shape)) for at in pair)
     return one, two
+
+
+@cached(1024)
+def separating_axes(kernel: Kernel, block: Block) -> tuple[int, ...]:
+    """The grid axes along which no two cells see one block, by the components of its index that read no data."""
+    if block.index_map is None:
+        return ()
+    made = dependencies(block.index_map, len(kernel.grid))
+    parts = [a for a, element in zip(block.index_map.outputs, block.element, strict=True)
+             if not element and not (type(a) is Var and "data" in made[a])]  # fmt: skip
+    fact = facts(slice_of(block.index_map, parts), kernel.grid)
+    if fact is None or fact.table is None:
+        return ()
+    return tuple(a for a in fact.axes if shared_block(fact, [a == b for b in fact.axes]) is None)
 
 
 def runs_again(kernel: Kernel, fact: Fact) -> tuple[int, ...] | None:

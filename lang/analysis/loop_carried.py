@@ -29,7 +29,7 @@ from ..kernel.traverse import inner_programs
 from ..ops.atomics import across_cells
 from .affine import MAX_CELLS, dependencies, predicate, slice_of
 from .disjoint_parts import disjoint_axes
-from .index_maps import map_of, shared_block
+from .index_maps import map_of, separating_axes, shared_block
 
 Axes = tuple[int, ...]
 
@@ -197,10 +197,13 @@ class Carries:
         shared = self.shared(number)
         return tuple(a for a in self.kernel.long_axes if a not in fact.axes or a in shared)
 
-    def touched(self, number: int) -> Axes | None:
-        """The grid axes along which cells may reach one element of an output; None if that is not known."""
+    def touched(self, number: int) -> Axes:
+        """The grid axes along which cells may reach one element of an output."""
         ignored = self.ignored(number)
-        return ignored and tuple(a for a in ignored if a not in disjoint_axes(self.kernel, number))
+        if ignored is None:
+            apart = separating_axes(self.kernel, self.kernel.outputs[number])
+            return tuple(a for a in self.kernel.long_axes if a not in apart)
+        return tuple(a for a in ignored if a not in disjoint_axes(self.kernel, number))
 
     def meeting(self, number: int) -> Axes:
         """The axes along which cells may see one block of an output; if data says, none declared parallel."""

@@ -102,8 +102,7 @@ def _carry(kernel: Kernel, atomic: tuple[bool, ...]) -> tuple[int, ...]:
     """The axes that run in order: where the kernel does not say, those along which something stays live."""
     found: set[int] = set()
     for number, free in enumerate(atomic):
-        ignored = () if free else analyse(kernel).touched(number)
-        found |= set(kernel.long_axes if ignored is None else ignored)
+        found |= set(() if free else analyse(kernel).touched(number))
     for position in range(*kernel.splits[3:]):
         found |= set(analyse(kernel).live(position))
     stated = kernel.semantics or ()

@@ -1,4 +1,4 @@
-"""Elementwise operations: on the numbers of a thread, one after the other.
+"""Elementwise operations: on the numbers of a thread, one after the other, on Blackwell two at once where it can.
 
 Floats are computed in float32 and rounded once. `exp` is a power of two by the special function unit, as Triton has it.
 """
@@ -6,7 +6,7 @@ Floats are computed in float32 and rounded once. `exp` is a power of two by the 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -33,6 +33,8 @@ if TYPE_CHECKING:
     from ..lower import Lowering
 
 Numbers = Callable[..., str]  # (printer, dtype of the operands, *numbers) -> number
+Pair = tuple[str, str]
+Both = Callable[..., Sequence[str]]  # (printer, *pairs) -> pair
 
 
 def finished(p: Printer, x: str, dtype: Any) -> str:
@@ -42,8 +44,8 @@ def finished(p: Printer, x: str, dtype: Any) -> str:
     return rounded(p, x, dtype) if is_float(dtype) else wrapped(p, x, dtype)
 
 
-def elementwise(compute: Numbers) -> Callable[..., Any]:
-    """The rule of an operation on numbers, given the dtype of its last operand."""
+def elementwise(compute: Numbers, both: Both | None = None) -> Callable[..., Any]:
+    """The rule of an operation on numbers, given the dtype of its last operand; `both`: on two floats at once."""
 
     def rule(e: Lowering, operands: list[Any], out: ArrayType, **params: Any) -> Any:
         dtype = operands[-1].dtype
@@ -65,9 +67,18 @@ def elementwise(compute: Numbers) -> Callable[..., Any]:
                 lambda p, place: rounding(p, *(x.at(p, place if x.shape else ()) for x in operands)), varies, fixed,
             )  # fmt: skip
         late = any(isinstance(x, Fragment) and x.late for x in operands)
-        return e.make(
-            layout, out.dtype, lambda r, j: number(e.p, *(e.element(x, layout, r, j) for x in operands)), late
-        )
+
+        def element(r: int, j: int) -> str:
+            return number(e.p, *(e.element(x, layout, r, j) for x in operands))
+
+        def one_of_two(r: int, j: int) -> str:
+            first = j & ~1
+            two = [(e.element(x, layout, r, first), e.element(x, layout, r, first + 1)) for x in operands]
+            found = both(e.p, *two)[j % 2]  # type: ignore[misc]
+            return found if halves(out.dtype) else finished(e.p, found, out.dtype)
+
+        pairs = both is not None and e.own_rows and layout.cols is not None and is_float(dtype)
+        return e.make(layout, out.dtype, one_of_two if pairs else element, late)
 
     return rule
 
@@ -100,8 +111,27 @@ def exp(p: Printer, dtype: Any, x: str) -> str:
     return exp2(p, dtype, p.pure(f"arith.mulf {x}, {p.constant(math.log2(math.e), 'f32')} : f32"))
 
 
+def packed(p: Printer, name: str, *pairs: Pair) -> Sequence[str]:
+    """An instruction on two floats in two registers side by side, which Blackwell has."""
+    given = range(1, 1 + len(pairs))
+    joined = " ".join(f"mov.b64 x{i}, {{${2 * i}, ${2 * i + 1}}};" for i in given)
+    names = ", ".join(f"x{i}" for i in given)
+    return p.asm(
+        f"{{ .reg .b64 x0, {names}; {joined} {name}.rn.f32x2 x0, {names}; mov.b64 {{$0, $1}}, x0; }}",
+        "=f,=f" + ",f" * (2 * len(pairs)), [x for pair in pairs for x in pair], ["f32"] * (2 * len(pairs)),
+        ["f32", "f32"], pure=True)  # fmt: skip
+
+
 def _scaled_exp2(p: Printer, dtype: np.dtype[Any], x: str, scale: str, shift: str) -> str:
     return exp2(p, dtype, p.pure(f"math.fma {x}, {scale}, {shift} : f32"))
+
+
+def _packs(name: str) -> Both:
+    return lambda p, *pairs: packed(p, name, *pairs)
+
+
+def _two_scaled_exp2(p: Printer, *pairs: Pair) -> Sequence[str]:
+    return [exp2(p, None, x) for x in packed(p, "fma", *pairs)]
 
 
 def _rsqrt(p: Printer, dtype: np.dtype[Any], x: str) -> str:
@@ -215,13 +245,19 @@ ew_op: dict[Primitive, Numbers] = {
     cmp.is_finite_p: _finite, cmp.clamp_p: _clamp, bitwise.not_p: _not,
 }  # fmt: skip
 
+both_of: dict[Primitive, Both] = {
+    **{p: _packs(name) for p, name in ((ew.add_p, "add"), (ew.sub_p, "sub"), (ew.mul_p, "mul"))},
+    ew.square_p: lambda p, x: packed(p, "mul", x, x),
+    scaled_exp2_p: _two_scaled_exp2,
+}
+
 
 def _remainder(e: Lowering, operands: list[Any], out: ArrayType) -> Any:
     raise Unfit("a remainder of floats: write `x - y * floor(x / y)`")  # that of integers is made of `remainder_p`
 
 
 RULES: dict[Primitive, Callable[..., Any]] = {
-    **{p: elementwise(compute) for p, compute in ew_op.items()},
+    **{p: elementwise(compute, both_of.get(p)) for p, compute in ew_op.items()},
     **{p: elementwise(_comparison(how)) for p, how in COMPARISONS.items()},
     ew.rem_p: _remainder,
     cmp.select_n_p: _select,

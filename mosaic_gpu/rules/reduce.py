@@ -6,12 +6,12 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from ...core.ir.primitive import Primitive
-from ...core.ir.types import ArrayType
+from ...core.ir.types import ArrayType, is_float
 from ...core.primitives.elementwise.arithmetic import add_p, max_p, min_p, mul_p
 from ...core.primitives.reduction.reduce import reduce_max_p, reduce_min_p, reduce_prod_p, reduce_sum_p
 from ...lang.legalize import Unfit
 from ..values import Fragment, Layout, Lazy, computed, halves
-from .elementwise import ew_op, finished
+from .elementwise import both_of, ew_op, finished
 
 if TYPE_CHECKING:
     from ..lower import Lowering
@@ -19,10 +19,19 @@ if TYPE_CHECKING:
 COMBINE = {reduce_sum_p: add_p, reduce_prod_p: mul_p, reduce_max_p: max_p, reduce_min_p: min_p}
 
 
-def _tree(combine: Callable[[str, str], str], xs: list[str]) -> str:
+def _tree[T](combine: Callable[[T, T], T], xs: list[T]) -> T:
     while len(xs) > 1:
         xs = [combine(*xs[i : i + 2]) if i + 1 < len(xs) else xs[i] for i in range(0, len(xs), 2)]
     return xs[0]
+
+
+def _row(e: Lowering, by: Primitive, combine: Callable[[str, str], str], row: list[str], dtype: Any) -> str:
+    """The numbers of a thread in one row, combined: two at once where there is an instruction for it."""
+    both = both_of.get(by)
+    if both is not None and e.own_rows and is_float(dtype) and len(row) % 2 == 0:
+        first, second = _tree(lambda a, b: tuple(both(e.p, a, b)), list(zip(row[::2], row[1::2], strict=True)))
+        return combine(first, second)
+    return _tree(combine, row)
 
 
 def _shuffled(e: Lowering, x: str, step: int, type_: str) -> str:
@@ -50,7 +59,7 @@ def _reduce(by: Primitive) -> Callable[..., Any]:
         type_ = computed(x.dtype)
         if own.cols in axes:
             for r, row in enumerate(numbers):
-                one = _tree(combine, row)
+                one = _row(e, by, combine, row, x.dtype)
                 for step in () if e.own_rows else (1, 2):
                     one = combine(one, _shuffled(e, one, step, type_))
                 numbers[r] = [one]

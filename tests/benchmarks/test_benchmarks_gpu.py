@@ -79,6 +79,9 @@ class HostDevice:
             self.seen.append(call())
         return [0.5, 1.0, 8.0][: len(calls)]
 
+    def placed(self, x):
+        return tw.device_put(read(x))
+
     def wait(self):
         pass
 
@@ -124,6 +127,13 @@ def test_the_routes_of_a_case_are_measured_and_compared():
     device.difference = lambda x, y: np.nan
     with pytest.raises(RuntimeError, match="mosaic_gpu and triton differ by nan"):
         [run() for _, run in bench.by_route(device, case, warm=0, count=1)]
+
+
+def test_the_first_cases_run_in_a_program_of_xlas():
+    first = cases.cases(64)[:3]
+    assert [case.in_xla for case in first] == [True] * 3
+    found = dict(bench.ways(HostDevice(), first[0], warm=0, count=1))
+    assert found["in XLA's program"]() > 0
 
 
 def test_nvrtc_begins_with_the_products_where_cutlass_is_installed(monkeypatch, tmp_path):

@@ -6,7 +6,9 @@ import pytest
 import tilewright as tw
 from tests.support.gpu.hopper_cases import attention
 from tests.support.gpu.walker import check_hopper, check_triton
+from tilewright import nn
 from tilewright.kernels.fused.attention import dot_product_attention, reference
+from tilewright.lang.kernel.traverse import kernels_of
 
 
 def operands(kernel):
@@ -42,3 +44,14 @@ def test_other_heads_run_by_triton():
 
 def test_by_default_it_is_two_kernels():
     assert [k.name for k in attention(t=128)] == ["attention", "attention_dq", "attention_dkv"]
+
+
+@pytest.mark.parametrize("deterministic, count", [(True, 3), (False, 2)])
+def test_the_call_of_nn_passes_on_whether_the_order_is_fixed(deterministic, count):
+    def summed(*qkv):
+        made = nn.dot_product_attention(*qkv, is_causal=True, implementation="fused", deterministic=deterministic)
+        return made.astype("float32").sum()
+
+    heads = tw.ShapeDtypeStruct((1, 256, 2, 64), "bfloat16")
+    program = tw.compile(tw.grad(summed, (0, 1, 2)), heads, heads, heads, target="cuda:sm_90", stop="split")
+    assert [k.name.startswith("attention") for k in kernels_of(program)].count(True) == count

@@ -15,7 +15,7 @@ import tilewright as tw
 from tests.support import fusion_programs as programs
 from tests.support.fusing import check_fused, close, drawn_tiles, names, ones, small_tiles, traced
 from tests.support.paths import GOLDEN
-from tilewright import errors, lax, random
+from tilewright import errors, lax, nn, random
 from tilewright import numpy as tnp
 from tilewright.core.ir.axis_relation import POINTWISE, Loops, Monoid, Reduced, pointwise
 from tilewright.core.ir.primitive import NAMED, Primitive
@@ -127,6 +127,23 @@ def test_calls_are_inlined_and_custom_rules_kept():
     program = traced(tw.grad(lambda x: tnp.sum(inner(inner(x)) ** 2)), ones(4, 6))
     fusion = check_fused(program, (ones(4, 6),), tiles=small_tiles)
     assert set(names(fusion.program)) == {"kernel_call"}
+
+
+def test_a_function_with_a_transpose_of_its_own_runs_what_it_runs_alone():
+    rows = tw.ShapeDtypeStruct((1024, 512), "bfloat16")
+    for softmax in (nn.fused.softmax, nn.fused.log_softmax):
+        program = traced(lambda x, ct, softmax=softmax: tw.vjp(softmax, x)[1](ct), rows, rows)
+        found = [kernel.name for kernel in kernels_of(fuse(program, "cuda:sm_90"))]
+        assert found == [softmax.__name__, f"{softmax.__name__}_cotangent"]
+
+
+@pytest.mark.parametrize("target", ["cuda:sm_90", "tpu:v5e"])
+def test_indices_of_rows_are_made_where_they_are_used(target):
+    table, ids = tw.ShapeDtypeStruct((4096, 128), "float32"), tw.ShapeDtypeStruct((512,), "int32")
+    of_rows = traced(lambda x, ids: x.at[ids].add(1.0)[ids], table, ids)
+    assert not list(kernels_of(fuse(of_rows, target)))
+    kept = traced(lambda x, ids: (x[ids * 2 + 1], ids * 2 + 1), table, ids)
+    assert len(list(kernels_of(fuse(kept, target)))) == 1
 
 
 def test_checkpointed_functions_are_fused_inside():

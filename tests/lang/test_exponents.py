@@ -86,7 +86,7 @@ def test_derivatives_of_the_operation():
         np.testing.assert_allclose(got, wanted, rtol=1e-5)
 
 
-@pytest.mark.parametrize("target", ["cuda:sm_90", "rocm:gfx942"])
+@pytest.mark.parametrize("target", ["cuda:sm_90", "cuda:sm_100", "rocm:gfx942"])
 def test_what_is_emitted(target):
     x = np.random.default_rng(4).standard_normal((16, 64)).astype("float32")
     x[0, 0] = 200.0  # the rest of the row is less than what a float holds

@@ -65,6 +65,20 @@ def test_attention_forwards_and_backwards(name, options):
         check_hopper(kernel, *values)
 
 
+@pytest.mark.parametrize("target", ["cuda:sm_90", "cuda:sm_100"])
+@pytest.mark.parametrize("edit, said", [
+    (without(r".*cp\.async\.bulk\.shared.*\n"), "all wait"),
+    (every(r"(cp\.async\.bulk\.shared.*\], )\d+(, )", r"\g<1>16\g<2>"), "all wait"),
+    (without(r".*L_\$.*\n", -1), "race"),
+])  # fmt: skip
+def test_numbers_of_rows_are_copied_with_the_tiles(target, edit, said):
+    for kernel in attention(t=256, d=64)[1:]:
+        text = mosaic_gpu_module(kernel, target_of(target)).text
+        assert text.count("cp.async.bulk.shared") == 2 and "llvm.load" not in text.partition("setmaxnreg.inc")[2]
+        with pytest.raises(KernelError, match=said):
+            check_hopper(kernel, *operands(kernel), target=target, edit=edit)
+
+
 def corpus_kernels(name, dims, blocks):
     """The kernels with products of a file of the corpus, with arrays of 16-bit floats."""
     module = KERNELS[name]

@@ -69,15 +69,32 @@ def instruction(name: str) -> Callable[..., Value]:
     return lambda e, *xs: e.p.same(name, *xs)
 
 
+EXP2 = "ex2.approx.ftz.f32 $0, $1;"
+TWO_EXP2 = (
+    "{ .reg .b64 x0, x1, x2, x3; .reg .f32 a, b; mov.b64 x1, {$2, $3}; mov.b64 x2, {$4, $5}; mov.b64 x3, {$6, $7}; "
+    "fma.rn.f32x2 x0, x1, x2, x3; mov.b64 {a, b}, x0; ex2.approx.ftz.f32 $0, a; ex2.approx.ftz.f32 $1, b; }"
+)
+
+
 def _scaled_exp2(e: Lowering, x: Value, scale: Value, shift: Value) -> Value:
-    """A multiply-add and a power of two; denormal results are zero, so that NVIDIA's instruction needs no scaling."""
-    p = e.p
-    exponent = p.same("math.fma", x, scale, shift)
-    if e.target.kind != "cuda" or exponent.dtype.itemsize != 4:
-        return p.same("math.exp2", exponent)
-    text = ('tt.elementwise_inline_asm "ex2.approx.ftz.f32 $0, $1;" {constraints = "=f,f", packed_element = 1 : i32, '
-            f"pure = true}} {exponent.name} : {exponent.type} -> {exponent.type}")  # fmt: skip
-    return p.op(text, exponent.shape, exponent.dtype)
+    """A multiply-add, of two numbers at once where Blackwell has it, and a power of two.
+
+    Denormal results are zero, so that NVIDIA's instruction needs no scaling.
+    """
+    if e.target.kind != "cuda" or x.dtype.itemsize != 4:
+        return e.p.same("math.exp2", e.p.same("math.fma", x, scale, shift))
+    if e.target.name.startswith("cuda:sm_100"):
+        return _instructions(e, TWO_EXP2, 2, x, scale, shift)
+    return _instructions(e, EXP2, 1, e.p.same("math.fma", x, scale, shift))
+
+
+def _instructions(e: Lowering, ptx: str, pack: int, *xs: Value) -> Value:
+    """PTX that makes one float32 of one of each operand, `pack` at a time."""
+    constraints = ",".join(["=f"] * pack + ["f"] * pack * len(xs))
+    names, types = (", ".join(parts) for parts in zip(*((x.name, x.type) for x in xs), strict=True))
+    text = (f'tt.elementwise_inline_asm "{ptx}" {{constraints = "{constraints}", packed_element = {pack} : i32, '
+            f"pure = true}} {names} : {types} -> {xs[0].type}")  # fmt: skip
+    return e.p.op(text, xs[0].shape, xs[0].dtype)
 
 
 # ---------------------------------------------------------------------------- arithmetic

@@ -28,7 +28,7 @@ def raw(sharding: NamedSharding, ndim: int) -> Any:
     found = sharding.raws.get(ndim)
     if found is None:
         mesh = sharding.mesh
-        hlo = _hlo(sharding, ndim)
+        hlo = hlo_sharding(sharding, ndim)
         key = (mesh.flat, hlo.to_string(), sharding.kind or "device")
         found = _interned.get(key)
         if found is None:
@@ -49,7 +49,8 @@ def device_list(devices: tuple[Any, ...]) -> Any:
     return shim.DeviceList(tuple(d.raw for d in devices))
 
 
-def _hlo(sharding: NamedSharding, ndim: int) -> Any:
+def hlo_sharding(sharding: NamedSharding, ndim: int) -> Any:
+    """The sharding of arrays with so many dimensions in HLO's form."""
     sharding.check_decided("an array")
     mesh = sharding.mesh
     names, sizes = list(mesh.axis_names), list(mesh.axis_sizes)

@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from ...ir.dataflow import Body, flows
 from ...ir.passes import primitives_of
 from ...ir.primitive import OWN, AxisInfo, Linear, Primitive, Zero
 from ...ir.program import Effects, Eqn, Program, Var
@@ -341,6 +342,14 @@ def _numpy(
     return carry
 
 
+def _bodies(eqn: Eqn) -> list[Body]:
+    ins, n, m = eqn.inputs, eqn.params["cond_nconsts"], eqn.params["body_nconsts"]
+    test, body = eqn.params["cond_program"], eqn.params["body_program"]
+    given = [*flows(body.inputs[m:], body.outputs), *flows(eqn.outputs, body.outputs)]
+    return [Body(test, flows((*ins[:n], *ins[n + m :]), test.inputs), [], None),
+            Body(body, flows(ins[n:], body.inputs), given, None)]  # fmt: skip
+
+
 while_p: Primitive = Primitive(
     "while",
     _typing,
@@ -350,6 +359,7 @@ while_p: Primitive = Primitive(
     batch=_batch,
     dce=_dce,
     effects=_effects,
+    bodies=_bodies,
     numpy=_numpy,
     recounted=recounted("cond_nconsts", "body_nconsts"), multiple=True, varies=OWN,
 )

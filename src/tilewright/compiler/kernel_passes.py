@@ -360,7 +360,9 @@ def emit(unit: Unit, settings: Settings, reports: Reports) -> tuple[Unit, Emitte
     if settings.target == "cpu" or settings.by_xla:
         calls = None
         if not settings.by_xla and candidates(unit.program, settings.off):
-            calls = lazy_layers.cpu_machine_code.Calls(unit.program, settings.off, settings.checked)
+            taken = {i + len(unit.constants) for i in unit.call.donated}
+            kept = [v for i, v in enumerate(unit.program.inputs) if i not in taken]
+            calls = lazy_layers.cpu_machine_code.Calls(unit.program, settings.off, settings.checked, kept)
         plain = reports["fuse"].plain if "fuse" in reports else {}
         program, ways = emitted(unit.program, calls, settings.off, plain)
         if calls is not None:

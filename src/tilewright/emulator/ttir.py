@@ -16,7 +16,7 @@ import numpy as np
 from jaxlib.mlir import ir
 from jaxlib.triton import dialect
 
-from ..core.support.errors import EmulationError, OutOfBoundsError, RaceError
+from ..core.support.errors import EmulationError, OutOfBoundsError, RaceError, plural
 from ..core.support.memo import once
 from . import arith, descriptors, hints
 from .core import Machine, Op, Region, Rule, Run, reading
@@ -347,11 +347,11 @@ def _extern(op: Op) -> Run:
 def _asm(op: Op) -> Run:
     """The instructions that kernels are printed with; authors' own are not known."""
     text = op.text("asm_string")
-    if not text.startswith("ex2.approx.ftz.f32 $0, $1;"):
+    if not text.startswith("ex2.approx.ftz.f32 $0, $1;") and "fma.rn.f32x2 x0, x1, x2, x3" not in text:
         raise EmulationError(f"the instructions {text!r} are not known", "run the kernel with `interpret=True`")
 
-    def run(x: Any) -> Any:
-        found = np.exp2(x)
+    def run(*xs: Any) -> Any:
+        found = np.exp2(xs[0] if len(xs) == 1 else arith.typed(arith.fused_multiply_add(*xs), op.result))
         return np.where(np.abs(found) < np.finfo(np.float32).tiny, np.float32(0), found)
 
     return run
@@ -483,7 +483,7 @@ def run_ttir(
     name = machine.entry()
     types = [a.type for a in machine.sources[name].regions[0].blocks[0].arguments]
     if len(types) != len(args):
-        raise EmulationError(f"@{name} takes {len(types)} arguments, and is given {len(args)}")
+        raise EmulationError(f"@{name} takes {plural(len(types), 'argument')}, and is given {len(args)}")
     values, copies = hints.arguments(machine, machine.sources[name], args)
     programs = [p[::-1] for p in itertools.product(*map(range, machine.grid[::-1]))]
     for i in range(len(programs)) if order is None else order.permutation(len(programs)):

@@ -34,7 +34,7 @@ def dot_product_attention(
     query: ArrayLike, key: ArrayLike, value: ArrayLike, bias: ArrayLike | None = None, mask: ArrayLike | None = None,
     *, scale: float | None = None, is_causal: bool = False, query_seq_lengths: ArrayLike | None = None,
     key_value_seq_lengths: ArrayLike | None = None, local_window_size: int | tuple[int, int] | None = None,
-    implementation: str | None = None, return_residual: bool = False,
+    implementation: str | None = None, return_residual: bool = False, deterministic: bool = True,
 ) -> Any:  # fmt: skip
     """`softmax(query @ key.T * scale + bias) @ value` over heads, with masks.
 
@@ -43,6 +43,7 @@ def dot_product_attention(
     comes after them; `local_window_size` keeps keys within (left, right) positions. With `return_residual` also the
     logarithm of the softmax sums, of shape (batch, T, N). Softmax is computed in float32. `implementation`: 'fused' is
     blocks of scores with a reverse-mode derivative only, 'xla' the plain expression; None takes the faster of them.
+    On GPUs `deterministic=False` lets the fused gradient be one kernel, whose blocks add up in any order.
 
     >>> from tilewright import nn, numpy as jnp
     >>> q = jnp.ones((1, 2, 1, 4))
@@ -55,7 +56,8 @@ def dot_product_attention(
         raise DtypeError(f"dot_product_attention: a mask of {dtype_of(mask)}", "`mask != 0`; what is added is `bias`")
     window = (local_window_size, local_window_size) if isinstance(local_window_size, int) else local_window_size
     if not return_residual and _is_fused(implementation, query, key, is_causal):
-        return _fused(query, key, value, bias, mask, query_seq_lengths, key_value_seq_lengths, scale, is_causal, window)
+        return _fused(query, key, value, bias, mask, query_seq_lengths, key_value_seq_lengths, scale, is_causal, window,
+                      deterministic)  # fmt: skip
     result, residual = _attention(
         query, key, value, bias, mask, query_seq_lengths, key_value_seq_lengths, scale, is_causal, window
     )
@@ -71,10 +73,10 @@ def _is_fused(implementation: str | None, query: ArrayLike, key: ArrayLike, is_c
     return known and is_causal and len(q) == 4 and len(k) == 4 and q[1] >= FUSED_FROM and k[1] >= FUSED_FROM
 
 
-@composite("scale", "is_causal", "window")
+@composite("scale", "is_causal", "window", "deterministic")
 def _fused(
     query: Any, key: Any, val: Any, bias: Any = None, mask: Any = None, query_lengths: Any = None,
-    key_lengths: Any = None, scale: Any = None, is_causal: bool = False, window: Any = None,
+    key_lengths: Any = None, scale: Any = None, is_causal: bool = False, window: Any = None, deterministic: bool = True,
 ) -> Array:  # fmt: skip
     q, k, v = promote_dtypes_inexact(value(query), value(key), value(val))
     alone = len(shape_of(q)) == 3
@@ -83,7 +85,7 @@ def _fused(
     _check_shapes(q, k, v)
     out = fused_attention(
         q, k, v, bias, mask, scale=scale, is_causal=is_causal, query_seq_lengths=query_lengths,
-        key_value_seq_lengths=key_lengths, local_window_size=window,
+        key_value_seq_lengths=key_lengths, local_window_size=window, deterministic=deterministic,
     )  # fmt: skip
     return lax.squeeze(out, (0,)) if alone else out
 

@@ -29,6 +29,7 @@ CASES = {
     "flash": (FLASH, flash_attention, Size(2, 8, 12, 4), (0, 1, 2)),
     "flash, undeclared": (functools.partial(FLASH, dimension_semantics=None), flash_attention, Size(2, 8, 12, 4), (0,)),
     "grouped": (GROUPED, grouped_matmul, Size(16, 3, 4, 8), (0, 1)),
+    "grouped, undeclared": (grouped_matmul.call, grouped_matmul, Size(16, 3, 4, 8), (0, 1)),
     "scan": (selective_scan.call, selective_scan, selective_scan.SIZES[0], (0, 1, 2, 3, 4, 5)),
 }  # fmt: skip
 

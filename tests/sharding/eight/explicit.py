@@ -298,3 +298,11 @@ def test_keys_of_every_generator_have_an_entry_for_each_of_their_dimensions(impl
         drawn = random.normal(found, (8, 2), out_sharding=P("x"))
         assert drawn.sharding.spec == P("x", None)
     np.testing.assert_array_equal(drawn, random.normal(key, (8, 2)))
+
+
+def test_a_result_has_an_entry_for_each_dimension():
+    mesh = tw.make_mesh((8,), ("x",), axis_types=(AxisType.Explicit,))
+    with use_mesh(mesh):
+        ids = tw.device_put(np.arange(8) // 2, P("x"))
+        made = tw.jit(lambda i: tw.ops.segment_sum(i, i, 4, out_sharding=P()))(ids)
+        assert made.sharding.spec is reshard(ids, P()).sharding.spec is P(None)

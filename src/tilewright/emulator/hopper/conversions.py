@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from typing import Any
 
 import ml_dtypes
 import numpy as np
 
+from ..arith import fused_multiply_add
 from .group import Group
 from .values import EIGHT, plain
 
@@ -38,7 +40,18 @@ def whole(g: Group, text: str, x: Any) -> Any:
     return np.clip(x, info.min, info.max).astype(np.int64).astype(np.int32)
 
 
+def of_two(g: Group, text: str, *numbers: Any) -> tuple[Any, ...]:
+    """An operation on two floats at once: of each operand the first, then the second."""
+    name = re.findall(r"(\w+)\.rn\.f32x2", text)[0]
+    return tuple(TWO[name](*(plain(x) for x in numbers[i::2])) for i in (0, 1))
+
+
+TWO: dict[str, Callable[..., Any]] = {
+    "add": np.add, "sub": np.subtract, "mul": np.multiply,
+    "fma": lambda *xs: fused_multiply_add(*xs).astype(np.float32),
+}  # fmt: skip
 PTX = (
+    (".reg .b64", of_two),
     ("cvt.rn.satfinite", narrowed),
     ("cvt.u16.u32", widened),
     ("cvt.rn", packed),
