@@ -65,8 +65,6 @@ SUITES = {
     "jmp": Suite("jmp-*", ("jmp/**/*_test.py",)),
     "jraph": Suite("jraph-*", ("jraph/_src/*_test.py", "jraph/experimental/*_test.py")),
     "mctx": Suite("mctx-*", ("mctx/**/*_test.py",)),
-    "evosax": Suite("evosax-repo", ("tests/**/test_*.py",)),
-    "jaxlie": Suite("jaxlie-repo", ("tests/test_*.py",)),
     "ott-jax": Suite("ott-repo", ("tests/**/*_test.py",)),
     "penzai": Suite(
         "penzai-*", ("tests/**/*_test.py",), environment={"XLA_FLAGS": "--xla_force_host_platform_device_count=8"}
