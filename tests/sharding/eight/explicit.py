@@ -102,6 +102,7 @@ def reference(name):
         return np.asarray(by_numpy(f, X))
 
 
+@pytest.mark.law
 @pytest.mark.parametrize("name", CALLS)
 def test_types_tell_how_results_lie(name):
     f, wanted = CALLS[name]
