@@ -53,12 +53,13 @@ def _paired(s: Schedule, axis: int, joint: bool) -> Schedule:
         raise Unfit(f"axis {axis} of its grid has {grid[axis]} blocks, which make no pairs: {ALONE}")
     if any(isinstance(line, Line) and line.axis == axis for line in s.turns or ()):
         raise Unfit(f"blocks beside each other take different turns: {ALONE}")
-    alike = [n for n in s.ring if not s.moved[n].half and steady(s.plan, s.moved[n].block, (axis,))]
+    tiles = {n: tile for n in s.ring if isinstance(tile := s.moved[n], Moved)}
+    alike = [n for n, tile in tiles.items() if not tile.half and steady(s.plan, tile.block, (axis,))]
     if not alike:
         raise Unfit(f"blocks beside each other read nothing alike: {ALONE}")
     moved = dict(s.moved)
     for n, along in _right(s, alike).items() if joint else ():
-        one = moved[n]
+        one = tiles[n]
         rows, columns = (one.block.sizes[a] for a in one.axes)
         if along and rows % 32 or not along and columns % (2 * one.columns):
             raise Unfit(f"a right operand in blocks of {one.block.shape}, which have no halves of 16 rows, or of 128 "
@@ -67,10 +68,10 @@ def _paired(s: Schedule, axis: int, joint: bool) -> Schedule:
             one, half="rows" if along else "columns", rows=min(one.rows, rows // 2) if along else one.rows
         )
     for n in alike if not joint else ():
-        rows = moved[n].block.sizes[moved[n].axes[0]]
+        rows = tiles[n].block.sizes[tiles[n].axes[0]]
         if rows % 16:
             raise Unfit(f"a tile of {rows} rows has no halves of a multiple of 8 rows: take blocks of a multiple of 16")
-        moved[n] = replace(moved[n], rows=moved[n].rows // 2, half="copied", pair=len(s.pairs))
+        moved[n] = replace(tiles[n], rows=tiles[n].rows // 2, half="copied", pair=len(s.pairs))
     return replace(s, pairs=(*s.pairs, axis), joint=joint, moved=moved)
 
 
@@ -92,7 +93,9 @@ def _right(s: Schedule, alike: list[int]) -> dict[int, bool]:
                 raise Unfit("products that are not of rows of a block's own and columns that are the same for both "
                             f"blocks: {ALONE}")  # fmt: skip
             left.add(a)
-            found[b] = _visible(s.moved[b]).index(s.moved[b].axes[1]) == along
+            tile = s.moved[b]
+            assert isinstance(tile, Moved)
+            found[b] = _visible(tile).index(tile.axes[1]) == along
     if left & set(found) or set(found) | left != set(s.ring):
         raise Unfit(f"what is copied turn by turn is not read by products alone: {ALONE}")
     return found

@@ -21,8 +21,8 @@ from ..lang.loopnest.peeling import end_cell
 from ..lang.loopnest.plan import Plan
 from . import ping_pong, ptx
 from .lower import LANES, Group, Lowering
-from .refs import Carried, Memory, Register, TileRef, Window
-from .schedule import Moved, Schedule
+from .refs import Carried, Memory, Register, TileRef, Window, stored
+from .schedule import Moved, Schedule, Strip
 from .text import Int, Printer
 from .values import Fragment, Lazy
 
@@ -213,8 +213,10 @@ class Nest(Lowering):
         within = sum(s.moved[i].size for i in s.ring[:n])
         return p.add(self.shared, s.ring_start + within, p.mul(stage, s.stage_bytes))
 
-    def tile_of(self, moved: Moved, address: Int) -> Any:
+    def tile_of(self, moved: Moved | Strip, address: Int) -> Any:
         block = moved.block
+        if isinstance(moved, Strip):
+            return self.strip(address, block.shape, block.array.dtype)
         visible = [d for d, gone in enumerate(block.squeezed) if not gone]
         row, col = (visible.index(a) for a in moved.axes)
         found = self.tile(address, block.shape, block.array.dtype, (row, col))
@@ -309,10 +311,15 @@ class Nest(Lowering):
         (self.count,) = p.loop(*self.bounds(level), [p.name(self.count)], ["i32"], body)
         self.ids = ids
 
-    def copy(self, moved: Moved, to: Int, barrier: Int) -> None:
+    def copy(self, moved: Moved | Strip, to: Int, barrier: Int) -> None:
         """Start the copies of one tile."""
         p, block, joint = self.p, moved.block, self.s.joint
         start = self.starts(block)
+        if isinstance(moved, Strip):
+            window = Window(self.names[moved.argument], block.array, start, (), self.proved[id(block)])
+            ptx.expect(p, barrier, moved.size)
+            ptx.bulk_load(p, to, window.pointer(p, start, stored(block.array.dtype)), moved.size, barrier)
+            return
         if joint:  # the first block's barrier tells of both
             with p.when(p.compare("eq", self.rank, 0)):
                 ptx.expect(p, barrier, 2 * moved.size)

@@ -68,6 +68,7 @@ class Lowering(ProgramPrinter):
         self.turning: tuple[int, ...] = (2,)  # sizes of operands that may be summed along the rows of a tile
         self.by_warps = False  # each warp by itself runs what is printed
         self.own_rows = False  # a thread has a whole row of a fragment, as tensor memory is read
+        self.columns_of: dict[Int, tuple[Int, int]] = {}  # of each column of a pair the even one, and which it is
         self.groups: list[Group] = []  # not yet waited for
         self.kept = 0  # bytes of shared memory that the body keeps for itself
         self.keeps: Int = 0  # where that is
@@ -175,8 +176,14 @@ class Lowering(ProgramPrinter):
         if layout.rows is not None:
             found[layout.rows] = self.p.add(self.row, 64 * (r // 2) + 8 * (r % 2))
         if layout.cols is not None:
-            found[layout.cols] = j if self.own_rows else self.p.add(self.column, 8 * (j // 2) + j % 2)
+            found[layout.cols] = j if self.own_rows else self._column(j)
         return found
+
+    def _column(self, j: int) -> Int:
+        """A column of this thread; of each pair it is known which is the other."""
+        even, odd = (self.p.add(self.column, 8 * (j // 2) + n) for n in (0, 1))
+        self.columns_of |= {even: (even, 0), odd: (even, 1)}
+        return odd if j % 2 else even
 
     # ------------------------------------------------------------ elements
 
@@ -337,6 +344,23 @@ class Lowering(ProgramPrinter):
         chunk = p.mul(p.int("divui", offset, ptx.ROW), tile.rows * ptx.ROW)
         within = p.int("xori", p.int("remui", offset, ptx.ROW), p.mul(p.int("andi", row, 7), 16))
         return p.add(tile.address, chunk, p.mul(row, ptx.ROW), within)
+
+    def strip(self, address: Int, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Lazy:
+        """Numbers of 32 bits side by side in shared memory; those of two columns of a thread are loaded at once."""
+        letter, type_ = ("f", "f32") if computed(dtype) == "f32" else ("r", "i32")
+
+        def at(p: Printer, place: Sequence[Int]) -> str:
+            column = place[-1]
+            if isinstance(column, str) and column not in self.columns_of:
+                return self.loaded(p.add(address, p.mul(column, 4)), dtype)
+            even, odd = (column & ~1, column & 1) if isinstance(column, int) else self.columns_of[column]
+            key = (at, even)
+            if key not in p.made:
+                p.made[key] = p.asm("ld.shared.v2.b32 {$0, $1}, [$2];", f"={letter},={letter},r",
+                                    [p.name(p.add(address, p.mul(even, 4)))], ["i32"], [type_] * 2)  # fmt: skip
+            return p.made[key][odd]
+
+        return Lazy(shape, dtype, at, frozenset({len(shape) - 1}))
 
     def loaded(self, address: Int, dtype: np.dtype[Any]) -> str:
         """A number in shared memory."""

@@ -88,6 +88,9 @@ def mosaic_gpu_module(kernel: Legal, target: Target, divided: bool = True) -> Mo
 
 
 def _module(kernel: Kernel, target: Target, divided: bool) -> MosaicGpuModule:
+    for block in kernel.blocks:
+        if (why := BACKEND.dtypes.get(str(block.array.dtype))) is not None:
+            raise Unfit(f"{block.name} is {block.array.show()}: {why}; convert it before the kernel")
     planned = plan(kernel, GPU_LIMITS)
     if not planned.kernel.cells:
         raise Unfit("its grid is empty, so that nothing runs: leave the call out")

@@ -121,6 +121,12 @@ def tma_load(p: Printer, to: Int, descriptor: str, coordinates: Sequence[Int], b
           ["i32", "!llvm.ptr", "i32"] + ["i32"] * n + type_)  # fmt: skip
 
 
+def bulk_load(p: Printer, to: Int, source: str, size: int, barrier: Int) -> None:
+    """Copy bytes that lie side by side to shared memory; they are counted at a barrier."""
+    p.asm(f"cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [$0], [$1], {size}, [$2];", "r,l,r",
+          [p.name(to), source, p.name(barrier)], ["i32", "!llvm.ptr", "i32"])  # fmt: skip
+
+
 def tma_store(p: Printer, descriptor: str, coordinates: Sequence[Int], source: Int, combine: str | None = None) -> None:
     """Copy a tile from shared memory, or combine it ("add", "max") with what is there; what is outside is dropped."""
     n = len(coordinates)

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 from ..core.ir.program import Eqn, Program, Var, subprograms
 from ..core.ir.types import is_bool
@@ -87,6 +88,19 @@ class Moved:
 
 
 @dataclass(frozen=True)
+class Strip:
+    """An operand of which a block is 16 n bytes that lie side by side, which the copy engine moves as they are."""
+
+    argument: int  # of the launch
+    block: Block
+    half: ClassVar[str] = ""
+
+    @property
+    def size(self) -> int:
+        return self.block.sizes[-1] * self.block.array.dtype.itemsize
+
+
+@dataclass(frozen=True)
 class Schedule:
     """See the module. Tiles are given by the numbers of inputs."""
 
@@ -95,7 +109,7 @@ class Schedule:
     turns: Bounds | None  # of the innermost loop, where not all
     rows: int
     consumers: int
-    moved: dict[int, Moved]
+    moved: dict[int, Moved | Strip]
     fixed: tuple[int, ...]
     ring: tuple[int, ...]
     stored: dict[int, Moved]  # by the numbers of outputs
@@ -125,7 +139,7 @@ class Schedule:
 
     @property
     def described(self) -> list[Moved]:
-        return [*self.moved.values(), *self.stored.values()]
+        return [*(moved for moved in self.moved.values() if isinstance(moved, Moved)), *self.stored.values()]
 
     @property
     def barriers(self) -> int:
@@ -150,11 +164,11 @@ class Schedule:
     @property
     def keeps(self) -> int:
         """The offset of what bodies keep."""
-        return self.tiles + sum(self.moved[n].size for n in self.fixed)
+        return _up(self.tiles + sum(self.moved[n].size for n in self.fixed))
 
     @property
     def stage_bytes(self) -> int:
-        return sum(self.moved[n].size for n in self.ring)
+        return _up(sum(self.moved[n].size for n in self.ring))
 
     @property
     def ring_start(self) -> int:
@@ -234,7 +248,8 @@ def schedule(plan: Plan, target: Target, stages: int | None, consumers: int | No
     parts, turns, full = _parts(plan)
     read = {a for e in parts.main.eqns for a in e.inputs}
     first, proved = len(k.prefetch), {id(b): inside(k, b) for b in k.blocks}
-    moved: dict[int, Moved] = {}
+    moved: dict[int, Moved | Strip] = {}
+    strips: dict[int, Strip] = {}
     for n, block in enumerate(k.inputs):
         found = _moved(first + n, block, proved[id(block)])
         ref = k.body.inputs[k.splits[1] + n]
@@ -242,7 +257,12 @@ def schedule(plan: Plan, target: Target, stages: int | None, consumers: int | No
         if ref in read and found is not None and whole:
             tf32 = block.array.dtype == FLOAT32 and _multiplied(parts.main, ref)
             moved[n] = replace(found, element="tf32") if tf32 else found
-    fixed = tuple(n for n in moved if not plan.carry or steady(plan, moved[n].block, plan.carry))
+        elif ref in read and whole and _is_strip(block, proved[id(block)]):
+            strips[n] = Strip(first + n, block)
+    once = {n for n in (*moved, *strips) if not plan.carry or steady(plan, k.inputs[n], plan.carry)}
+    # Strips only go along with tiles: a block that makes many results, or has no loop, copies none for their sake.
+    moved |= {n: strip for n, strip in strips.items() if any((n in once) == (tile in once) for tile in moved)}
+    fixed = tuple(n for n in moved if n in once)
     outs = first + len(k.inputs) + len(plan.copied)
     stored = {}
     for n, block in enumerate(k.outputs):
@@ -306,6 +326,14 @@ def _moved(argument: int, block: Block, proved: tuple[tuple[bool, bool], ...]) -
     return Moved(
         argument, block, (row, col), tuple(array.shape[d] for d in order), tuple(strides[d] for d in order), order,
         min(rows, MOST_BOX), str(array.dtype))  # fmt: skip
+
+
+def _is_strip(block: Block, proved: tuple[tuple[bool, bool], ...]) -> bool:
+    """Whether blocks are some numbers of 32 bits along the last axis, which all begin at a multiple of 16 bytes."""
+    array, sizes = block.array, block.sizes
+    return (bool(sizes) and math.prod(sizes) == sizes[-1] > 1 and array.dtype.itemsize == 4 and not any(block.element)
+            and sizes[-1] % 4 == array.shape[-1] % 4 == 0 and not block.squeezed[-1] and all(map(all, proved))
+            and not is_bool(array.dtype))  # fmt: skip
 
 
 def _multiplied(program: Program, ref: Var) -> bool:

@@ -36,6 +36,7 @@ from ..support.errors import (
     NonHashableStaticArgumentError,
     TracingError,
     TreeError,
+    plural,
     user_source,
 )
 from ..support.lazy_imports import LazyModule
@@ -577,7 +578,8 @@ def _check_places(fun: Callable[..., Any], numbers: Sequence[int], names: Sequen
         for number in numbers:
             if not -len(positional) <= number < len(positional):
                 raise ArgumentError(
-                    f"{what}_argnums holds {number}, and {label} takes {len(positional)} positional arguments",
+                    f"{what}_argnums holds {number}, and {label} takes "
+                    f"{plural(len(positional), 'positional argument')}",
                     f"a number from 0 to {len(positional) - 1}",
                 )
     known = {p.name: p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY) for p in parameters}

@@ -34,6 +34,7 @@ from ..support.errors import (
     ShapeError,
     ShardingTypeError,
     UnsupportedError,
+    plural,
 )
 from ..support.memo import cached
 from ..support.runtime import runtime
@@ -601,7 +602,7 @@ class NamedSharding(DeviceGrid):
         """Raise a `ShapeError` where the spec is longer than a shape."""
         if len(self.spec) > len(shape):
             raise ShapeError(
-                f"{self.spec} has {len(self.spec)} entries, for an array of shape {tuple(shape)}",
+                f"{self.spec} has {plural(len(self.spec), 'entry')}, for an array of shape {tuple(shape)}",
                 "one entry for each dimension, or fewer",
             )
 
@@ -714,8 +715,10 @@ def _batch(axis: AxisInfo, args: Sequence[Any], dims: Sequence[int | None], *, s
     t: Any = typeof(x)
     assert d is not None
     inner = sharding.spec.padded(t.ndim - 1)
-    if sharding.mesh.explicit and axis.spmd is None:  # the type tells how the new axis lies
-        spec = PartitionSpec(*inner[:d], () if t.placed is None else t.placed.spec.padded(t.ndim)[d], *inner[d:])
+    if sharding.mesh.explicit and axis.spmd is None:  # the type tells how the new axis lies, or what is mapped over
+        lies = t.placed.spec.padded(t.ndim)[d] if t.placed else axis.lies.spec.padded(1)[0] if axis.lies else ()
+        taken = not sharding.spec.marked.union(*inner).isdisjoint(lies)
+        spec = PartitionSpec(*inner[:d], () if taken else lies, *inner[d:])
     else:
         spec = batched_spec(inner, d, axis)
     return constraint_p.bind(x, sharding=sharding.with_spec(sharding.spec.with_dims(*spec.dims))), d

@@ -1,7 +1,7 @@
 """Equations on blocks without the axes that loops go along one step at a time.
 
 A loop of tile 1 gives every block an axis of one element. Bodies do not see those: a batch of products is a product of
-matrices in each cell.
+matrices in each cell. Nor do bodies with products see axes of one element, which no loop goes along (None).
 """
 
 from __future__ import annotations
@@ -15,9 +15,12 @@ from .group import Axes, Group
 from .tiles import Tiling
 
 
-def unseen(group: Group, tiling: Tiling, eqns: Sequence[Eqn]) -> frozenset[int]:
+def unseen(group: Group, tiling: Tiling, eqns: Sequence[Eqn]) -> frozenset[int | None]:
     """The loops along which blocks have one element; a product keeps a row, a column and a depth."""
-    gone = {x for x in tiling.grid if tiling.tile.get(x) == 1}
+    gone: set[int | None] = {x for x in tiling.grid if tiling.tile.get(x) == 1}
+    if any(eqns[i].primitive is dot_general_p for i in group.eqns) and all(
+            axes[-1:] != (None,) for axes in group.axes.values()):  # fmt: skip
+        gone.add(None)
     for i in group.eqns:
         if eqns[i].primitive is not dot_general_p:
             continue
@@ -29,7 +32,9 @@ def unseen(group: Group, tiling: Tiling, eqns: Sequence[Eqn]) -> frozenset[int]:
         columns = [x for x in rhs if x not in depth and x not in batch]
         for kept in (depth, rows, columns):
             found = [x for x in kept if x is not None]
-            if found and gone.issuperset(found):
+            if not found:
+                gone.discard(None)
+            elif gone.issuperset(found):
                 gone.discard(found[-1])
     return frozenset(gone)
 
@@ -38,9 +43,9 @@ class Seen:
     """The axes of a group's values that bodies see."""
 
     group: Group
-    gone: frozenset[int]
+    gone: frozenset[int | None]
 
-    def __init__(self, group: Group, gone: frozenset[int]):
+    def __init__(self, group: Group, gone: frozenset[int | None]):
         self.group, self.gone = group, gone
 
     def axes(self, atom: Any) -> Axes:

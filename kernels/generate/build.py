@@ -46,7 +46,7 @@ class Builder:
 
     def __init__(self, group: Group, tiling: Tiling, eqns: Sequence[Eqn], name: str):
         self.group, self.tiling, self.all, self.name = group, tiling, eqns, name
-        self.gone: frozenset[int] = unseen(group, tiling, eqns)
+        self.gone: frozenset[int | None] = unseen(group, tiling, eqns)
         self.seen: Seen = Seen(group, self.gone)
         self.grid: tuple[int, ...] = tuple(tiling.cells(x) for x in tiling.grid)
         self.ids: list[Var] = [Var(ID) for _ in self.grid]
@@ -91,7 +91,8 @@ class Builder:
         block, count = Block(name, array, cut, None, fill=fill), len(self.grid)
         if shared is None and tiling.runs > 1 and v in self.out_refs:
             return block.stacked([tiling.runs], index_map(count, (place[RUN], *entries)))
-        return block if block.sizes == array.shape else replace(block, index_map=index_map(count, entries))
+        whole = block.sizes == array.shape and not any(block.squeezed)
+        return block if whole else replace(block, index_map=index_map(count, entries))
 
     def ragged(self, number: int) -> list[int]:
         """The ragged loops that an equation sums over."""
@@ -206,8 +207,7 @@ class Builder:
         loop, shape, places = axes[dimension], self.shape(axes), self.seen.places(axes)
         start = body.converted(self._start(body, loop), dtype) if loop in self.tiling.grid else None
         if dimension not in places:
-            assert start is not None
-            return body.filled(start, shape)
+            return body.filled(scalar(0, dtype) if start is None else start, shape)
         out = body.add(iota_p, [], dtype=dtype, shape=shape, dimension=places[dimension])
         return out if start is None else body.add(add_p, [out, body.filled(start, shape)])
 

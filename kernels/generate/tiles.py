@@ -87,7 +87,7 @@ def grown(loops: Loops, sizes: Sequence[Sequence[int]], target: Target, refuse: 
     `runs`: how many cells share the steps of each sum.
     """
     parallel = [i for i in range(len(sizes)) if i not in loops.carry and i not in loops.whole]
-    outer = parallel[:-2]
+    outer = [i for i in parallel[:-2] if not (target.gpu and i in loops.matrix)]
     tile = [s[0] for s in sizes]
 
     def cells(tile: Sequence[int]) -> int:

@@ -25,6 +25,7 @@ from ...core.support.errors import (
     UncoveredOutputError,
     UninitializedError,
     UnsupportedError,
+    plural,
 )
 from ..analysis.affine import Fact
 from ..analysis.disjoint_parts import disjoint_axes
@@ -172,7 +173,7 @@ def _reads_of_maps(known: Analysis) -> Iterator[Finding]:
             if place.sure and not kernel.extents:
                 n = shape[place.axis]
                 raise kernel.error(OutOfBoundsError, f"operand {block.name}: in cell {place.cell} its index map reads "
-                                   f"{name} at {place.first} along axis {place.axis}, which has {n} elements",
+                                   f"{name} at {place.first} along axis {place.axis}, which has {plural(n, 'element')}",
                                    f"keep the place from 0 to {n - 1}, or pass a longer "
                                    "operand", place.eqn.source or kernel.source)  # fmt: skip
             yield Finding("index map reads in bounds", block.name, "unknown",

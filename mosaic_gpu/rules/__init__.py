@@ -8,8 +8,9 @@ from __future__ import annotations
 from typing import Any
 
 from ...core.ir.primitive import Primitive
+from ...core.ir.types import RARE_FLOATS
 from ...core.primitives.control_flow.scan import scan_p
-from ...core.primitives.control_flow.while_loop import while_p, while_vjp_p
+from ...core.primitives.control_flow.while_loop import while_lin_p, while_p, while_vjp_p
 from ...core.primitives.elementwise.arithmetic import pow_p
 from ...core.primitives.elementwise.bitwise import clz_p, population_count_p
 from ...core.primitives.elementwise.conversion import reduce_precision_p
@@ -66,7 +67,8 @@ _BEYOND = {
     pow_p: "powers of integers are loops here; multiply",
     **dict.fromkeys((polygamma_p, zeta_p, igamma_p, igammac_p, igamma_grad_a_p, regularized_incomplete_beta_p),
                     "it is a series that is summed until it is exact enough; compute it around the kernel"),
-    **dict.fromkeys((while_p, while_vjp_p, scan_p), _LOOPS), **dict.fromkeys((population_count_p, clz_p), _BITS),
+    **dict.fromkeys((while_p, while_vjp_p, while_lin_p, scan_p), _LOOPS),
+    **dict.fromkeys((population_count_p, clz_p), _BITS),
     reduce_precision_p: "numbers are rounded to dtypes alone; `x.astype(dtype)`",
     rev_p: "it turns the order of rows or columns around; let an index map read them so",
     pad_p: "rows and columns of registers are not cut or put together; let a block's `fill` stand past the end",
@@ -90,5 +92,6 @@ _WIDE = "numbers are computed in 32 bits"
 UNSUPPORTED_DTYPES: dict[str, str] = {
     **dict.fromkeys(("float64", "int64", "uint64", "complex64", "complex128"), _WIDE),
     **dict.fromkeys(("int4", "uint4", "int2", "uint2"), "the least element that a GPU loads or stores is a byte"),
+    **dict.fromkeys(RARE_FLOATS, "kernels have no conversion of it"),
 }
 BACKEND = Backend("a Mosaic GPU kernel", RULES, UNSUPPORTED, UNSUPPORTED_DTYPES, passes, exact=False)

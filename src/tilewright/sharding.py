@@ -31,7 +31,7 @@ from .core.sharding.mesh_in_force import get_abstract_mesh, get_mesh, set_mesh, 
 from .core.sharding.shard_map import shard_map
 from .core.sharding.sharding_in_types import auto_axes, constrained, explicit_axes
 from .core.sharding.smap import smap
-from .core.support.errors import ArgumentError, DtypeError, MeshError, ShapeError, TracerArrayConversionError
+from .core.support.errors import ArgumentError, DtypeError, MeshError, ShapeError, TracerArrayConversionError, plural
 from .core.support.pytree import leaves
 from .core.tracing.trace import Tracer, typeof
 from .devices import devices
@@ -90,7 +90,7 @@ def create_device_mesh(
     count = math.prod(shape)
     if count > len(found) or (devices is not None and count != len(found)):
         raise MeshError(
-            f"a mesh of shape {shape} takes {count} devices, and there are {len(found)}",
+            f"a mesh of shape {shape} takes {plural(count, 'device')}, and there are {len(found)}",
             "ask for fewer, or for virtual ones: `config.update('num_cpu_devices', n)` before the first computation",
         )
     found.sort(key=lambda d: (d.process_index, tuple(getattr(d.raw, "coords", ())), d.id) if devices is None else 0)

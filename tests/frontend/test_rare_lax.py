@@ -1,5 +1,7 @@
 """Products by groups and by blocks, narrow float formats, and the names of `lax` that few programs use."""
 
+import functools
+
 import ml_dtypes
 import numpy as np
 import pytest
@@ -129,6 +131,17 @@ def test_products_with_scales():
     assert lax.scaled_dot(x, y, lhs_scale=s).dtype == tnp.bfloat16
     found = nn.scaled_matmul(x[None], y.T[None], s[None], np.ones((1, 3, 1), np.float32))
     np.testing.assert_allclose(found[0], want, rtol=1e-5)
+
+
+@pytest.mark.parametrize("target", [None, "cuda:sm_90"])
+def test_elements_times_scales_are_multiplied_exactly(target):
+    rng = np.random.default_rng(0)
+    x, y = (rng.standard_normal((1, 4, 64)).astype(ml_dtypes.float8_e4m3fn) for _ in range(2))
+    scales = [np.exp2(rng.integers(-4, 4, (1, 4, 2))).astype(ml_dtypes.float8_e8m0fnu) for _ in range(2)]
+    run = nn.scaled_matmul if target is None else functools.partial(tw.emulate, nn.scaled_matmul, target=target)
+    found = np.asarray(run(x, y, *scales))
+    wide = [a.astype("float64") * np.repeat(s.astype("float64"), 32, -1) for a, s in zip((x, y), scales, strict=True)]
+    np.testing.assert_allclose(found, np.einsum("bmk,bnk->bmn", *wide), rtol=1e-5, atol=1e-4)
 
 
 @pytest.mark.parametrize("mode,near", [("mxfp8", 0.04), ("nvfp4", 0.12)])

@@ -21,6 +21,13 @@ ALIASES = {  # JAX's class of error, what it has to be caught as, and code that 
 }
 
 
+def test_an_unknown_name_is_looked_for_in_the_namespaces():
+    with pytest.raises(AttributeError, match=r"'kernel_call': use tilewright\.lang\.kernel_call$"):
+        tw.kernel_call  # noqa: B018
+    with pytest.raises(AttributeError, match="'no_such_name'$"):
+        tw.no_such_name  # noqa: B018
+
+
 @pytest.mark.parametrize("name", ALIASES)
 def test_an_error_is_caught_by_the_other_library_name(name):
     above, code = ALIASES[name]

@@ -39,12 +39,14 @@ TARGETS = ("cpu", "cuda:sm_90", "rocm:gfx942", "tpu:v5e")
 # ---------------------------------------------------------------------------- programs written out
 
 
+@pytest.mark.law
 @pytest.mark.parametrize("name", programs.CASES)
 def test_fused_is_plain_at_ragged_tiles(name):
     function, args = programs.case(name)
     check_fused(traced(function, *args), args, tiles=small_tiles)
 
 
+@pytest.mark.law
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("name", ["softmax_grad", "layer_norm_grad", "mlp_grad", "attention"])
 def test_fused_is_plain_at_the_tiles_of_targets(name, target):
@@ -267,6 +269,7 @@ def layer(x, y, b):
     return tw.nn.gelu(tnp.tanh(x) @ y + b)
 
 
+@pytest.mark.law
 @pytest.mark.parametrize("k", [2048, 2000, 2112])  # 32 steps; a ragged one; 33 in runs of 5
 @pytest.mark.parametrize("target", ["cuda:sm_90", "rocm:gfx942", "tpu:v5p"])
 def test_a_long_sum_with_few_cells_is_split_over_the_cores(k, target):
@@ -356,6 +359,19 @@ def test_products_have_wide_blocks_where_these_fill_the_device(target, n, dtype,
     square = tw.ShapeDtypeStruct((n, n), dtype)
     (kernel,) = plan(traced(lambda x, y: x @ y, square, square), target).kernels
     assert kernel.kernel.outputs[0].shape == (128, columns)
+
+
+@pytest.mark.parametrize("equation, x, w, blocks", [
+    ("btd,dn->btn", (1, 4096, 4096), (4096, 4096), [(128, 64), (64, 256)]),
+    ("btd,bdn->btn", (1, 4096, 4096), (1, 4096, 4096), [(128, 64), (64, 256)]),
+    ("btd,dhk->bthk", (4, 4096, 4096), (4096, 32, 128), [(128, 64), (64, 128)]),
+    ("bthk,hkd->btd", (1, 4096, 32, 128), (32, 128, 4096), [(128, 64), (64, 256)]),
+])  # fmt: skip
+def test_products_with_axes_of_one_element_and_of_heads_are_of_matrices(equation, x, w, blocks):
+    given = [tw.ShapeDtypeStruct(shape, "bfloat16") for shape in (x, w)]
+    program = traced(lambda x, w: tnp.einsum(equation, x, w), *given)
+    (kernel,) = kernels_of(fuse(program, "cuda:sm_90"))
+    assert [block.shape for block in kernel.inputs] == blocks
 
 
 @pytest.mark.parametrize("name", ["softmax_grad", "mlp_grad", "attention"])
@@ -523,6 +539,7 @@ def standing_in(fusion):
     return one
 
 
+@pytest.mark.law
 @pytest.mark.parametrize("name", IRREGULAR)
 def test_loops_of_their_own_with_their_neighbours_are_one_kernel(name):
     function, large, *args = IRREGULAR[name]

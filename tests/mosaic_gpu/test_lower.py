@@ -46,6 +46,7 @@ from tilewright.mosaic_gpu.schedule import products, schedule
 SM_90 = target_of("cuda:sm_90")
 
 
+@pytest.mark.law
 @pytest.mark.parametrize("name", PRODUCTS)
 def test_products_are_those_of_the_interpreter(name):
     kernel = product(**PRODUCTS[name])
@@ -63,6 +64,21 @@ def test_attention_forwards_and_backwards(name, options):
         rng = np.random.default_rng(1)
         values = [rng.standard_normal(t.shape).astype(t.dtype) for t in kernel.in_types]
         check_hopper(kernel, *values)
+
+
+@pytest.mark.law
+@pytest.mark.parametrize("target", ["cuda:sm_90", "cuda:sm_100"])
+@pytest.mark.parametrize("edit, said", [
+    (without(r".*cp\.async\.bulk\.shared.*\n"), "all wait"),
+    (every(r"(cp\.async\.bulk\.shared.*\], )\d+(, )", r"\g<1>16\g<2>"), "all wait"),
+    (without(r".*L_\$.*\n", -1), "race"),
+])  # fmt: skip
+def test_numbers_of_rows_are_copied_with_the_tiles(target, edit, said):
+    for kernel in attention(t=256, d=64)[1:]:
+        text = mosaic_gpu_module(kernel, target_of(target)).text
+        assert text.count("cp.async.bulk.shared") == 2 and "llvm.load" not in text.partition("setmaxnreg.inc")[2]
+        with pytest.raises(KernelError, match=said):
+            check_hopper(kernel, *operands(kernel), target=target, edit=edit)
 
 
 def corpus_kernels(name, dims, blocks):
@@ -88,6 +104,16 @@ def test_kernels_of_the_corpus_on_blackwell(name):
     kernels = corpus_kernels(name, *CORPUS_OF_BLACKWELL[name])
     found = [check_hopper(kernel, *given, target="cuda:sm_100") for kernel, given in kernels]
     assert found
+
+
+def test_numbers_of_less_than_a_byte_are_left_to_others():
+    def body(x, w, o):
+        o[...] = tnp.dot(x[...], w[...].astype(HALF), preferred_element_type="float32")
+
+    call = tl.kernel_call(body, ArrayType((64, 64), SINGLE))
+    (kernel,) = kernels_in(call, [ArrayType((64, 64), HALF), ArrayType((64, 64), "int4")])
+    with pytest.raises(errors.UnsupportedError, match="the least element that a GPU loads or stores is a byte"):
+        mosaic_gpu_module(kernel, SM_90)
 
 
 @pytest.mark.parametrize("name", LEFT)
@@ -181,6 +207,7 @@ BLACKWELL = [
 ]  # fmt: skip
 
 
+@pytest.mark.law
 @pytest.mark.parametrize("name", BLACKWELL)
 def test_products_in_tensor_memory(name):
     kernel = product(**PRODUCTS[name])
@@ -281,6 +308,7 @@ def test_blocks_of_few_rows_are_not_for_tensor_memory():
 MANY = dict(m=128, n=320, k=192, columns=64, num_stages=3)
 
 
+@pytest.mark.law
 @pytest.mark.parametrize("target", ["cuda:sm_90", "cuda:sm_100"])
 @pytest.mark.parametrize("options", [dict(MANY), dict(MANY, out=SINGLE, num_stages=1), dict(MANY, turned=(True, True))])
 def test_blocks_that_make_many_tiles(target, options):

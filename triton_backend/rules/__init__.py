@@ -8,7 +8,9 @@ from __future__ import annotations
 from typing import Any
 
 from ...core.ir.primitive import Primitive
+from ...core.ir.types import RARE_FLOATS
 from ...core.primitives.contraction.fft import fft_p
+from ...core.primitives.control_flow.while_loop import while_lin_p
 from ...core.primitives.custom.custom_derivative_primitives import custom_lin_p
 from ...core.primitives.elementwise.arithmetic import mulhi_p
 from ...core.primitives.elementwise.conversion import complex_p, conj_p, imag_p, real_p
@@ -45,6 +47,7 @@ UNSUPPORTED: dict[Primitive, str] = {
     fft_p: _FOURIER,
     **dict.fromkeys(WARPGROUPS, "Triton itself divides a program among warpgroups; Mosaic GPU takes kernels that are "
                     "written for them"),
+    while_lin_p: "a derivative that exists in reverse only is never computed forwards",
     custom_lin_p: "a derivative that exists in reverse only is never computed forwards",
 }
 UNSUPPORTED_DTYPES: dict[str, str] = {
@@ -53,6 +56,7 @@ UNSUPPORTED_DTYPES: dict[str, str] = {
         ("int4", "uint4", "int2", "uint2"),
         "the least element that a GPU loads or stores is a byte; `lang.pack` puts several in one, `lang.unpack` takes "
         "them apart"),
+    **dict.fromkeys(RARE_FLOATS, "kernels have no conversion of it"),
 }  # fmt: skip
 BACKEND = Backend("a GPU kernel", RULES, UNSUPPORTED, UNSUPPORTED_DTYPES, passes, {inline_asm_p: control.foreign},
                   rewrites={mulhi_p: elementwise.narrow_or_signed})  # fmt: skip

@@ -75,6 +75,8 @@ def _dot_general(e: Lowering, operands: Sequence[Value], out: ArrayType, dimensi
     if 0 in (*x.shape, *y.shape):
         return p.constant(0, out.dtype, out.shape)
     dtype = _common(x, y, out.dtype, precision)
+    if math.prod(x.shape[a] for a in lb) == 1:  # a product of matrices, which the units of Hopper take, not batches
+        lf, rf, lb, rb = (*lb, *lf), (*rb, *rf), (), ()
     batch = ((lb,), (rb,)) if lb else ((), ())
     a, b = _matrix(e, convert(p, x, dtype), *batch[0], lf, lc), _matrix(e, convert(p, y, dtype), *batch[1], rc, rf)
     vector = 1 in (a.shape[-2], b.shape[-1])

@@ -33,7 +33,7 @@ def raw(sharding: NamedSharding, ndim: int) -> Any:
         found = _interned.get(key)
         if found is None:
             found = _interned.setdefault(key, shim.gspmd_sharding(device_list(mesh.flat), hlo, sharding.kind))
-            _names[id(found)] = sharding
+            _names[id(found)] = sharding.with_spec(sharding.spec.trimmed())  # replicated arrays of any rank have one
         sharding.raws[ndim] = found
     return found
 

@@ -23,7 +23,7 @@ from ...core.support.errors import ArgumentError, DeletedArrayError, NonFiniteEr
 from ...core.support.pytree import leaves
 from ...core.support.runtime import runtime
 from ...core.support.transfer_guard import DEVICE_TO_DEVICE, HOST_TO_DEVICE, guard
-from ...core.tracing.trace import typed, typeof
+from ...core.tracing.trace import line_here, typed, typeof
 from ..arrays import fast_path_codegen as code
 from ..arrays.array import Array, execution_error
 from ..arrays.transfer import as_numpy, buffers, handler, host_buffer, moved_to
@@ -282,4 +282,5 @@ def single(primitive: Any, types: Sequence[Any], params: dict[str, Any]) -> Prog
     effects = NO_EFFECTS if primitive.effects is None else primitive.effects(*types, **params)
     inputs = [Var(t) for t in types]
     outputs = [Var(t) for t in (out if primitive.multiple else (out,))]
-    return Program(inputs, [Eqn(primitive, inputs, outputs, params, effects)], outputs, name=primitive.name)
+    source = line_here() if current().source_lines else None
+    return Program(inputs, [Eqn(primitive, inputs, outputs, params, effects, source)], outputs, name=primitive.name)

@@ -495,6 +495,13 @@ def recorded_events(serialised: bytes) -> list[tuple[str, Any]]:
         ]  # fmt: skip
 
 
+def hlo_text(serialised: bytes) -> str:
+    """The text of an HLO module's protocol buffer."""
+    from jaxlib import _hlo
+
+    return _hlo.HloModule.from_serialized_hlo_module_proto(serialised).to_string()
+
+
 def register_foreign(name: str, handler: Any, platform: str, version: int, **more: Any) -> None:
     """Register a function of a foreign library, once the platform's library is there."""
     xla_client.register_custom_call_target(name, handler, platform, version, **more)

@@ -17,7 +17,7 @@ from ...core.primitives.control_flow.jit_primitive import jit_p
 from ...core.primitives.control_flow.while_loop import while_vjp_p
 from ...core.random.key_lowering import holds_keys, physicalize
 from ...core.support.errors import ProgramError, UnsupportedError
-from ...core.tracing.trace import trace_program
+from ...core.tracing.trace import of_line, trace_program
 from ..cpu_passes.scan_windows import has_windows, scan_by_windows
 from ..options.compile_options import Unit
 from ..stablehlo import rules
@@ -55,8 +55,8 @@ def expand_sweeps(program: Program) -> Program:
     known: dict[Any, Program] = {}
 
     def change(eqn: Eqn) -> Eqn:
-        made = trace_program(lambda *args: while_vjp_p.expand(*args, **eqn.params),  # type: ignore[misc]
-                             [a.type for a in eqn.inputs], "while_vjp")  # fmt: skip
+        made = of_line(eqn.source, trace_program, lambda *args: while_vjp_p.expand(*args, **eqn.params),  # type: ignore[misc]
+                       [a.type for a in eqn.inputs], "while_vjp")  # fmt: skip
         return in_place(eqn, rewritten(made, wanted, change, known))
 
     def wanted(primitive: Primitive) -> bool:
@@ -79,7 +79,7 @@ def _expanded(eqn: Eqn, known: dict[Any, Program], windows: bool) -> Eqn:
         out = primitive.expand(*args, **eqn.params)  # type: ignore[misc]
         return list(out) if primitive.multiple else [out]
 
-    program = trace_program(expand, [a.type for a in eqn.inputs], primitive.name)
+    program = of_line(eqn.source, trace_program, expand, [a.type for a in eqn.inputs], primitive.name)
     program = rewritten(physicalize(program), _lacking, lambda e: _expanded(e, known, windows), known)
     return in_place(eqn, program)
 

@@ -28,7 +28,7 @@ HOMES: dict[str, tuple[str, ...]] = {
     "numpy": ("numpy",),
     "scipy": ("scipy",),
     "lax": ("lax", "lax.linalg"),
-    "random": ("random",),
+    "random": ("random", "extend.random"),
     "nn": ("nn",),
     "state": ("ref", "lax"),
     "hijax": ("experimental.hijax",),

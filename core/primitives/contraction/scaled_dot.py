@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 
 from ...ir.array import Array
-from ...ir.types import as_dtype, bfloat16, canonical_dtype
+from ...ir.types import as_dtype, bfloat16, canonical_dtype, is_float
 from ...support.errors import ShapeError
 from ...tracing.array_conversion import as_array
 from ...tracing.trace import dtype_of, shape_of
@@ -15,6 +16,16 @@ from ..elementwise.arithmetic import mul_p
 from ..elementwise.conversion import convert_element_type
 from ..movement.shape import broadcast_in_dim, reshape
 from .dot_general import canonical_dimension_numbers, dot_general
+
+
+def exact_dtype(*operands: tuple[Any, Any]) -> np.dtype[Any]:
+    """The dtype in which elements times their scales are multiplied: bfloat16 where it holds each of them exactly."""
+
+    def digits(x: Any) -> int:
+        return int(ml_dtypes.finfo(dtype).nmant) + 1 if is_float(dtype := dtype_of(x)) and dtype.itemsize == 1 else 9
+
+    exact = all(digits(x) + (0 if scale is None else digits(scale)) <= 8 for x, scale in operands)
+    return bfloat16 if exact else np.dtype(np.float32)
 
 
 def unscaled(x: Any, scale: Any, dtype: Any) -> Any:
@@ -53,6 +64,8 @@ def scaled_dot(
         dimension_numbers = (((rank - 1,), (rank - 2,)), ((0,), (0,)) if rank == 3 else ((), ()))
     numbers = canonical_dimension_numbers(dimension_numbers, rank, len(shape_of(rhs)))
     out = bfloat16 if preferred_element_type is None else canonical_dtype(as_dtype(preferred_element_type))
-    work = np.dtype(np.float32) if max(out.itemsize, dtype_of(lhs).itemsize, dtype_of(rhs).itemsize) <= 4 else out
-    product = dot_general(unscaled(lhs, lhs_scale, work), unscaled(rhs, rhs_scale, work), numbers)
+    wide = max(out.itemsize, dtype_of(lhs).itemsize, dtype_of(rhs).itemsize) > 4
+    work = out if wide else exact_dtype((lhs, lhs_scale), (rhs, rhs_scale))
+    operands = unscaled(lhs, lhs_scale, work), unscaled(rhs, rhs_scale, work)
+    product = dot_general(*operands, numbers, preferred_element_type=work if wide else np.dtype(np.float32))
     return convert_element_type(product, out)

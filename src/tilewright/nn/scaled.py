@@ -17,7 +17,7 @@ import numpy as np
 
 from .. import lax
 from ..core.primitives.contraction.dot_general import canonical_dimension_numbers, free_axes
-from ..core.primitives.contraction.scaled_dot import unscaled
+from ..core.primitives.contraction.scaled_dot import exact_dtype, unscaled
 from ..core.primitives.custom.custom_derivatives import custom_vjp
 from ..core.support.errors import ArgumentError, ShapeError
 from ..numpy import abs as absolute
@@ -75,8 +75,10 @@ def scaled_matmul(
     x, y = value(lhs, "scaled_matmul"), value(rhs, "scaled_matmul")
     if len(shape_of(x)) != 3 or len(shape_of(y)) != 3:
         raise ShapeError(f"scaled_matmul of shapes {shape_of(x)} and {shape_of(y)}", "(B, M, K) and (B, N, K)")
-    x, y = (unscaled(a, value(s), np.dtype(np.float32)) for a, s in ((x, lhs_scales), (y, rhs_scales)))
-    return astype(lax.dot_general(x, y, (((2,), (2,)), ((0,), (0,)))), dtype_argument(preferred_element_type))
+    given = (x, value(lhs_scales)), (y, value(rhs_scales))
+    x, y = (unscaled(*operand, exact_dtype(*given)) for operand in given)
+    product = lax.dot_general(x, y, (((2,), (2,)), ((0,), (0,))), preferred_element_type=np.float32)
+    return astype(product, dtype_argument(preferred_element_type))
 
 
 def _quantised(x: Any, config: BlockScaleConfig) -> tuple[Any, Any]:

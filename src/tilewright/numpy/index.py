@@ -21,6 +21,7 @@ from ..core.support.errors import (
     IndexingError,
     ShapeError,
     UnsupportedError,
+    plural,
 )
 from ..core.tracing.trace import Tracer
 from .arithmetic import clip, floor_divide, remainder
@@ -149,7 +150,8 @@ def take_along_axis(
         a, axis = ravel(a), 0
     shape, wanted = shape_of(a), shape_of(indices)
     if len(shape) != len(wanted):
-        raise ArgumentError(f"indices of {len(wanted)} dimensions for an array of {len(shape)}", "ranks must agree")
+        raise ArgumentError(f"indices of {plural(len(wanted), 'dimension')} for an array of {len(shape)}",
+                            "ranks must agree")  # fmt: skip
     axis = axis_of(axis, len(shape))
     if wrap_negative_indices:
         indices = wrap_negative(indices, shape[axis])
@@ -424,7 +426,8 @@ def ravel_multi_index(
     sizes = shape_argument(dims)
     parts = [as_indices(i) for i in multi_index]
     if len(parts) != len(sizes):
-        raise ArgumentError(f"{len(parts)} indices for {len(sizes)} dimensions", "give one for each dimension")
+        raise ArgumentError(f"{plural(len(parts), 'index')} for {plural(len(sizes), 'dimension')}",
+                            "give one for each dimension")  # fmt: skip
     if mode == "raise":
         for part, n in zip(parts, sizes, strict=True):
             data = np.asarray(part)  # a tracer's error says that its value is not known

@@ -158,6 +158,7 @@ BY_JVP = {
 }  # fmt: skip
 
 
+@pytest.mark.law
 @pytest.mark.parametrize("name", BY_JVP)
 def test_rules_may_be_made_by_jvp(name):
     f = tw.custom_jvp(BY_JVP[name])
@@ -285,7 +286,7 @@ def broken(jvp=None, fwd=None, bwd=None):
         (ShapeError, "tangent", broken(jvp=lambda p, t: (p[0], tnp.sum(t[0])))),
         (ArgumentTypeError, "pair", broken(fwd=lambda x: x, bwd=lambda r, ct: (ct,))),
         (ArgumentTypeError, "tuple", broken(bwd=lambda r, ct: ct)),
-        (ArgumentTypeError, "for 1 arguments", broken(bwd=lambda r, ct: (ct, ct))),
+        (ArgumentTypeError, "for 1 argument", broken(bwd=lambda r, ct: (ct, ct))),
         (ShapeError, "cotangent", broken(bwd=lambda r, ct: (tnp.sum(ct),))),
         (ControlFlowTypeError, "structure", broken(bwd=lambda r, ct: ((ct, ct),))),
     ],

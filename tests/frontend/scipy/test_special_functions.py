@@ -89,6 +89,7 @@ def test_as_scipy_and_derivatives_as_differences(name, operands, points, first, 
         np.testing.assert_allclose(np.asarray(t), slope, rtol=1e-5, atol=1e-7)
 
 
+@pytest.mark.law
 @pytest.mark.parametrize("name,parameters", [
     ("hyp1f1", (-1.0, -2.0)), ("hyp1f1", (-3.0, -3.0)), ("hyp1f1", (1.0, -2.0)), ("hyp1f1", (-3.0, -2.0)),
     ("hyp2f1", (-3.0, -2.0, -2.0)), ("hyp2f1", (-0.3, -2.0, -2.0)), ("hyp2f1", (0.5, -2.0, -4.0)),
@@ -239,3 +240,10 @@ def test_names_and_signatures_are_those_of_jax():
     for name in functions.split():
         a, b = (inspect.signature(getattr(m, name)).parameters.values() for m in (special, jax.scipy.special))
         assert [(p.name, p.default, p.kind) for p in a] == [(p.name, p.default, p.kind) for p in b], name
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
+def test_ways_to_choose_in_half_precision_are_rounded_once(dtype):
+    k = jnp.array([0.5, 1.5, 2.25, 3.5], dtype)
+    near = float(jnp.finfo(dtype).eps)
+    np.testing.assert_allclose(np.float64(special.comb(6.0, k)), theirs.comb(6.0, np.float64(k)), near)

@@ -17,6 +17,7 @@ from tilewright.core.support.errors import (
     MeshAxisError,
     MeshError,
     ShapeError,
+    TreeError,
     UnboundAxisError,
     UnsupportedError,
 )
@@ -42,6 +43,7 @@ def over_devices(f, x, mesh=FOUR[1]):
     return mapped(lambda part: f(part[0])[None], P("i"), P("i"), mesh)(x)
 
 
+@pytest.mark.law
 @pytest.mark.parametrize("name", CASES)
 def test_collectives_are_those_of_vmap(name):
     f, x, expected = CASES[name]
@@ -310,6 +312,11 @@ def test_pmap():
         (MeshAxisError, "within one", lambda: mapped(mapped(lambda a: a, P(), P(), axis_names={"x"}), P(), P())(X)),
         (ShapeError, "split 4 ways", lambda: mapped(lambda a: a, P("x"), P("x"))(X[:6])),
         (ShapeError, "each dimension", lambda: mapped(lambda a: a.sum(), P("x"), P("x"))(X)),
+        (TreeError, r"in_specs=\(P\('x',\),\) .* 1 spec for 2 arguments \(a, b\)",
+         lambda: mapped(lambda a, b: a, (P("x"),), P("x"))(X, X)),
+        (TreeError, "out_specs=.* 2 specs for 1 result", lambda: mapped(lambda a: (a,), P("x"), (P("x"), P()))(X)),
+        (TreeError, r"arguments: .* at \[0\]: expected a dict with the keys 'u', got a dict with the keys 'v'",
+         lambda: mapped(lambda a: a["v"], ({"u": P("x")},), P("x"))({"v": X})),
         (UnboundAxisError, "shard_map", lambda: lax.psum(X, "x")),
         (ArgumentTypeError, "by keyword", lambda: mapped(lambda a: a, P("x"), P("x"))(a=X)),
         (ArgumentError, "without a mesh", lambda: tw.shard_map(lambda a: a, in_specs=P(), out_specs=P())(X)),

@@ -46,6 +46,15 @@ def load_shared(g: Group, text: str, address: Any) -> Any:
     return g.b.shared.get(at, f"{'i' if kind[1] == 's' else 'u'}{size}").astype(np.int32)
 
 
+def load_two(g: Group, text: str, address: Any) -> tuple[Any, Any]:
+    at = np.where(g.mask, g.lanes(address), BASE).astype(np.int64)
+    if np.any(at % 8):
+        raise EmulationError("a load of 8 bytes from a place that is not a multiple of 8")
+    by_warp(g, at, 8, False, "a thread")
+    first, second = (g.b.shared.get(at + n, np.float32 if "f32" in text else np.int32) for n in (0, 4))
+    return first, second
+
+
 def store_matrices(g: Group, text: str, address: Any, *words: Any) -> None:
     if not g.mask.all():
         raise EmulationError("stmatrix in part of a warpgroup")
@@ -107,6 +116,7 @@ PTX = (
     (".reg .pred", combine),
     ("stmatrix", store_matrices),
     ("st.shared", store_shared),
+    ("ld.shared.v2", load_two),
     ("ld.shared", load_shared),
     ("shfl.sync", shuffle),
 )

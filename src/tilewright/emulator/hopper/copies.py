@@ -101,6 +101,21 @@ def copy(g: Group, block: Block, barrier: Barrier, to: int, clock: Any, tf32: bo
         g.b.cluster.land(barrier)
 
 
+def bulk_load(g: Group, text: str, *args: Any) -> None:
+    count = number(r"\[\$1\], (\d+)", text)
+    for lane in g.each():
+        to, source, at = [int(g.lanes(a)[lane]) for a in args]
+        if to % 16 or source % 16 or count % 16:
+            raise EmulationError(f"a copy of {count} bytes from {source} to {to}, which are not multiples of 16")
+        clock = g.clocks[lane // WARP]
+        block, place = g.b.reached(at, clock, g.agent(lane // WARP))
+        if block is not g.b:
+            raise EmulationError("a copy whose bytes are counted in another block")
+        words = np.arange(count // 4)
+        found = np.dtype(np.uint32), source, 4 * words, np.ones(len(words), bool), 4 * words, as_it_is
+        copy(g, block, block.barrier(place), to, clock, False, found)
+
+
 def tma_store(g: Group, text: str, *args: Any) -> None:
     for lane in g.each():
         descriptor, source, *coordinates = [int(g.lanes(a)[lane]) for a in args]
@@ -150,5 +165,6 @@ PTX = (
     ("tensormap.cp_fenceproxy", publish),
     ("cp.async.bulk.tensor", lambda g, text, *a: (tma_load if "mbarrier" in text else tma_store)(g, text, *a)),
     ("cp.reduce.async.bulk.tensor", tma_store),
+    ("cp.async.bulk.shared", bulk_load),
     ("cp.async.bulk", bulk),
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -59,7 +60,8 @@ class Reader:
             return flow.repeat, [(self.block(b), [*map(self.slot, b.arguments)]) for b in blocks]
         if o.name == "llvm.inline_asm":
             text = str(ir.StringAttr(o.attributes["asm_string"]).value)
-            return flow.asm, flow.instruction(f"{text} {o.results[0].type}" if "ld.shared.b32" in text else text)
+            typed = re.match(r"ld\.shared\.(v2\.)?b32", text)
+            return flow.asm, flow.instruction(f"{text} {o.results[0].type}" if typed else text)
         if o.name == "gpu.barrier":
             return waits.everyone, None
         if o.name == "llvm.store":

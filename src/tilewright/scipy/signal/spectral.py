@@ -11,7 +11,7 @@ import numpy as np
 from ... import lax
 from ...core.ir.array import DTypeLike
 from ...core.support.call_errors import public
-from ...core.support.errors import ArgumentError, ShapeError, warn
+from ...core.support.errors import ArgumentError, ShapeError, plural, warn
 from ...core.support.memo import once
 from ...numpy.create import arange
 from ...numpy.elementwise import conj, imag, real, sqrt, where3
@@ -75,9 +75,9 @@ def _window(window: Any, nperseg: int | None, length: int | None, dtype: DTypeLi
         raise ShapeError(f"a window of shape {shape_of(found)}", "a window is a vector")
     (n,) = shape_of(found)
     if length is not None and n > length:
-        raise ShapeError(f"a window of {n} points for a signal of {length}", "it is at most as long")
+        raise ShapeError(f"a window of {plural(n, 'point')} for a signal of {length}", "it is at most as long")
     if nperseg not in (None, n):
-        raise ArgumentError(f"nperseg={nperseg} with a window of {n} points", "leave it out")
+        raise ArgumentError(f"nperseg={nperseg} with a window of {plural(n, 'point')}", "leave it out")
     return found, n
 
 

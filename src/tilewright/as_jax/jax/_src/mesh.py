@@ -1,20 +1,10 @@
 """`jax._src.mesh`, for libraries that read the mesh in force of a `with mesh:` block."""
 
-from types import SimpleNamespace
-from typing import Any
-
 from ....core.sharding.mesh_in_force import EMPTY
 from ....sharding import AbstractDevice, AbstractMesh, AxisType, Mesh, get_abstract_mesh, get_mesh, use_abstract_mesh
 from ...missing import not_adapted
+from ...thread_resources import thread_resources
 
-
-class _Environment(SimpleNamespace):
-    @property
-    def physical_mesh(self) -> Any:
-        return get_mesh()
-
-
-thread_resources = SimpleNamespace(env=_Environment())
 empty_concrete_mesh = empty_abstract_mesh = EMPTY
 get_concrete_mesh = get_mesh
 

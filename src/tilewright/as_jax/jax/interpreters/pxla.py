@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ...missing import not_adapted
-from .._src.mesh import thread_resources
+from ...thread_resources import thread_resources
 
 __all__ = ["thread_resources"]
 
