@@ -43,7 +43,7 @@ def suites() -> dict[str, tuple[str, bool]]:
 
 
 def run_cases(suite: str, options: argparse.Namespace) -> int:
-    """Measure the cases of a suite, show and keep what was found."""
+    """Measure the cases of a suite, and show and keep each when it is measured."""
     from rich.console import Console
     from rich.progress import Progress
 
@@ -51,6 +51,7 @@ def run_cases(suite: str, options: argparse.Namespace) -> int:
     cases = [c for c in cases if not options.only or any(text in c.name for text in options.only)]
     pythons = {"tilewright": sys.executable, "jax": options.baseline_python}
     console, found = Console(), []
+    width = max((len(case.name) for case in cases), default=0)
     with tempfile.TemporaryDirectory() as cache, Progress(console=console) as progress:
         task = progress.add_task("", total=2 * options.rounds * len(cases))
         for n, case in enumerate(cases, 1):
@@ -58,9 +59,9 @@ def run_cases(suite: str, options: argparse.Namespace) -> int:
             tick = lambda: progress.advance(task)  # noqa: E731
             found.append(rounds.run_case(suite, case, options.rounds, pythons, cache, tick))
             progress.update(task, completed=2 * options.rounds * n)
-    rounds.show(found, console)
-    if any(not one.error for one in found):
-        rounds.write(suite, found)
+            rounds.show(found[-1], console, width)
+            if not found[-1].error:
+                rounds.write(suite, found[-1:])
     if any(one.error for one in found):
         return 2
     return 1 if options.check and not all(one.met for one in found) else 0

@@ -92,6 +92,14 @@ def exchanged(api: Api) -> float:
     return _kernel(api, body, (COLUMNS, ROWS), CELLS, blocks, ((COLUMNS, step), lambda i: (0, i)), *operands)
 
 
+def scan_windows(api: Api) -> float:
+    """The compilation of running sums of 64 rows of 1024."""
+    lowered = api.jit(lambda x: api.np.cumsum(x, 1)).lower(_operands(api, 64, 1024))
+    start = time.perf_counter()
+    lowered.compile()
+    return time.perf_counter() - start
+
+
 def narrow_windows(api: Api) -> float:
     """A stencil of three points over two million numbers."""
     n, step = 2**21, 2**12
@@ -118,5 +126,5 @@ def with_and_without(name: str, measure: Callable[[Api], float]) -> Case:
     return Case(name, Side("tilewright", used), Side("tilewright", switched_off, label="without"), 1.0)
 
 
-MEASURED = (products, few_rows, placeless, merged_sums, exchanged, narrow_windows)
+MEASURED = (products, few_rows, placeless, merged_sums, exchanged, scan_windows, narrow_windows)
 CASES = [with_and_without(f.__name__, f) for f in MEASURED]

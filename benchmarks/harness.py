@@ -70,17 +70,20 @@ def versus(name: str, measure: Callable[[Api], float], wanted: float) -> Case:
     return Case(name, Side("tilewright", with_api), Side("jax", with_api), wanted)
 
 
-def per_call(f: Callable[[], Any], wait: Callable[[Any], Any], calls: int, samples: int = 15) -> float:
+def per_call(
+    f: Callable[[], Any], wait: Callable[[Any], Any], calls: int, samples: int = 15,
+    clock: Callable[[], float] = time.perf_counter,
+) -> float:  # fmt: skip
     """Median seconds of a call, over samples of `calls` calls each that are waited for at the end; five warm up."""
     for _ in range(5):
         wait(f())
     times = []
     for _ in range(samples):
-        start = time.perf_counter()
+        start = clock()
         for _ in range(calls):
             result = f()
         wait(result)
-        times.append((time.perf_counter() - start) / calls)
+        times.append((clock() - start) / calls)
     return statistics.median(times)
 
 

@@ -138,14 +138,10 @@ def kept(path: str | os.PathLike[str]) -> dict[str, Result]:
     return {name: of_json(one, f"{name} in {os.fspath(path)}") for name, one in found["results"].items()}
 
 
-def show(outcomes: Sequence[Outcome], console: Any) -> None:
-    from rich.table import Table
-
-    table = Table(*HEADINGS)
-    for one in outcomes:
-        table.add_row(*one.row(), style="green" if one.met else "red")
-    console.print(table)
-    for one in outcomes:
-        if one.error:
-            console.print(f"[red]{one.case.name}[/]")
-            console.print(one.error, markup=False)
+def show(one: Outcome, console: Any, width: int) -> None:
+    """A line of what was measured of a case, its name in `width` letters, and the whole of an error."""
+    name, ours, other, ratio, wanted, spread = one.row()
+    line = f"{name:<{width}}  {ours:>9}  {other:>9}  {ratio:>6}  {wanted:<8}  {spread}"
+    console.print(line, style="green" if one.met else "red", markup=False, highlight=False, soft_wrap=True)
+    if one.error:
+        console.print(one.error, markup=False)

@@ -81,7 +81,7 @@ DIFFERS: list[tuple[str, str]] = [
     ("jax.nn.dot_product_attention", "the residual has a derivative, which JAX stops"),
     ("jax.lax.platform_dependent", "chosen while tracing, for the device or the target of `compile`"),
     ("jax.lax.empty", "zeros"),
-    ("jax.Array.committed", "always True: an operation runs where its arrays are"),
+    ("jax.Array.committed", "where there is one device, results of committed arrays are uncommitted"),
     ("jax.lax.after_all", "a token is an empty array; it takes any values, and a foreign call takes and gives none"),
     ("jax.lax.ragged_all_to_all", "a gather of all members' rows, on every target, also under `vmap`"),
     ("jax.lax.ragged_dot*", "no `group_offset`, which JAX does not implement either"),

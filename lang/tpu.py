@@ -73,6 +73,23 @@ TensorCoreMesh = CoreMesh
 
 
 @public
+def create_tensorcore_mesh(
+    axis_name: str, devices: Sequence[Any] | None = None, num_cores: int | None = None
+) -> TensorCoreMesh:
+    """The cores of the target, or `num_cores` of them, with a name for their axis.
+
+    `devices` are for programs that state them. Raises `ArgumentError` for both.
+
+    >>> from tilewright.lang import tpu
+    >>> tpu.create_tensorcore_mesh("core", num_cores=2).shape
+    {'core': 2}
+    """
+    if devices is not None and num_cores is not None:
+        raise ArgumentError("create_tensorcore_mesh is given devices and num_cores", "give one of the two")
+    return TensorCoreMesh(num_cores, axis_name)
+
+
+@public
 @dataclass(frozen=True)
 class CompilerParams(Params):
     """Parameters of the TPU compiler. Only `dimension_semantics` states a property of the kernel itself.
@@ -224,7 +241,8 @@ __all__ = [
     "ANY", "ARBITRARY", "AsyncCopyDescriptor", "CORE_PARALLEL", "ChipVersion", "CompilerParams", "DeviceIdType",
     "GridDimensionSemantics", "HBM", "InterpretParams", "MemorySpace", "PARALLEL", "PrefetchScalarGridSpec",
     "SEMAPHORE", "SMEM", "SUBCORE_PARALLEL", "SemaphoreType", "SideEffectType", "TensorCoreMesh", "TpuInfo", "VMEM",
-    "annotate", "async_copy", "async_remote_copy", "bitcast", "emit_pipeline", "force_tpu_interpret_mode",
+    "annotate", "async_copy", "async_remote_copy", "bitcast", "create_tensorcore_mesh", "emit_pipeline",
+    "force_tpu_interpret_mode",
     "get_barrier_semaphore", "get_tpu_info", "get_tpu_info_for_chip", "is_tpu_device", "load", "make_async_copy",
     "make_async_remote_copy", "pack_elementwise", "prng_random_bits", "prng_seed", "reciprocal",
     "reset_tpu_interpret_mode_state", "roll", "run_on_first_core", "semaphore_read", "semaphore_signal",

@@ -61,7 +61,7 @@ def _program(program: Program, lines: Mapping[Any, Line]) -> Program:
 def _within(eqn: Eqn, known: Mapping[Any, Line]) -> Eqn:
     """A branch or loop; what it takes of lines without a scalar are lines within it too, unless it carries them."""
     made: dict[int, Program] = {}
-    for inner, taken, given in dataflow(eqn):
+    for inner, taken, given, _ in dataflow(eqn):
         carried = {a for a, _, _ in given}
         lines = {b: known[a] for a, b, ahead in taken
                  if a in known and known[a].scalar is None and not ahead and b not in carried}  # fmt: skip

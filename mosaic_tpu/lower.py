@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 
+from ..core.ir.dataflow import bodies
 from ..core.ir.printer import identifier
-from ..core.ir.program import Program, subprograms
+from ..core.ir.program import Program
 from ..core.ir.types import ArrayType, MemorySpace, RefType, is_bool
-from ..core.primitives.control_flow.cond import cond_p
 from ..core.primitives.elementwise.arithmetic import max_p, mul_p
 from ..core.primitives.elementwise.conversion import convert_element_type
 from ..core.primitives.movement.shape import broadcast_in_dim_p, reshape_p, reshape_to
@@ -447,17 +447,10 @@ def _uses_of(program: Program, var: Any) -> set[str]:
     """What a Program does with a semaphore: "dma", "signal" or "barrier"."""
     found: set[str] = set()
     for eqn in program.eqns:
-        for at, atom in enumerate(eqn.inputs):
-            if atom is not var:
-                continue
-            if eqn.primitive in COPIES:
-                found.add(_KINDS.get(eqn.primitive, "signal"))
-            for name, inner in subprograms(eqn):
-                place = at - 1 if eqn.primitive is cond_p else at
-                if name == "body_program":
-                    place = at - eqn.params["cond_nconsts"]
-                if 0 <= place < len(inner.inputs):
-                    found |= _uses_of(inner, inner.inputs[place])
+        if eqn.primitive in COPIES and var in eqn.inputs:
+            found.add(_KINDS.get(eqn.primitive, "signal"))
+        for body in bodies(eqn):
+            found.update(*(_uses_of(body.program, inner) for outer, inner, _ in body.taken if outer is var))
     return found
 
 

@@ -14,7 +14,6 @@ REASONS = {
     r"mutable_array_test.*(a Ref|grad by a Ref)|Ref is returned from a function under": (
         "hands a Ref itself on: out of a compiled function, into a `hijax` value, or to `grad`"
     ),
-    r"threefry_partitionable": "ran before the setting `jax_threefry_partitionable=False` was there",
     r"hk_callback": "a client's primitive without a lowering: what `checkpoint` stores is computed compiled here",
     r"extend\.random\.PRNGImpl": "a random generator that a client makes from jax's own class, which has no adapter",
     # what looks into jax's own texts and numbers
@@ -28,6 +27,8 @@ REASONS = {
     r"change wrappers ordering|incorrect_ordering": "looks at which of jax's own functions are on the stack",
     r"does not match|pattern did not match": _ERRORS,
     # differences of ours
+    r"renderer_test.*named_array": "arrays have `_repr_html_` here, which treescope shows beside its text",
+    r"renderer_test.*layer_annotations": "the dtype of random keys is shown by the name of its module here",
     r"base_test.*checkpoint": "`checkpoint` outside of a derivative runs its function as it is; jax always traces it",
     r"test_compat.*allclose|test_compat.*assert Array": (
         "BFGS comes to the same minimum by other steps, so that its estimate of the Hessian is another, by two percent"

@@ -59,11 +59,16 @@ SUITES = {
     "dm-pix": Suite("dm_pix-*", ("dm_pix/**/*_test.py",)),
     "e3nn-jax": Suite("e3nn_jax-*", ("tests/**/*_test.py",)),
     "flowjax": Suite("flowjax-*", ("tests/**/test_*.py",)),
+    "evosax": Suite("evosax-repo", ("tests/**/test_*.py",)),
+    "jaxlie": Suite("jaxlie-repo", ("tests/test_*.py",)),
+    "kfac-jax": Suite("kfac-repo", ("tests/test_*.py",)),
     "jmp": Suite("jmp-*", ("jmp/**/*_test.py",)),
     "jraph": Suite("jraph-*", ("jraph/_src/*_test.py", "jraph/experimental/*_test.py")),
     "mctx": Suite("mctx-*", ("mctx/**/*_test.py",)),
     "ott-jax": Suite("ott-repo", ("tests/**/*_test.py",)),
-    "penzai": Suite("penzai-*", ("tests/**/*_test.py",)),
+    "penzai": Suite(
+        "penzai-*", ("tests/**/*_test.py",), environment={"XLA_FLAGS": "--xla_force_host_platform_device_count=8"}
+    ),
     "rlax": Suite("rlax-*", ("rlax/**/*_test.py",)),
     "tinygp": Suite("tinygp-*", ("tests/**/test_*.py",)),
 }

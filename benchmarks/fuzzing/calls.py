@@ -136,8 +136,9 @@ def difference(found: list[dict[str, Any]], wanted: list[dict[str, Any]]) -> str
             if ours[what] != theirs[what]:
                 return f"{what} {ours[what]}, wanted {theirs[what]}"
         near = TOLERANCE.get(ours["dtype"], 1e-3)
-        if not np.allclose(ours["values"], theirs["values"], near, near, equal_nan=True):
-            return f"values {ours['values'].ravel()[:4]}, wanted {theirs['values'].ravel()[:4]}"
+        far = ~np.isclose(ours["values"], theirs["values"], near, near, equal_nan=True)
+        if far.any():
+            return f"values {ours['values'][far][:4]}, wanted {theirs['values'][far][:4]}"
     return None
 
 

@@ -22,8 +22,6 @@ SLOWER = {
     "gradient by image": "Shardy runs once more, to find what splits convolutions, and halos are exchanged: a fifth "
     "of the bytes that jax gathers",
     "cumlogsumexp": "totals are exchanged and joined by a masked reduction, a sixteenth of the bytes that jax gathers",
-    "unwrap": "the running sum of a whole axis is compiled as log2(n) passes, 18 loops with what is around them; jax's "
-    "is one window sum of n**2 additions",
 }  # fmt: skip
 
 

@@ -27,6 +27,7 @@ from ..support.errors import (
     NonScalarGradientError,
     TreeError,
     UnsupportedError,
+    plural,
 )
 from ..support.runtime import runtime
 from ..tracing.trace import Tracer, Value, as_type, extended_axes, trace_program, typeof
@@ -48,6 +49,7 @@ class ShapeDtypeStruct:
     Raises:
       UnsupportedError: `is_ref`, or axes along which it is reduced or not reduced yet.
       ArgumentError: a bare `PartitionSpec` without a mesh in force.
+      ShapeError: a sharding with more entries than the shape.
       ArgumentTypeError: a text or a tuple as a size.
 
     >>> ShapeDtypeStruct((2, 3), "float32").size
@@ -76,6 +78,8 @@ class ShapeDtypeStruct:
         object.__setattr__(self, "dtype", as_dtype(self.dtype))
         if hasattr(self.sharding, "partitions"):  # a bare PartitionSpec
             object.__setattr__(self, "sharding", self.sharding.placed("a ShapeDtypeStruct of the sharding"))
+        if hasattr(self.sharding, "check_rank"):
+            self.sharding.check_rank(sizes)
 
     def __repr__(self) -> str:
         more = [", weak_type=True"] * self.weak_type + [f", sharding={self.sharding}"] * (self.sharding is not None)
@@ -83,13 +87,16 @@ class ShapeDtypeStruct:
 
     @classmethod
     def like(cls, x: Any) -> ShapeDtypeStruct:
-        """The shape, dtype and sharding of an array, or of anything that stands for one.
+        """The shape and dtype of an array, or of anything that stands for one, and the sharding that was named for it.
 
         >>> ShapeDtypeStruct.like(np.ones((2, 3), np.float32)).shape
         (2, 3)
         """
         type_ = as_type(x)
-        return cls(type_.shape, type_.dtype, type_.weak_type, getattr(x, "sharding", None))
+        sharding = getattr(x, "sharding", None) if getattr(x, "committed", True) else None
+        if sharding is None and getattr(type_, "placed", None) is not None:
+            sharding = type_.sharding  # of a traced value
+        return cls(type_.shape, type_.dtype, type_.weak_type, sharding)
 
     def update(self, **changes: Any) -> ShapeDtypeStruct:
         """A copy with some of its fields changed."""
@@ -352,7 +359,8 @@ def _argnums(argnums: Any, count: int, what: str) -> tuple[tuple[int, ...], bool
         if not isinstance(i, (int, np.integer)):
             raise ArgumentTypeError(f"{what}: argnums {argnums!r} are not integers", "give an int or a tuple of ints")
         if not -count <= i < count:
-            raise ArgumentError(f"{what} with argnums={argnums!r} of a call with {count} positional arguments",
+            raise ArgumentError(f"{what} with argnums={argnums!r} of a call with "
+                                f"{plural(count, 'positional argument')}",
                                 "pass the differentiated arguments by position")  # fmt: skip
     return tuple(int(i) % count for i in numbers), single
 
@@ -621,7 +629,8 @@ def vmap[**P, R](
         flat, in_tree = pytree.flatten((args, kwargs))
         if isinstance(in_axes, tuple) and len(in_axes) != len(args):
             raise BatchAxisError(
-                f"vmap in_axes has {len(in_axes)} entries for {len(args)} arguments", "one per argument"
+                f"vmap in_axes has {plural(len(in_axes), 'entry')} for {plural(len(args), 'argument')}",
+                "give one per argument",
             )
         axes = _axes_of(in_axes, args, "in_axes") + [0] * len(pytree.leaves(kwargs))
         size, dims = _mapped_size(flat, axes, axis_size)
@@ -721,7 +730,20 @@ def _placed(axis: AxisInfo, x: Array, dim: int | None, wanted: Any, sum_match: b
         raise BatchAxisError(
             f"vmap out_axes={wanted} for an output of rank {ndim - 1}", "an axis of the batched output"
         )
-    return moved(axis, x, dim, wanted % ndim)
+    return _split_as_mapped(axis, moved(axis, x, dim, wanted % ndim), wanted % ndim)
+
+
+def _split_as_mapped(axis: AxisInfo, x: Any, dim: int) -> Any:
+    """A result whose mapped axis lies as that of the arguments, along Explicit axes of which its type tells nothing."""
+    if axis.lies is None or axis.spmd is not None or not axis.lies.mesh.are_all_axes_explicit:
+        return x
+    placed, names = typeof(x).placed, axis.lies.spec.padded(1)[0]
+    spec = axis.lies.spec.with_dims() if placed is None else placed.spec
+    dims = [*spec.padded(typeof(x).ndim)]
+    if dims[dim] or any(n in d for d in dims for n in names) or not spec.marked.isdisjoint(names):
+        return x
+    dims[dim] = names
+    return axis.lies.with_spec(spec.with_dims(*dims)).constrain(x)
 
 
 # ---------------------------------------------------------------------------- Programs

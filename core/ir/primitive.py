@@ -18,12 +18,14 @@ Rules (all take the parameters as keywords; `multiple` says whether results are 
     runs(types) -> int                           how often the Programs among its parameters run; without it, once
     expand(*args) -> out                         the same in other primitives, where a backend has no rule
     recounted(params, widths) -> params          of one that holds Programs, where operand i has become `widths[i]` ones
+    bodies(eqn) -> iterable of Body              of one that holds Programs: how values flow (`core/ir/dataflow.py`);
+                                                 without it, one Program that runs once on all operands
     checked(walk, eqn, values) -> outs | None    for `checkify` (core/checkify/transform.py); None: as others
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -32,6 +34,7 @@ from .binding import bind
 from .types import Type
 
 if TYPE_CHECKING:
+    from .dataflow import Body
     from .program import Eqn
 
 # Rules take values, types or axes by position, and the parameters as keywords.
@@ -73,6 +76,7 @@ class Primitive:
     # `places(types, out_types, **params)` gives a spec for each result; OWN: `typing` tells.
     places: Any = None
     recounted: Callable[..., dict[str, Any]] | None = None
+    bodies: Callable[[Eqn], Iterable[Body]] | None = None
     choice: bool = False  # one of the Programs among its parameters runs, not all
     checked: Callable[..., Any] | None = None
     eager: bool = False  # evaluated at once by its NumPy meaning, outside of any transformation

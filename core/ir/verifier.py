@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..support.errors import ProgramError
+from ..support.errors import ProgramError, plural
 from .program import Literal, Program, Var, subprograms
 from .typeof import typeof
 from .types import ArrayType, Type
@@ -39,7 +39,7 @@ def check_program(program: Program) -> Program:
         found = list(found) if eqn.primitive.multiple else [found]
         if len(found) != len(eqn.outputs):
             raise ProgramError(
-                f"{eqn.primitive} has {len(found)} results but binds {len(eqn.outputs)}", source=eqn.source
+                f"{eqn.primitive} has {plural(len(found), 'result')} but binds {len(eqn.outputs)}", source=eqn.source
             )
         for type_, var in zip(found, eqn.outputs, strict=True):
             if not _same(type_, var.type):

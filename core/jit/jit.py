@@ -30,11 +30,13 @@ from ..support.config import current, watched
 from ..support.errors import (
     ArgumentError,
     ArgumentTypeError,
+    MeshError,
     NonArrayArgumentError,
     NonFiniteError,
     NonHashableStaticArgumentError,
     TracingError,
     TreeError,
+    plural,
     user_source,
 )
 from ..support.lazy_imports import LazyModule
@@ -188,7 +190,7 @@ class Jit:
         `place`: how the arguments are to lie on a mesh, a sharding or None for each; None where nothing is said of it.
         """
         both = self._both(entry, place)
-        if both is not None:
+        if both is not None and self._options.device is None:
             module = self._module(entry, both)
             executable = runtime.backend.compile(module, self._options.device, self._options.compiler_options)
             run = runtime.backend.runner(executable, entry.form, entry.out_tree.unflatten)
@@ -196,8 +198,11 @@ class Jit:
             return self.known.runs.keep(key, run)
         with entry.lock:  # threads that call a new function at once compile it once
             if entry.run is None:
-                options = self._options
-                executable = runtime.backend.compile(self._module(entry), options.device, options.compiler_options)
+                options, module = self._options, self._module(entry)
+                if options.device is not None and module.place is not None:
+                    raise MeshError(f"{self._name} is to run on the device {options.device}, and computes on a mesh",
+                                    "leave out `device` or `backend`, or the mesh")  # fmt: skip
+                executable = runtime.backend.compile(module, options.device, options.compiler_options)
                 entry.run = runtime.backend.runner(executable, entry.form, entry.out_tree.unflatten)
         self._remember(key, treedef, given, leaves, entry.run)
         return self.known.runs.keep(key, entry.run)
@@ -536,7 +541,9 @@ def _named_places(fun: Callable[..., Any]) -> list[str]:
     return [p.name if p.kind is p.POSITIONAL_OR_KEYWORD else "" for p in positional]
 
 
-def _resolved(fun: Callable[..., Any], nums: Any, names: Any, what: str) -> tuple[tuple[int, ...], tuple[str, ...]]:
+def resolve_arguments(
+    fun: Callable[..., Any], nums: Any, names: Any, what: str
+) -> tuple[tuple[int, ...], tuple[str, ...]]:
     """Numbers and names of arguments, each completed by the other from the function's signature."""
     if nums is None and names is None:
         return (), ()
@@ -571,7 +578,8 @@ def _check_places(fun: Callable[..., Any], numbers: Sequence[int], names: Sequen
         for number in numbers:
             if not -len(positional) <= number < len(positional):
                 raise ArgumentError(
-                    f"{what}_argnums holds {number}, and {label} takes {len(positional)} positional arguments",
+                    f"{what}_argnums holds {number}, and {label} takes "
+                    f"{plural(len(positional), 'positional argument')}",
                     f"a number from 0 to {len(positional) - 1}",
                 )
     known = {p.name: p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY) for p in parameters}
@@ -626,7 +634,7 @@ def jit(
     brought there; what is not said the compiler decides.
 
     Raises:
-      MeshError: meshes of different devices in one program.
+      MeshError: meshes of different devices in one program, or a mesh beside `device` or `backend`.
       NonHashableStaticArgumentError: a static argument that cannot be hashed.
       NonArrayArgumentError: an argument that is neither static nor a pytree of arrays and numbers.
 
@@ -647,12 +655,14 @@ def jit(
     if inspect.isgeneratorfunction(fun):
         raise ArgumentTypeError(f"jit takes a function, got the generator function {_short(fun)}",
                                 "return a list of what it yields")  # fmt: skip
-    static = _resolved(fun, static_argnums, static_argnames, "static")
-    donate = _resolved(fun, donate_argnums, donate_argnames, "donate")
+    static = resolve_arguments(fun, static_argnums, static_argnames, "static")
+    donate = resolve_arguments(fun, donate_argnums, donate_argnames, "donate")
     if both := {*static[1]} & {*donate[1]}:
         names = ", ".join(sorted(both))
         raise ArgumentError(f"jit: {names} is static and donated", "donate arrays that are not static")
     if device is not None and backend is not None:
         raise ArgumentError(f"jit: device={device!r} and backend={backend!r} are both given", "give one of the two")
     where, flags = backend if device is None else device, flags_of(compiler_options)
+    if where is not None and (in_shardings is not None or out_shardings is not None):
+        raise ArgumentError(f"jit: {where!r} to run on, with in_shardings or out_shardings", "give one of the two")
     return Jit(fun, Options(*static, *donate, keep_unused, inline, where, in_shardings, out_shardings, flags)).function

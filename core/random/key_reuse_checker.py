@@ -16,11 +16,9 @@ from typing import Any
 
 import numpy as np
 
+from ..ir.dataflow import Body, Flow, bodies, carried
 from ..ir.program import Eqn, Literal, Program, Var, subprograms
 from ..ir.typeof import Value
-from ..primitives.control_flow.cond import cond_p
-from ..primitives.control_flow.scan import scan_p
-from ..primitives.control_flow.while_loop import while_p
 from ..primitives.keys import threefry
 from ..support.errors import KeyReuseError
 from ..support.runtime import runtime
@@ -46,12 +44,12 @@ class _Walk:
     def place(self, atom: Any) -> Place:
         return self.places.get(atom, (atom,))
 
-    def use(self, place: Place, source: Any, times: int = 1) -> None:
+    def use(self, place: Place, source: Any, times: int | None = 1) -> None:
         for other in self.used:
             if _meet(other, place):
                 raise _fault(f"first at {self.used[other]}, then again", source)
-        if times > 1:
-            raise _fault(f"the loop around it runs {times if times < 1 << 30 else 'many'} times", source)
+        if times is None or times > 1:
+            raise _fault(f"the loop around it runs {'many' if times is None else times} times", source)
         self.used[place] = source
 
     def equation(self, eqn: Eqn) -> None:
@@ -69,33 +67,33 @@ class _Walk:
                     self.places[var] = (*self.place(keys[0]), step)
 
     def programs(self, eqn: Eqn) -> None:
-        primitive, params = eqn.primitive, eqn.params
-        if primitive is cond_p:
-            found = {place for _, branch in subprograms(eqn) for place, _ in self.inner(eqn, branch)}
-            for place in sorted(found, key=len):
-                if not any(_meet(other, place) for other in found if len(other) < len(place)):
+        found = [(body, self.inner(body)) for body in _bodies(eqn)]
+        if eqn.primitive.choice:
+            places = {place for _, inner in found for place, _ in inner}
+            for place in sorted(places, key=len):
+                if not any(_meet(other, place) for other in places if len(other) < len(place)):
                     self.use(place, eqn.source)
             return
-        program, times, consts = None, 1, 0
-        if primitive is while_p:
-            program, times, consts = params["body_program"], 1 << 30, params["body_nconsts"]
-        for _, inner in subprograms(eqn):
-            if primitive is scan_p:
-                times, consts = params.get("length", 1), params.get("num_consts", 0)
-            if program in (None, inner):
-                for place, number in self.inner(eqn, inner):
-                    self.use(place, eqn.source, times if number < consts else 1)
+        for body, inner in found:
+            once = {*carried(body), *(b for _, b, ahead in body.taken if ahead)}
+            for place, var in inner:
+                self.use(place, eqn.source, 1 if var in once else body.times)
 
-    def inner(self, eqn: Eqn, program: Program) -> list[tuple[Place, int]]:
-        """What a Program uses up whose last inputs are the equation's last, and of which of its inputs that is."""
-        shift = len(eqn.inputs) - len(program.inputs)
-        given = {var: eqn.inputs[shift + i] for i, var in enumerate(program.inputs) if shift + i >= 0}
-        numbers = {var: i for i, var in enumerate(program.inputs)}
-        places = [place for place in _walked(program).used if type(given.get(place[0])) is Var]
-        return [
-            ((*self.place(given[place[0]]), *(_told(given, step) for step in place[1:])), numbers[place[0]])
-            for place in places
-        ]
+    def inner(self, body: Body) -> list[tuple[Place, Var]]:
+        """What a Program uses up of what it takes, and of which of its inputs that is."""
+        given = {b: a for a, b, _ in body.taken if type(b) is Var}
+        places = [place for place in _walked(body.program).used if type(given.get(place[0])) is Var]
+        return [((*self.place(given[place[0]]), *(_told(given, step) for step in place[1:])), place[0])
+                for place in places]  # fmt: skip
+
+
+def _bodies(eqn: Eqn) -> list[Body]:
+    """The Programs that run on an equation's keys; those of which nothing is known take its last operands."""
+    found = bodies(eqn)
+    if found:
+        return [body for body in found if body.given or not eqn.outputs]
+    return [Body(p, [Flow(a, b, 0) for a, b in zip(reversed(eqn.inputs), reversed(p.inputs), strict=False)], [])
+            for _, p in subprograms(eqn)]  # fmt: skip
 
 
 def _meet(one: Place, other: Place) -> bool:

@@ -14,9 +14,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import math
-import operator
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
-from enum import Enum
 from types import MappingProxyType
 from typing import Any
 
@@ -36,28 +34,17 @@ from ..support.errors import (
     ShapeError,
     ShardingTypeError,
     UnsupportedError,
+    plural,
 )
 from ..support.memo import cached
 from ..support.runtime import runtime
 from ..tracing.trace import axis_environment, typeof
 from ..transforms.rule_helpers import linear_jvp
+from .axis_types import AbstractDevice, AxisType, checked_names, checked_sizes, checked_types
 from .notebook_display import DeviceGrid
 
 _interned: dict[Any, Any] = runtime.part("mesh.interned", {})  # compared by identity, so none may be forgotten
-
-
-class AxisType(Enum):
-    """What decides about shardings along an axis: the compiler (`Auto`), or types of arrays (`Explicit`).
-
-    `Manual` axes are those of which a `shard_map` sees one place; a mesh that is made may name it, and means `Auto`.
-    """
-
-    Auto = "auto"
-    Explicit = "explicit"
-    Manual = "manual"
-
-    def __repr__(self) -> str:
-        return self.name
+MEMORY_KINDS = ["device", "pinned_host", "unpinned_host"]  # of any device
 
 
 class _Axes:
@@ -161,34 +148,6 @@ def _entered() -> list[contextlib.ExitStack]:
     return runtime.parts.setdefault("mesh.entered", [])
 
 
-def checked_sizes(sizes: Any) -> tuple[int, ...]:
-    """The sizes of the axes of a mesh; raises an `ArgumentError` unless they are positive integers."""
-    try:
-        found = tuple(operator.index(n) for n in sizes)
-    except TypeError:
-        found = (0,)
-    if not all(n > 0 for n in found):
-        raise ArgumentError(f"a mesh of shape {sizes!r}", "give the size of each axis, a positive integer")
-    return found
-
-
-def _checked_names(names: Any, sizes: Sequence[int]) -> tuple[Any, ...]:
-    names = (names,) if isinstance(names, str) else tuple(names)
-    if len(names) != len(sizes):
-        raise ArgumentError(f"a mesh of shape {tuple(sizes)} with axes named {names}", "give each axis one name")
-    if len(set(names)) != len(names):
-        raise ArgumentError(f"a mesh with axes named {names}", "give each axis a name of its own")
-    return names
-
-
-def _checked_types(types: Any, names: tuple[Any, ...]) -> tuple[AxisType, ...]:
-    types = AxisType.Auto if types is None else types
-    found = (types,) * len(names) if isinstance(types, AxisType) else tuple(types)
-    if len(found) != len(names) or not all(isinstance(t, AxisType) for t in found):
-        raise ArgumentError(f"axis_types={types!r} of a mesh with axes {names}", "give an AxisType for each axis")
-    return found
-
-
 def _given(*pairs: tuple[Any, Any]) -> list[Any]:
     """Of each pair the first, or the second where that is None."""
     return [old if new is None else new for new, old in pairs]
@@ -203,15 +162,18 @@ class AbstractMesh(_Axes):
     1024
     """
 
-    def __new__(cls, axis_sizes: Sequence[Any], axis_names: Any = None, axis_types: Any = None) -> AbstractMesh:
+    abstract_device: AbstractDevice | None
+
+    def __new__(cls, axis_sizes: Sequence[Any], axis_names: Any = None, axis_types: Any = None, *,
+                abstract_device: AbstractDevice | None = None) -> AbstractMesh:  # fmt: skip
         if axis_names is None:  # pairs (name, size)
             axis_names, axis_sizes = [n for n, _ in axis_sizes], [s for _, s in axis_sizes]
-        names = _checked_names(axis_names, axis_sizes)
-        key = (cls, names, checked_sizes(axis_sizes), _checked_types(axis_types, names))
+        names = checked_names(axis_names, axis_sizes)
+        key = (cls, names, checked_sizes(axis_sizes), checked_types(axis_types, names), abstract_device)
         found = _interned.get(key)
         if found is None:
             found = object.__new__(cls)
-            found.axis_names, found.axis_sizes, types = key[1:]
+            found.axis_names, found.axis_sizes, types, found.abstract_device = key[1:]
             found._typed(types)
             found = _interned.setdefault(key, found)
         return found
@@ -220,16 +182,15 @@ class AbstractMesh(_Axes):
     def abstract_mesh(self) -> AbstractMesh:
         return self
 
-    abstract_device = None  # what the devices are is not known
-
-    def update(self, axis_sizes: Any = None, axis_names: Any = None, axis_types: Any = None) -> AbstractMesh:
+    def update(self, axis_sizes: Any = None, axis_names: Any = None, axis_types: Any = None,
+               abstract_device: AbstractDevice | None = None) -> AbstractMesh:  # fmt: skip
         """The mesh with other sizes, names or types of its axes; None leaves them as they are.
 
         >>> AbstractMesh((4, 2), ("x", "y")).update(axis_sizes=(2, 2)).size
         4
         """
-        return AbstractMesh(*_given((axis_sizes, self.axis_sizes), (axis_names, self.axis_names),
-                                    (axis_types, self.axis_types)))  # fmt: skip
+        given = _given((axis_sizes, self.axis_sizes), (axis_names, self.axis_names), (axis_types, self.axis_types))
+        return AbstractMesh(*given, abstract_device=abstract_device or self.abstract_device)
 
     def update_axis_types(self, changes: Mapping[Any, AxisType]) -> AbstractMesh:
         """The mesh with other types of some axes."""
@@ -240,12 +201,16 @@ class AbstractMesh(_Axes):
         """The devices, of which there are none."""
         raise MeshError(f"{self} has no devices", "use a `Mesh`, as `make_mesh` gives it, for what runs")
 
-
     def __reduce__(self) -> Any:
-        return (AbstractMesh, (self.axis_sizes, self.axis_names, self.axis_types))
+        return (_abstract_mesh, (self.axis_sizes, self.axis_names, self.axis_types, self.abstract_device))
 
     def __repr__(self) -> str:
-        return f"AbstractMesh({self._show()})"
+        device = "" if self.abstract_device is None else f", abstract_device={self.abstract_device}"
+        return f"AbstractMesh({self._show()}{device})"
+
+
+def _abstract_mesh(sizes: Any, names: Any, types: Any, device: AbstractDevice | None) -> AbstractMesh:
+    return AbstractMesh(sizes, names, types, abstract_device=device)
 
 
 class Mesh(_Axes):
@@ -266,9 +231,9 @@ class Mesh(_Axes):
 
     def __new__(cls, devices: Any, axis_names: Any, axis_types: Any = None) -> Mesh:
         grid = np.array(devices, dtype=object)
-        names = _checked_names(axis_names, grid.shape)
+        names = checked_names(axis_names, grid.shape)
         flat = tuple(grid.flat)
-        types = _checked_types(axis_types, names)
+        types = checked_types(axis_types, names)
         key = (cls, flat, checked_sizes(grid.shape), names, types)
         found = _interned.get(key)
         if found is None:
@@ -500,6 +465,8 @@ def _names_in(entry: Any) -> Any:
     if entry is UNCONSTRAINED:
         return entry
     names = tuple(entry) if isinstance(entry, (tuple, list)) else (entry,)
+    if len(names) > 1 and any(isinstance(name, (tuple, list)) for name in names):
+        raise ArgumentError(f"a PartitionSpec with {entry!r}, a tuple within a tuple", "name the axes in one tuple")
     try:
         hash(names)
     except TypeError:
@@ -635,7 +602,7 @@ class NamedSharding(DeviceGrid):
         """Raise a `ShapeError` where the spec is longer than a shape."""
         if len(self.spec) > len(shape):
             raise ShapeError(
-                f"{self.spec} has {len(self.spec)} entries, for an array of shape {tuple(shape)}",
+                f"{self.spec} has {plural(len(self.spec), 'entry')}, for an array of shape {tuple(shape)}",
                 "one entry for each dimension, or fewer",
             )
 
@@ -701,10 +668,12 @@ def _check_sharding(mesh: Any, spec: Any) -> None:
 
 
 def _check_memory(mesh: Any, kind: str | None) -> None:
-    if kind is not None and isinstance(mesh, Mesh) and mesh.local_devices:
-        kinds = sorted(m.kind for m in mesh.local_devices[0].addressable_memories())
-        if kind not in kinds:
-            raise ArgumentError(f"memory_kind={kind!r} of an array on {mesh}", f"one of its devices': {kinds}")
+    if kind is None:
+        return
+    here = mesh.local_devices if isinstance(mesh, Mesh) else ()
+    kinds = sorted(m.kind for m in here[0].addressable_memories()) if here else MEMORY_KINDS
+    if kind not in kinds:
+        raise ArgumentError(f"memory_kind={kind!r} of an array on {mesh}", f"one of its devices': {kinds}")
 
 
 @cached(4096)
@@ -746,8 +715,10 @@ def _batch(axis: AxisInfo, args: Sequence[Any], dims: Sequence[int | None], *, s
     t: Any = typeof(x)
     assert d is not None
     inner = sharding.spec.padded(t.ndim - 1)
-    if sharding.mesh.explicit and axis.spmd is None:  # the type tells how the new axis lies
-        spec = PartitionSpec(*inner[:d], () if t.placed is None else t.placed.spec.padded(t.ndim)[d], *inner[d:])
+    if sharding.mesh.explicit and axis.spmd is None:  # the type tells how the new axis lies, or what is mapped over
+        lies = t.placed.spec.padded(t.ndim)[d] if t.placed else axis.lies.spec.padded(1)[0] if axis.lies else ()
+        taken = not sharding.spec.marked.union(*inner).isdisjoint(lies)
+        spec = PartitionSpec(*inner[:d], () if taken else lies, *inner[d:])
     else:
         spec = batched_spec(inner, d, axis)
     return constraint_p.bind(x, sharding=sharding.with_spec(sharding.spec.with_dims(*spec.dims))), d

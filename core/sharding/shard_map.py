@@ -10,6 +10,7 @@ along the others the compiler splits. Types of its variables say along which axe
 from __future__ import annotations
 
 import functools
+import inspect
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol, overload
 
@@ -28,7 +29,15 @@ from ..primitives.movement.shape import expand_dims, squeeze
 from ..primitives.spmd.varying_axes import assume_equal_p, ordered, psum_invariant_p
 from ..support import pytree as tree
 from ..support.config import config, current
-from ..support.errors import ArgumentError, ArgumentTypeError, MeshAxisError, ShapeError, TreeError, UnsupportedError
+from ..support.errors import (
+    ArgumentError,
+    ArgumentTypeError,
+    MeshAxisError,
+    ShapeError,
+    TreeError,
+    UnsupportedError,
+    plural,
+)
 from ..tracing.numpy_interpreter import evaluate
 from ..tracing.trace import Value, axis_environment, eval_program, on_each_device, trace_program, typeof
 from ..transforms.batching import batch_program
@@ -36,6 +45,7 @@ from ..transforms.jvp import jvp_program
 from ..transforms.linearize import linearized
 from ..transforms.transpose import transpose_program
 from .mesh import UNCONSTRAINED, AbstractMesh, Mesh, NamedSharding, PartitionSpec
+from .unreduced_bodies import unreduced_results
 
 Specs = tuple[PartitionSpec, ...]
 _ARRAYS = (Value, np.ndarray, np.generic, float, complex)  # passed as values, whatever their spec
@@ -420,7 +430,7 @@ def _with_statics(mapped: Any, f: Any, in_specs: Any) -> Any:
 
     def known(args: Any) -> Any:
         leaves, structure = tree.flatten(args)
-        specs = _prefix(in_specs, args, "in_specs")
+        specs = _prefix(in_specs, args, "in_specs", f)
         return structure.unflatten([_Static(x) if s is None and not isinstance(x, _ARRAYS) else x
                                     for x, s in zip(leaves, specs, strict=True)])  # fmt: skip
 
@@ -447,7 +457,7 @@ def _manual(mesh: Any, names: Any) -> tuple[Any, ...]:
 def _call(f: Callable[..., Any], args: Any, mesh: Any, in_specs: Any, out_specs: Any, manual: Any, check: bool) -> Any:
     leaves, in_tree = tree.flatten(args)
     types: list[Any] = [typeof(x) for x in leaves]
-    specs: Any = _inferred(types, mesh, manual) if in_specs is INFER else _flat_specs(in_specs, args, "in_specs")
+    specs: Any = _inferred(types, mesh, manual) if in_specs is INFER else _flat_specs(in_specs, args, "in_specs", f)
     for t, s in zip(types, specs, strict=True):
         for part, spec in zip(t.part_types() if is_opaque(t) else (t,), _part_specs(s), strict=True):
             _check_in(part, spec, mesh, manual)
@@ -458,12 +468,14 @@ def _call(f: Callable[..., Any], args: Any, mesh: Any, in_specs: Any, out_specs:
         results = f(*tree.map(lambda x: x.value if type(x) is _Static else x, given, is_leaf=_is_static))
         flat, out["tree"] = tree.flatten(results)
         wanted = out_specs() if callable(out_specs) else out_specs
-        out["specs"] = _flat_specs(wanted, results, "out_specs")
+        out["specs"] = _flat_specs(wanted, results, "out_specs", f)
         return [_leaving(x, s, mesh, manual, check) for x, s in zip(flat, out["specs"], strict=True)]
 
     with _on_device(mesh, manual), config(mesh=mesh.mapped(_mapped().intersection(mesh.axis_names))):
         program = trace_program(body, [part_type(t, s, mesh, manual, check) for t, s in zip(types, specs, strict=True)],
                                 getattr(f, "__name__", "shard_map"))  # fmt: skip
+    if check:
+        _check_unreduced(program, specs, out["specs"])
     program, constants = hoist(program)
     leaves = [_entering(x, t, s, mesh) for x, t, s in zip(leaves, types, specs, strict=True)]
     everywhere = (PartitionSpec(),) * len(constants)
@@ -493,18 +505,32 @@ def _is_static(x: Any) -> bool:
     return type(x) is _Static
 
 
-def _prefix(specs: Any, values: Any, what: str) -> list[Any]:
+def _prefix(specs: Any, values: Any, what: str, function: Callable[..., Any]) -> list[Any]:
+    """The spec of each leaf of the arguments (`in_specs`) or of the results (`out_specs`)."""
     if what == "in_specs" and not isinstance(specs, (PartitionSpec, tuple)):
         specs = (specs,)
     try:
         return tree.broadcast_prefix(specs, values)
     except TreeError as error:
-        raise TreeError(f"{what} of shard_map are not a prefix of the structure: {error.what}",
-                        "one spec for each, or for all of a subtree") from None  # fmt: skip
+        problem, parts = error.what, "arguments" if what == "in_specs" else "results"
+        if type(specs) is type(values) is tuple and len(specs) != len(values):
+            names = _argument_names(function, values) if parts == "arguments" else ""
+            problem = f"{plural(len(specs), 'spec')} for {plural(len(values), parts[:-1])}{names}"
+        remedy = f"give one PartitionSpec for each of the {parts}, or one for all of a subtree"
+        raise TreeError(f"{what}={specs!r} of shard_map do not fit the {parts}: {problem}", remedy) from None
 
 
-def _flat_specs(specs: Any, values: Any, what: str) -> Specs:
-    found = _prefix(specs, values, what)
+def _argument_names(function: Callable[..., Any], args: tuple[Any, ...]) -> str:
+    """The names of a call's arguments in parentheses, where its function has a name for each."""
+    try:
+        names = inspect.signature(function).bind(*args).arguments
+    except (TypeError, ValueError):
+        return ""
+    return f" ({', '.join(names)})" if len(names) == len(args) else ""
+
+
+def _flat_specs(specs: Any, values: Any, what: str, function: Callable[..., Any]) -> Specs:
+    found = _prefix(specs, values, what, function)
     for s in found:
         if s is not None and not isinstance(s, (PartitionSpec, OpaqueSpec)):
             raise ArgumentTypeError(f"{what} of shard_map hold {s!r}", "use PartitionSpecs")
@@ -530,6 +556,16 @@ def _check_in(t: Any, spec: PartitionSpec, mesh: Any, manual: Any) -> None:
                 f"dimension {d} of an argument of type {t.show()} is split {mesh.parts(names)} ways by {spec}",
                 "pad it to a multiple; outside of shard_map, `jit` pads by itself",
             )
+
+
+def _check_unreduced(program: Program, in_specs: Specs, out_specs: Specs) -> None:
+    """Refuse a body that is not linear in its unreduced arguments, or whose specs call a partial sum a value."""
+    found = unreduced_results(program, [getattr(s, "unreduced", frozenset()) for s in in_specs])
+    for axes, atom, spec in zip(found, program.outputs, out_specs, strict=True):
+        if not axes <= getattr(spec, "unreduced", frozenset()):
+            raise MeshAxisError(f"a result of type {atom.type.show()} is unreduced along "
+                                f"{', '.join(map(repr, ordered(axes)))}, and its spec {spec} does not say so",
+                                "sum it (`lax.psum`), or name the axes as `unreduced` in out_specs")  # fmt: skip
 
 
 def _leaving(x: Array, spec: PartitionSpec, mesh: Any, manual: Any, check: bool) -> Any:

@@ -31,7 +31,7 @@ from ..primitives.spmd.varying_axes import ordered, psum_invariant_p
 from ..support import pytree
 from ..support.errors import ArgumentError, MeshError, ShardingTypeError
 from ..support.memo import cached
-from ..tracing.trace import Value, on_each_device, trace_program, typeof
+from ..tracing.trace import Value, on_each_device, shape_of, trace_program, typeof
 from ..tracing.unreduced_scope import asked_open
 from ..transforms.rule_helpers import linear_jvp
 from .mesh import UNCONSTRAINED, AxisType, NamedSharding, PartitionSpec, constraint_p
@@ -274,7 +274,16 @@ def constrained(result: Any, shardings: Any, mesh: Any = None) -> Any:
     if get_mesh().empty and all(isinstance(s, PartitionSpec) and not s.axes for s in pytree.leaves(shardings)):
         return result  # on one device
     found = flat_shardings(shardings, result, "out_sharding")
-    return treedef.unflatten([x if s is None else s.constrain(x) for x, s in zip(leaves, found, strict=True)])
+    return treedef.unflatten([x if s is None else _fitting(s, x).constrain(x)
+                              for x, s in zip(leaves, found, strict=True)])  # fmt: skip
+
+
+def _fitting(sharding: NamedSharding, x: Any) -> NamedSharding:
+    """The sharding without entries of None past the dimensions of a value."""
+    spec, ndim = sharding.spec, len(shape_of(x))
+    if len(spec) <= ndim or any(spec.dims[ndim:]):
+        return sharding
+    return sharding.with_spec(spec.with_dims(*spec.dims[:ndim]))
 
 
 def explicit_axes(f: Callable[..., Any] | None = None, *, axes: Any = None, in_sharding: Any = None) -> Any:
@@ -443,6 +452,8 @@ def told(program: Program) -> tuple[Any, ...]:
             return placed.with_spec(atom.type.sharding.spec)
         made = known.get(atom) if type(atom) is Var else None
         settles = made is not None and made.kind is None and UNCONSTRAINED not in made.spec.dims
+        if settles and made is not None and made.mesh.are_all_axes_explicit:
+            return made.with_spec(made.spec.with_dims(*made.spec.padded(len(atom.type.shape))))
         if settles or everywhere is None:
             return made if settles else None
         return everywhere.with_spec((None,) * len(atom.type.shape))

@@ -10,14 +10,15 @@ depend on them, and if nothing that is beside them is added to them.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Sequence
 from typing import Any
 
 from ..ir.axis_relation import IDENTITY
 from ..ir.passes import eliminate_dead
 from ..ir.primitive import Primitive, Zero
-from ..ir.types import ArrayType, is_inexact
-from ..support.errors import ShardingTypeError
+from ..ir.types import FLOAT32, ArrayType, is_inexact, is_integer
+from ..support.errors import DtypeError, ShardingTypeError, Source
 from ..support.memo import cached
 from ..tracing.trace import trace_program
 from .mesh import PartitionSpec
@@ -48,42 +49,64 @@ def marks_of_results(
     Raises:
       ShardingTypeError: an operation that is not linear in what is unreduced, or that adds something else to it.
     """
-    inexact = [i for i, t in enumerate(types) if isinstance(t, ArrayType) and is_inexact(t.dtype)]
-    parts = [i for i, t in enumerate(types) if spec_of(t).unreduced]
-    unreduced = _of_parts(primitive, types, plain, params, parts, inexact) if parts else frozenset()
-    reduced: Axes = frozenset().union(*(spec_of(t).reduced for t in types))
-    return unreduced, frozenset() if contracts and len(inexact) > 1 else reduced - unreduced
+    specs = [spec_of(t) for t in types]
+    unreduced = axes_of_sum(primitive, types, plain, params, [s.unreduced for s in specs],
+                            [frozenset(s.axes) for s in specs])  # fmt: skip
+    reduced: Axes = frozenset().union(*(s.reduced for s in specs))
+    several = sum(isinstance(t, ArrayType) and is_inexact(t.dtype) for t in types) > 1
+    return unreduced, frozenset() if contracts and several else reduced - unreduced
 
 
-def _of_parts(primitive: Primitive, types: Sequence[Any], plain: tuple[Any, ...], params: dict[str, Any],
-              parts: Sequence[int], inexact: Sequence[int]) -> Axes:  # fmt: skip
-    axes = {spec_of(types[i]).unreduced for i in parts}
-    if len(axes) > 1:
-        raise _error(primitive, types, "the operands are unreduced along different axes")
+def axes_of_sum(primitive: Primitive, types: Sequence[Any], plain: tuple[Any, ...], params: dict[str, Any],
+                unreduced: Sequence[Axes], split: Sequence[Axes], source: Source | None = None) -> Axes:  # fmt: skip
+    """The axes along which an operation's results are unreduced, its operands being unreduced along `unreduced`.
+
+    `split` are the axes along which other operands differ between devices. Raises ShardingTypeError as
+    `marks_of_results` does.
+    """
+    def error(what: str) -> ShardingTypeError:
+        remedy = "sum it over the devices first: `reshard(x, P(...))`, within `shard_map` `lax.psum`"
+        return ShardingTypeError(f"{primitive.name} of {', '.join(t.show() for t in types)}: {what}", remedy, source)
+
+    parts = [i for i, axes in enumerate(unreduced) if axes]
+    if not parts:
+        return frozenset()
+    if len({unreduced[i] for i in parts}) > 1:
+        raise error("the operands are unreduced along different axes")
     if primitive.expand is not None:
-        raise _error(primitive, types, "it is decomposed into operations that would apply to each partial sum")
-    given, found = tuple(params.items()), axes.pop()
+        raise error("it is decomposed into operations that would apply to each partial sum")
+    given, found = tuple(params.items()), unreduced[parts[0]]
     if primitive.kind != IDENTITY and _depends(primitive, plain, given, tuple(parts)):
-        raise _error(primitive, types, "it is not linear in what is unreduced")
+        raise error("it is not linear in what is unreduced")
     for i, t in enumerate(types):
-        if i not in parts and not found.isdisjoint(spec_of(t).axes):
-            raise _error(primitive, types, "another operand of a partial sum is sharded along the same axis")
-        if i not in parts and i in inexact and not _depends(primitive, plain, given, tuple(sorted((*parts, i)))):
-            raise _error(primitive, types, "what is not unreduced would be added to each part")
+        if i not in parts and not found.isdisjoint(split[i]):
+            raise error("another operand of a partial sum is sharded along the same axis")
+        number = isinstance(t, ArrayType) and (is_inexact(t.dtype) or is_integer(t.dtype))
+        if i not in parts and number and not _depends(primitive, plain, given, tuple(sorted((*parts, i)))):
+            raise error("what is not unreduced would be added to each part")
     return found
-
-
-def _error(primitive: Primitive, types: Sequence[Any], what: str) -> ShardingTypeError:
-    remedy = "sum it over the devices first: `reshard(x, P(...))`"
-    return ShardingTypeError(f"{primitive.name} of {', '.join(t.show() for t in types)}: {what}", remedy)
 
 
 @cached(4096)
 def _depends(primitive: Primitive, types: tuple[Any, ...], params: Any, at: tuple[int, ...]) -> bool:
-    """Whether a derivative by some operands depends on them; so it counts where there is none."""
-    jvp, n, missing = primitive.jvp, len(types), []
-    if jvp is None:
+    """Whether a derivative by some operands depends on them; so it counts where there is none.
+
+    Integers have none: what is linear in a float of their shape is linear in them.
+    """
+    if primitive.jvp is None:
         return True
+    if all(is_inexact(types[i].dtype) for i in at):
+        return _derivative_depends(primitive, types, params, at)
+    for floats in (range(len(types)), at):  # other operands may be indices, which stay integers
+        given = [ArrayType(t.shape, FLOAT32) if i in floats and is_integer(t.dtype) else t for i, t in enumerate(types)]
+        with contextlib.suppress(DtypeError):
+            return _derivative_depends(primitive, given, params, at)
+    return True
+
+
+def _derivative_depends(primitive: Primitive, types: Sequence[Any], params: Any, at: tuple[int, ...]) -> bool:
+    jvp, n, missing = primitive.jvp, len(types), []
+    assert jvp is not None
 
     def tangent(*args: Any) -> list[Any]:
         given = iter(args[n:])

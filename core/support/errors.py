@@ -100,6 +100,20 @@ def warn(text: str, category: type[Warning] = UserWarning) -> None:
     warnings.warn(text, category, skip_file_prefixes=(*_OURS, "<tilewright"))
 
 
+def plural(count: int, noun: str) -> str:
+    """A number of things, as messages have it.
+
+    >>> plural(1, "axis"), plural(2, "start index")
+    ('1 axis', '2 start indices')
+    """
+    if count == 1:
+        return f"{count} {noun}"
+    for ending, plural_ending in (("axis", "axes"), ("index", "indices"), ("entry", "entries"), ("ss", "sses")):
+        if noun.endswith(ending):
+            return f"{count} {noun.removesuffix(ending)}{plural_ending}"
+    return f"{count} {noun}s"
+
+
 class TilewrightError(Exception):
     """Base of every error this package raises on bad input.
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
 from importlib.util import resolve_name
 from types import ModuleType
@@ -36,17 +36,24 @@ def members(modules: Mapping[str, str]) -> dict[str, str]:
     return {name: f".{module}:{name}" for module, names in modules.items() for name in names.split()}
 
 
-def later(package: str, names: Mapping[str, str]) -> Callable[[str], Any]:
+def _has(module: str, name: str) -> bool:
+    return name in import_module(module).__all__
+
+
+def later(package: str, names: Mapping[str, str], elsewhere: Sequence[str] = ()) -> Callable[[str], Any]:
     """The `__getattr__` of a package, some of whose names are imported when they are first used.
 
     `names` gives each such name its place, as the package would import it: ".module", or ".module:attribute".
+    The error for an unknown name says which of the modules `elsewhere` has it.
     `python -m docs.public_names` lists them in the package's `__all__`, from its imports under `TYPE_CHECKING`.
     """
     parent = sys.modules[package].__package__
 
     def find(name: str) -> Any:
         if name not in names:
-            raise AttributeError(f"module {package!r} has no attribute {name!r}")
+            at = () if name.startswith("_") else (f"{package}.{m}" for m in elsewhere if _has(f"{package}.{m}", name))
+            hint = ", ".join(f"{module}.{name}" for module in at)
+            raise AttributeError(f"module {package!r} has no attribute {name!r}{hint and f': use {hint}'}")
         module, _, attribute = names[name].partition(":")
         found = import_module(module, parent)
         return getattr(found, attribute) if attribute else found

@@ -95,18 +95,36 @@ def map(f: Callable[..., Any], tree: PyTree, *rest: Any, is_leaf: Leaf = None) -
     return treedef.unflatten(f(*xs) for xs in zip(first, *others, strict=True))
 
 
-SHOWN = 200  # letters of what jaxlib tells of a tree
-
-
 def flatten_up_to(treedef: PyTreeDef, tree: PyTree) -> list[Any]:
     """The subtrees of `tree` at the leaves of a structure that is a prefix of its own."""
     try:
         return treedef.flatten_up_to(tree)
-    except (ValueError, TypeError) as error:
-        told = str(error)  # which shows values
-        told = told if len(told) <= SHOWN else f"{told[:SHOWN]} ..."
-        raise TreeError(f"pytree structures differ: expected {treedef}, got {structure(tree)}: {told}",
+    except (ValueError, TypeError):
+        raise TreeError(f"pytree structures differ{_difference(treedef, tree)}",
                         "give the trees the same keys, lengths and node types") from None  # fmt: skip
+
+
+def _difference(expected: PyTreeDef, tree: PyTree, path: tuple[Any, ...] = ()) -> str:
+    """Where and how a tree first differs from a structure that is to be a prefix of its own; "" where it does not."""
+    if expected.node_data() is None and expected.num_leaves == 1:
+        return ""
+    children, one = flatten_with_path(tree, lambda x: x is not tree)
+    if expected.node_data() != one.node_data() or len(expected.children()) != len(children):
+        return f"{f' at {keystr(path)}' if path else ''}: expected {_described(expected)}, got {_described(one)}"
+    differences = (_difference(inner, child, (*path, *key))
+                   for inner, (key, child) in zip(expected.children(), children, strict=True))  # fmt: skip
+    return next(filter(None, differences), "")
+
+
+def _described(treedef: PyTreeDef) -> str:
+    """A structure's outermost node in words."""
+    data, count = treedef.node_data(), len(treedef.children())
+    if data is None:
+        return "a leaf" if treedef.num_leaves else "None"
+    kind, keys = data
+    if kind is dict:
+        return f"a dict with {'the keys ' + ', '.join(map(repr, keys)) if keys else 'no keys'}"
+    return "None" if kind is type(None) else f"a {kind.__name__} of length {count}"
 
 
 _ABSENT = object()

@@ -30,7 +30,7 @@ def on_devices_of(x: Any, result: Any) -> Any:
     if placed is not None:
         return with_out_sharding(placed.with_spec(()), lambda: result)
     eager = all(isinstance(v, Value) and not isinstance(v, Tracer) for v in (x, result))
-    return result.to_device(x.device) if eager else result
+    return result.to_device(x.device) if eager and x.committed else result
 
 
 def as_array(x: Any) -> Any:

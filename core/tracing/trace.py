@@ -65,6 +65,16 @@ def dtype_of(x: Any) -> Any:
 _line: ContextVar[Source | None] = ContextVar("tilewright_line", default=None)
 
 
+@contextlib.contextmanager
+def at_line(source: Source | None) -> Iterator[None]:
+    """Within it, equations come from a line of the user's, as by `of_line`, which takes a frame of the stack more."""
+    token = _line.set(source)
+    try:
+        yield
+    finally:
+        _line.reset(token)
+
+
 def of_line(source: Source | None, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
     """Call a function whose equations come from a line of the user's; None: from the lines that are on the stack.
 
@@ -479,13 +489,12 @@ def _check_leaks(trace: ProgramTrace, made: Sequence[weakref.ref[Any]]) -> None:
 def trace_program(fun: Callable[..., Sequence[Any]], types: Sequence[Type], name: str = "program") -> Program:
     """Record `fun(*tracers) -> outputs` (flat) as a Program; what it closes over become constants."""
     trace = ProgramTrace(_current.get(), name)
-    line, outer = _line.set(None), _current.set(trace)  # not by `of_line` and `under`: nested traces cost few frames
+    outer = _current.set(trace)  # not by `under`: nested traces cost few frames
     try:
         tracers = [trace.new_input(t) for t in types]
         program = trace.finish(fun(*tracers))
     finally:
         _current.reset(outer)
-        _line.reset(line)
         trace.done = True
     if trace.made:
         del tracers

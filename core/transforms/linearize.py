@@ -61,7 +61,8 @@ class LinearTrace(Trace):
 
     def __init__(self, parent: Trace):
         super().__init__(parent)
-        self.lines: Any = parent is not EVAL or current().watches  # whether anything asks for the lines of equations
+        now = current()  # whether anything asks for the lines of equations
+        self.lines: Any = parent is not EVAL or now.watches or now.source_lines
         self.eqns: list[Eqn] = []
         self.inputs: list[Var] = []
 

@@ -25,7 +25,7 @@ from .rates import Rates
 LEAST = 0.5  # of the bytes that are read and written beside is what a byte that is written costs at least
 FAR = 16  # times the second cache
 OVERLAP = 0.5  # of the shorter of memory and arithmetic is not hidden behind the longer
-XLA_PRODUCT, PRODUCT = 0.8, 0.84  # of the rate of multiply-adds that products of matrices reach
+XLA_PRODUCT, PRODUCT = 0.9, 0.94  # of the rate of multiply-adds that products of matrices reach
 XLA_INTEGERS, INTEGERS, SHORT = 4, 2.6, 0.8  # multiply-adds of float32 in the time of one of integers, of int16
 SHALLOW = 32  # elements of the contracted axis in the time that XLA takes for a sum of products, beside these
 LOOPED = 8000  # multiply-adds of float32 in the time that XLA takes for an operation of a loop, beside its work
@@ -87,11 +87,13 @@ class Around(NamedTuple):
 
     `bytes` are those of operands that elementwise operations make for it, and of results that they read: XLA neither
     writes nor reads them. `moved`: results are transposed, padded or the like; XLA then computes again for each element
-    of a result what is repeated along some of its axes.
+    of a result what is repeated along some of its axes. `flops` are those of products that
+    XLA computes once for this kernel and others: its share of what that saves.
     """
 
     bytes: int = 0
     moved: bool = False
+    flops: float = 0
 
 
 ALONE = Around()
@@ -108,8 +110,9 @@ def estimate(kernel: Kernel, machine: Machine, around: Around = ALONE) -> Estima
     extra = machine.seconds(around.bytes, around.bytes, moved)
     code = in_cells(kernel).kernel
     parallel = math.prod(code.grid) // math.prod(code.grid[a] for a in _carry(code))
+    shared = machine.multiply_adds(around.flops / 2 / XLA_PRODUCT)
     return Estimate(
-        _xla(Graph(kernel), machine, in_order, merged, around.moved) / machine.cores,
+        (_xla(Graph(kernel), machine, in_order, merged, around.moved) - shared) / machine.cores,
         (_machine_code(Graph(code), machine) + extra) / min(machine.cores, parallel),
     )
 

@@ -28,12 +28,15 @@ class Cost(NamedTuple):
 
 ONE = Cost(1, 1)
 COSTS: dict[Primitive, Cost] = {
-    ew.exp_p: Cost(40, 20), ew.exp2_p: Cost(40, 18), ew.expm1_p: Cost(75, 90), ew.log_p: Cost(50, 36),
+    ew.exp_p: Cost(40, 20), ew.exp2_p: Cost(40, 18), ew.expm1_p: Cost(100, 40), ew.log_p: Cost(50, 36),
     ew.log1p_p: Cost(80, 140), ew.tanh_p: Cost(30, 38), ew.logistic_p: Cost(50, 34), special.erf_p: Cost(28, 46),
     ew.sin_p: Cost(CALL, 85), ew.cos_p: Cost(CALL, 85), ew.pow_p: Cost(500, 280), ew.div_p: Cost(18, 18),
-    ew.sqrt_p: Cost(20, 20), ew.rsqrt_p: Cost(18, 38), concatenate_p: Cost(90, 2),
+    ew.sqrt_p: Cost(20, 20), ew.rsqrt_p: Cost(18, 8), concatenate_p: Cost(90, 2),
 }  # fmt: skip
-WIDE: dict[Primitive, Cost] = {special.erf_p: Cost(1150, 250), ew.pow_p: Cost(1330, 470)}  # of float64
+WIDE: dict[Primitive, Cost] = {  # of float64
+    ew.exp_p: Cost(70, 32), ew.expm1_p: Cost(115, 80), ew.tanh_p: Cost(50, 120), ew.logistic_p: Cost(195, 95),
+    special.erf_p: Cost(1150, 210), ew.pow_p: Cost(1330, 470), ew.rsqrt_p: Cost(18, 14),
+}  # fmt: skip
 SEARCHED = Cost(150, 4)  # an element that is searched for the place of an extremum: XLA's loop is of scalars
 DEAR = 20  # from here on XLA stores an intermediate value that several of its loops read, rather than recompute it
 

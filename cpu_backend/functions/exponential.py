@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from ..llvm.builder import Builder, Value
-from .parts import between, horner, magnitude, rare, scaled
+from .parts import Double, between, fast_two_sum, polynomial, rare, scaled, signed_as, two_sum
 
 # (exp(r) - 1 - r) / r**2 for |r| <= log(2) / 2.
 EXP = {
@@ -26,6 +26,7 @@ LOG2 = {
 }
 # Beyond these the result is 0 or infinite.
 _ENDS = {"float": (-104.0, 89.0), "double": (-746.0, 710.0)}
+_ENDS_M1 = {"float": (-20.0, 87.0), "double": (-40.0, 700.0)}
 _ENDS2 = {"float": (-151.0, 129.0), "double": (-1076.0, 1025.0)}
 
 
@@ -39,27 +40,49 @@ def _reduced(b: Builder, x: Value) -> tuple[Value, Value]:
 def exp(b: Builder, x: Value) -> Value:
     x = between(b, x, *_ENDS[x.scalar])
     n, r = _reduced(b, x)
-    return scaled(b, b.fma(horner(b, r, EXP[x.scalar]), r * r, r) + 1.0, n)
+    return scaled(b, b.fma(polynomial(b, r, EXP[x.scalar]), r * r, r) + 1.0, n)
 
 
 def exp2(b: Builder, x: Value) -> Value:
     x = between(b, x, *_ENDS2[x.scalar])
     n = b.intrinsic("rint", x)
     r = x - n
-    return scaled(b, b.fma(horner(b, r, _EXP2[x.scalar]), r, 1.0), n)
+    return scaled(b, b.fma(polynomial(b, r, _EXP2[x.scalar]), r, 1.0), n)
+
+
+def _reduced_parts(b: Builder, x: Value, rest: Value | None = None) -> tuple[Value, Value, Value]:
+    """n and r of x + rest = n log 2 + r, and what r lacks."""
+    n = b.intrinsic("rint", x * (1 / math.log(2)))
+    far, near = LOG2[x.scalar]
+    more = b.fma(n, -far, x)
+    r = b.fma(n, -near, more)
+    lost = b.fma(n, -near, more - r)
+    return (n, r, lost) if rest is None else (n, *fast_two_sum(b, r, rest + lost))
+
+
+def mantissa(b: Builder, x: Value, rest: Value | None = None) -> tuple[Value, Value, Value]:
+    """n, and exp(x + rest) / 2**n as a sum of two numbers, to three bits more than one has."""
+    n, r, lost = _reduced_parts(b, x, rest)
+    high, low = fast_two_sum(b, 1.0, r)
+    return n, high, b.fma(r * r, polynomial(b, r, EXP[x.scalar]), low + b.fma(r, lost, lost))
+
+
+def expm1_parts(b: Builder, x: Value) -> Double:
+    """exp(x) - 1 as a sum of two numbers, where exp(x) is a normal number: 2**n - 1 + 2**n (r + r**2 / 2 + ...)."""
+    n, r, lost = _reduced_parts(b, x)
+    power = scaled(b, b.constant(1.0, x.type), n)
+    whole, less = two_sum(b, power, b.constant(-1.0, x.type))
+    half = r * 0.5
+    square = half * r
+    lost = lost + b.fma(half, r, b.negative(square))
+    high, low = fast_two_sum(b, r, square)
+    lost = low + b.fma(r * square, polynomial(b, r, [2 * c for c in EXP[x.scalar][1:]]), lost)
+    high, low = fast_two_sum(b, whole, power * high)
+    return high, b.fma(power, lost, low + less)
 
 
 def expm1(b: Builder, x: Value) -> Value:
-    """2**n (1 + r + r**2 p) - 1, the whole part first; beyond exponents of normal numbers exp itself."""
-    if x.scalar == "float":
-        return b.cast("fptrunc", expm1(b, b.cast("fpext", x, "double")), "float")
-    near = between(b, x, -40.0, 700.0)
-    n, r = _reduced(b, near)
-    p = horner(b, r, EXP["double"]) * r * r
-    one = b.splat(b.constant(1.0, "double"), x.lanes)
-    power = scaled(b, one, n)
-    found = b.fma(power, p, b.fma(power, r, power - 1.0))
-    found = b.select(b.compare("oeq", n, 0.0), r + p, found)
-    # So small that the square is lost: x itself, with its sign where it is 0.
-    found = b.select(b.compare("olt", magnitude(b, x), 1e-17), x, found)
-    return rare(b, b.compare("ogt", x, 700.0), found, lambda: exp(b, x))
+    """Beyond exponents of normal numbers exp itself."""
+    low, high = _ENDS_M1[x.scalar]
+    found = signed_as(b, b.binary("add", *expm1_parts(b, between(b, x, low, high))), x)  # of zeros
+    return rare(b, b.compare("ogt", x, high), found, lambda: exp(b, x))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ..llvm.builder import Builder, Value
 from .exponential import LOG2
-from .parts import INFINITY, MANTISSA, NAN, bits_of, from_bits, horner, magnitude, widened
+from .parts import INFINITY, MANTISSA, NAN, bits_of, from_bits, magnitude, polynomial, widened
 
 # (log(1 + f) - f + f**2 / 2) / f**3 for sqrt(1/2) <= 1 + f <= sqrt(2).
 _LOG = (0.3333331346511841, -0.25000008940696716, 0.2000211924314499, -0.1666799634695053, 0.14219550788402557,
@@ -39,11 +39,11 @@ def _near(b: Builder, f: Value, k: Value, rest: float | Value = 0.0) -> Value:
     high, low = _LOG2[f.scalar]
     half = f * f * 0.5
     if f.scalar == "float":
-        y = b.fma(k, low, f * f * f * horner(b, f, _LOG))
+        y = b.fma(k, low, f * f * f * polynomial(b, f, _LOG))
         return b.fma(k, high, f - half + y)
     s = f / (f + 2.0)
     z = s * s
-    y = s * b.fma(z, horner(b, z, _ARTANH), half)
+    y = s * b.fma(z, polynomial(b, z, _ARTANH), half)
     return b.fma(k, high, f - (half - (y + b.fma(k, low, rest))))
 
 

@@ -11,21 +11,14 @@ import math
 from collections.abc import Callable
 
 from ..llvm.builder import Builder, Value
-from .exponential import EXP, LOG2, exp2
+from .exponential import LOG2, exp2, mantissa
 from .logarithm import log, parts, special
-from .parts import INFINITY, NAN, between, bits_of, horner, magnitude, scaled, widened
+from .parts import INFINITY, NAN, Double, between, bits_of, fast_two_sum, magnitude, polynomial, scaled, widened
 
-Double = tuple[Value, Value]  # a number and what it lacks
 _ARTANH = tuple(2 / (2 * k + 1) for k in range(4, 14))  # the powers of s**2 from s**9 on
 _FIRST = tuple((1 / n * 2, float.fromhex(low)) for n, low in (
     (7, "0x1.2492492492492p-56"), (5, "-0x1.999999999999ap-56"), (3, "0x1.5555555555555p-55")))  # fmt: skip
 _FAR = 800.0  # from here on the power is 0 or infinite
-
-
-def _sum(b: Builder, x: Value | float, y: Value) -> Double:
-    """x + y of an x that is 0 or at least as large as y, and what the rounding took."""
-    total = y + x
-    return total, y - (total - x)
 
 
 def _product(b: Builder, x: Double, y: Double) -> Double:
@@ -40,27 +33,22 @@ def _logarithm(b: Builder, x: Value) -> Double:
     s = f / whole
     rest = (b.fma(b.negative(s), whole, f) - s * (f - (whole - 2.0))) / whole
     square = _product(b, (s, rest), (s, rest))
-    series: Double = square[0] * horner(b, square[0], _ARTANH), b.constant(0.0, x.type)
+    series: Double = square[0] * polynomial(b, square[0], _ARTANH), b.constant(0.0, x.type)
     for high, low in _FIRST:
-        total = _sum(b, high, series[0])
+        total = fast_two_sum(b, high, series[0])
         series = _product(b, square, (total[0], total[1] + (series[1] + low)))
     more = _product(b, (s, rest), series)
-    high, low = _sum(b, s * 2.0, more[0])
+    high, low = fast_two_sum(b, s * 2.0, more[0])
     low = b.fma(rest, 2.0, low + more[1])
     far, near = LOG2["double"]
-    found, lost = _sum(b, k * far, high)
+    found, lost = fast_two_sum(b, k * far, high)
     return found, b.fma(k, near, lost + low)
 
 
 def _exponential(b: Builder, x: Value, rest: Value) -> Value:
     """exp(x + rest)."""
-    n = b.intrinsic("rint", x * 1.4426950408889634)
-    far, near = LOG2["double"]
-    more = b.fma(n, -far, x)
-    r = b.fma(n, -near, more)
-    r, rest = _sum(b, r, rest + b.fma(n, -near, more - r))
-    high, low = _sum(b, 1.0, r)
-    return scaled(b, high + b.fma(r * r, horner(b, r, EXP["double"]), low + b.fma(r, rest, rest)), n)
+    n, high, low = mantissa(b, x, rest)
+    return scaled(b, high + low, n)
 
 
 def _of_size(b: Builder, size: Value, y: Value) -> Value:

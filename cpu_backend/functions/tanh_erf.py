@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from ..llvm.builder import Builder, Value
-from .exponential import exp, expm1
-from .parts import horner, magnitude, signed_as
+from .exponential import exp, expm1_parts, mantissa
+from .parts import between, fast_two_sum, inverse_root, magnitude, polynomial, quotient, scaled, signed_as
 
 # (tanh(x) - x) / x**3 in x**2, for |x| <= 0.6.
 _TANH = (-0.3333333134651184, 0.13333247601985931, -0.053952474147081375, 0.021734438836574554, -0.008267087861895561,
@@ -33,36 +33,40 @@ def tanh(b: Builder, x: Value) -> Value:
     size = magnitude(b, x)
     if x.scalar == "float":
         z = x * x
-        small = b.fma(horner(b, z, _TANH) * z, x, x)
+        small = b.fma(polynomial(b, z, _TANH) * z, x, x)
         large = 1.0 - 2.0 / (exp(b, size * 2.0) + 1.0)
         return signed_as(b, b.select(b.compare("olt", size, 0.6), small, large), x)
-    t = expm1(b, size * 2.0)
-    found = b.select(b.compare("olt", size, 0.55), t / (t + 2.0), 1.0 - 2.0 / (t + 2.0))
-    return signed_as(b, found, x)
+    # -m / (2 + m) of m = exp(-2 |x|) - 1.
+    power = fast_two_sum(b, *expm1_parts(b, b.select(b.compare("ogt", size, 20.0), -40.0, size * -2.0)))
+    below, lost = fast_two_sum(b, 2.0, power[0])
+    return signed_as(b, quotient(b, power, (below, lost + power[1])), x)
 
 
 def logistic(b: Builder, x: Value) -> Value:
     """e**x / (1 + e**x) below 0 and 1 / (1 + e**-x) above, where the power is at most 1."""
-    e = exp(b, b.negative(magnitude(b, x)))
-    whole = e + 1.0
-    inverse = 1.0 / whole
-    lost = e - (whole - 1.0)  # by the sum
-    inverse = b.fma(b.negative(inverse) * inverse, lost, inverse)
-    return b.select(b.compare("olt", x, 0.0), e * inverse, inverse)
+    size = b.negative(magnitude(b, x))
+    if x.scalar == "float":
+        e, rest = exp(b, size), b.constant(0.0, x.type)
+    else:
+        n, high, low = mantissa(b, between(b, size, -746.0, 0.0))
+        e, rest = (scaled(b, part, n) for part in fast_two_sum(b, high, low))
+    whole, lost = fast_two_sum(b, 1.0, e)
+    below = b.compare("olt", x, 0.0)
+    return quotient(b, (b.select(below, e, 1.0), b.select(below, rest, 0.0)), (whole, lost + rest))
 
 
 def erf(b: Builder, x: Value) -> Value:
     size, (end, last) = magnitude(b, x), _ERF_ENDS[x.scalar]
     z = x * x
     first, *others = _ERF[x.scalar]
-    slope = horner(b, z, others)
+    slope = polynomial(b, z, others)
     ratio = b.fma(z, slope, first)
     if x.scalar == "double":  # what the square lost, along the chord
         ratio = b.fma(b.fma(x, x, b.negative(z)), slope, ratio)
     small = b.fma(ratio, x, x)
     capped = b.select(b.compare("ogt", size, last), last, size)
     first, *others = _ERFC[x.scalar]
-    slope = horner(b, capped - 1.0, others)
+    slope = polynomial(b, capped - 1.0, others)
     power = b.fma(capped - 1.0, slope, first)
     rest = exp(b, power)
     if x.scalar == "double":
@@ -72,4 +76,8 @@ def erf(b: Builder, x: Value) -> Value:
 
 
 def rsqrt(b: Builder, x: Value) -> Value:
-    return 1.0 / b.intrinsic("sqrt", x)
+    """With half of what x times its square lacks of 1 added; at 0 and infinity that is NaN."""
+    found = inverse_root(b, x)
+    root = x * found
+    rest = b.fma(b.negative(root), found, 1.0) - b.fma(x, found, b.negative(root)) * found
+    return b.select(b.compare("ord", rest, rest), b.fma(found * 0.5, rest, found), found)

@@ -11,7 +11,7 @@ from fractions import Fraction
 
 from ..llvm.builder import Builder, Value, vector
 from . import trigonometric_f64
-from .parts import INFINITY, NAN, bits_of, from_bits, horner, magnitude, rare
+from .parts import INFINITY, NAN, bits_of, from_bits, magnitude, polynomial, rare
 from .trigonometric_f64 import pi_to
 
 _SIN = tuple((-1) ** k / math.factorial(2 * k + 1) for k in range(1, 7))
@@ -23,8 +23,8 @@ _LARGE = 2.0**40
 def _of(b: Builder, i: Value, r: Value) -> Value:
     """sin(r + i pi / 2) for |r| <= pi / 4."""
     z = r * r
-    sine = b.fma(horner(b, z, _SIN) * z, r, r)
-    cosine = b.fma(horner(b, z, _COS), z, 1.0)
+    sine = b.fma(polynomial(b, z, _SIN) * z, r, r)
+    cosine = b.fma(polynomial(b, z, _COS), z, 1.0)
     odd = b.compare("ne", b.binary("and", i, 1), 0)
     found = b.select(odd, cosine, sine)
     minus = b.compare("ne", b.binary("and", i, 2), 0)

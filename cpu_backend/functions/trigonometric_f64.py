@@ -11,7 +11,7 @@ import math
 from fractions import Fraction
 
 from ..llvm.builder import Builder, Value, vector
-from .parts import INFINITY, NAN, bits_of, from_bits, horner, magnitude, power_of_two, rare
+from .parts import INFINITY, NAN, bits_of, from_bits, magnitude, polynomial, power_of_two, rare, two_sum
 
 _SIN = tuple((-1) ** k / math.factorial(2 * k + 1) for k in range(1, 9))
 _COS = tuple((-1) ** k / math.factorial(2 * k) for k in range(2, 10))
@@ -58,20 +58,13 @@ def _two_over_pi() -> list[float]:
     return found
 
 
-def _sum(b: Builder, x: Value, y: Value) -> tuple[Value, Value]:
-    """x + y rounded, and what the rounding took."""
-    total = x + y
-    of_y = total - x
-    return total, (x - (total - of_y)) + (y - of_y)
-
-
 def _of(b: Builder, i: Value, r: Value, rest: Value) -> Value:
     """sin(r + rest + i pi / 2) for |r| <= pi / 4 and a `rest` below its last place."""
     z = r * r
-    sine = r + b.fma(horner(b, z, _SIN) * z, r, b.fma(z * -0.5, rest, rest))
+    sine = r + b.fma(polynomial(b, z, _SIN) * z, r, b.fma(z * -0.5, rest, rest))
     half = z * 0.5
     one = 1.0 - half
-    cosine = one + (((1.0 - one) - half) + b.fma(z * z, horner(b, z, _COS), b.negative(r * rest)))
+    cosine = one + (((1.0 - one) - half) + b.fma(z * z, polynomial(b, z, _COS), b.negative(r * rest)))
     found = b.select(b.compare("ne", b.binary("and", i, 1), 0), cosine, sine)
     return b.select(b.compare("ne", b.binary("and", i, 2), 0), b.negative(found), found)
 
@@ -81,9 +74,9 @@ def _near(b: Builder, x: Value, shift: int) -> Value:
     n = b.intrinsic("rint", x * (2 / math.pi))
     first = b.fma(n, -_HALF_PI[0], x)
     product = n * -_HALF_PI[1]
-    r, rest = _sum(b, first, product)
+    r, rest = two_sum(b, first, product)
     rest = rest + b.fma(n, -_HALF_PI[2], b.fma(n, -_HALF_PI[1], b.negative(product)))
-    r, rest = _sum(b, r, rest)
+    r, rest = two_sum(b, r, rest)
     return _of(b, b.cast("fptosi", n, "i64") + shift, r, rest)
 
 
@@ -117,12 +110,12 @@ def _far(b: Builder, x: Value, shift: int) -> Value:
             t = part * half
             whole = b.intrinsic("rint", t)
             turns = turns + _modulo_4(b, whole)
-            total, lost = _sum(b, total, t - whole)
-            low, lost = _sum(b, low, lost)
+            total, lost = two_sum(b, total, t - whole)
+            low, lost = two_sum(b, low, lost)
             lowest = lowest + lost
     whole = b.intrinsic("rint", total)
-    total, lost = _sum(b, total - whole, low)
-    total, rest = _sum(b, total, lost + lowest)
+    total, lost = two_sum(b, total - whole, low)
+    total, rest = two_sum(b, total, lost + lowest)
     r = total * _HALF_PI[0]
     rest = b.fma(total, _HALF_PI[0], b.negative(r)) + b.fma(total, _HALF_PI[1], rest * _HALF_PI[0])
     return _of(b, b.cast("fptosi", _modulo_4(b, turns + whole), "i64") + shift, r, rest)

@@ -141,7 +141,8 @@ class Group:
         if len(taken) != sum(loop is not None for loop in loops):
             return None
         free = [loop for loop in range(len(self.sizes)) if loop not in taken]
-        for axis, size in enumerate(domain):
+        rows = len(domain) - (len(domain) > len(self.sizes))  # the last axis is not an outer loop in place of another
+        for axis, size in enumerate(domain[:rows]):
             if loops[axis] is None and free and self.sizes[free[0]] == size:
                 loops[axis] = free.pop(0)
         if free or loops.count(None) > 1:

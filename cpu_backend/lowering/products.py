@@ -3,7 +3,8 @@
     C[m, n] = sum over k of A[m, k] B[k, n]        within loops over batch axes
 
 Columns are lanes. Panels of B whose columns are not neighbours, or that are of another dtype than the sums, or far
-apart, are packed first, a panel at a time; elements of A are repeated in all lanes.
+apart, are packed first, a panel at a time; elements of A are repeated in all lanes. Where the contracted axis is long,
+a panel has a block of it, and the sums are stored between blocks.
 
 Products of integers summed in int32 add several to a lane by one instruction: a row of the panel holds as many rows of
 B, and as many elements of A are repeated in all lanes. They are four of bytes with VNNI, or two of 16 bits, for which
@@ -31,6 +32,8 @@ from .expression_graph import HELD, STORED, Dot, Keep, Load, Map, Memory, Node, 
 
 PANEL_BYTES = 4096  # rows of B this far apart are packed: each is on a page of its own
 UNROLL = 4
+BLOCK = 256  # rows of B in a panel where there are many, so that it stays in the first cache
+PARTIAL = 2**20  # the most bytes of sums over the blocks before
 BYTES = (np.dtype("int8"), np.dtype("uint8"))
 PAIRS = {4: "sse2.pmadd.wd", 8: "avx2.pmadd.wd", 16: "avx512.pmaddw.d.512"}  # by the number of sums
 TOP_BITS = -0x7F7F7F80  # of four bytes
@@ -268,8 +271,14 @@ class _Tiles:
         self.rows, self.vectors = machine.rows, machine.vectors
         self.wide = self.lanes * self.vectors
         far = abs(self.bk) * np.dtype(b.dtype).itemsize >= PANEL_BYTES and self.m >= 4 * self.rows
-        self.packs = self.bn != 1 or b.dtype != sums or far
-        self.panel = allocate(sums, (self.depth + self.flips, self.wide)) if self.packs else None
+        many = self.m >= 4 * self.rows and self.m * self.wide * sums.itemsize <= PARTIAL
+        self.blocked = self.step == 1 and self.k > 2 * BLOCK and many
+        self.packs = self.bn != 1 or b.dtype != sums or far or self.blocked
+        self.start: Int = 0  # the first element of the contracted axis in this block, and their number
+        self.extent = BLOCK if self.blocked else self.k
+        rows = self.extent if self.blocked else self.depth + self.flips
+        self.panel = allocate(sums, (rows, self.wide)) if self.packs else None
+        self.partial = allocate(sums, (self.m, self.wide)) if self.blocked else None
 
     def run(self) -> None:
         self.e.nest.line(self.text())
@@ -287,21 +296,35 @@ class _Tiles:
         rest = [f"{x} {name}" for x, name in ((self.m % rows, "rows"), (self.n % columns, "columns")) if x]
         parts = [f"tiles of {rows} x {columns} in registers{', and of the last ' * bool(rest)}{' and '.join(rest)}"]
         parts += {1: [], 2: ["pairs of 16 bits"], 4: ["fours of bytes"]}[self.step]
-        parts += [f"right operand packed in panels of {self.k} x {self.wide}"] * self.packs
+        parts += [f"right operand packed in panels of {self.extent} x {self.wide}"] * self.packs
         parts += [] if store is None else [f"epilogue: store {store.target.name}"]
         return f"product, {self.m} x {self.k} by {self.k} x {self.n}: {'; '.join(parts)}"
 
     def columns(self, first: Int, count: int) -> None:
         """All rows of some columns."""
         e = self.e
+        if self.partial is None:
+            return self.block(first, count, True)
+        e.fill(self.partial, 0)
+        last = (self.k - 1) // BLOCK * BLOCK
+        with e.scope(), e.b.loop(0, last, BLOCK, empty=False) as loop:
+            self.start = loop.index
+            self.block(first, count, False)
+        self.start, self.extent = last, self.k - last
+        self.block(first, count, True)
+        self.start, self.extent = 0, BLOCK
+
+    def block(self, first: Int, count: int, last: bool) -> None:
+        """All rows of some columns, of one block of the contracted axis."""
+        e = self.e
         if self.panel is not None:
             self.pack(first, count)
         full = self.m // self.rows * self.rows
         if full:
             with e.scope(), e.b.loop(0, full, self.rows, empty=False) as loop:
-                self.tile(loop.index, self.rows, first, count)
+                self.tile(loop.index, self.rows, first, count, last)
         if self.m > full:
-            self.tile(full, self.m - full, first, count)
+            self.tile(full, self.m - full, first, count, last)
 
     def masks(self, count: int) -> list[Value | None]:
         """For each vector of some columns which lanes there are; None for all."""
@@ -315,14 +338,14 @@ class _Tiles:
         """A panel of B, zeros past its end, in the dtype of the sums."""
         e, b = self.e, self.e.b
         masks = self.masks(count)
-        squares = self.k // self.lanes * self.lanes if self.bk == 1 and self.bn != 1 and None in masks else 0
+        squares = self.extent // self.lanes * self.lanes if self.bk == 1 and self.bn != 1 and None in masks else 0
         if squares:
             turned = [v for v, mask in enumerate(masks) if mask is None]
             with e.scope(), b.loop(0, squares // self.step, self.lanes // self.step, empty=False) as loop:
                 for v in turned:
                     self.square(loop.index, first, v)
             self.pack_rows(0, squares, first, [(v, m) for v, m in enumerate(masks) if m is not None])
-        self.pack_rows(squares, self.k, first, list(enumerate(masks)))
+        self.pack_rows(squares, self.extent, first, list(enumerate(masks)))
         if self.flips:
             self.pack_starts(len(masks))
 
@@ -357,7 +380,7 @@ class _Tiles:
         """A vector of a row of B as memory has it, zeros past its end."""
         e, b = self.e, self.e.b
         source = STORED[str(self.b.dtype)]
-        at = e.add(e.add(e.mul(k, self.bk), e.mul(first, self.bn)), v * self.lanes * self.bn)
+        at = e.add(e.add(e.mul(e.add(self.start, k), self.bk), e.mul(first, self.bn)), v * self.lanes * self.bn)
         zero = b.constant(0, vector(source, self.lanes))
         pointer = b.offset(self.pb, at, source)
         if self.bn == 1:
@@ -369,7 +392,7 @@ class _Tiles:
         """As many rows of B as one vector of a panel has lanes, where a column of B is contiguous."""
         e, b, lanes, step = self.e, self.e.b, self.lanes, self.step
         source = STORED[str(self.b.dtype)]
-        start = e.add(e.mul(row, step), e.mul(e.add(first, v * lanes), self.bn))
+        start = e.add(e.add(self.start, e.mul(row, step)), e.mul(e.add(first, v * lanes), self.bn))
         pointer = b.offset(self.pb, start, source)
         columns = [b.load(b.offset(pointer, j * self.bn, source), vector(source, lanes)) for j in range(lanes)]
         rows = b.transposed(columns)
@@ -392,7 +415,7 @@ class _Tiles:
         assert self.panel is not None
         e.b.store(x, e.b.offset(self.panel.base, e.add(e.mul(row, self.wide), v * self.lanes), self.scalar))
 
-    def tile(self, row: Int, rows: int, first: Int, count: int) -> None:
+    def tile(self, row: Int, rows: int, first: Int, count: int, last: bool) -> None:
         """Some rows of some columns: their sums in registers over the whole contracted axis."""
         e, b = self.e, self.e.b
         masks = self.masks(count)
@@ -402,19 +425,23 @@ class _Tiles:
         sums = [b.constant(0, type_)] * (rows * len(masks))
         if self.flips:
             sums = [self.column(self.depth, v, first, None) for v in range(len(masks))] * rows
+        if self.partial is not None:
+            kept = [self.kept(e.add(row, r), v) for r in range(rows) for v in range(len(masks))]
+            sums = [b.load(pointer, type_) for pointer in kept]
 
         def step(sums: list[Value], k: Int) -> list[Value]:
             columns = [self.column(k, v, first, mask) for v, mask in enumerate(masks)]
             found = list(sums)
             for r in range(rows):
-                x = b.splat(self.element(b.offset(starts[r], e.mul(k, self.ak * self.step), scalar), k), self.lanes)
+                at = e.mul(e.add(self.start, k), self.ak * self.step)
+                x = b.splat(self.element(b.offset(starts[r], at, scalar), k), self.lanes)
                 for v, y in enumerate(columns):
                     at = r * len(masks) + v
                     old = found[at]
                     found[at] = self.added(old, x, y)
             return found
 
-        whole = self.k // self.step // UNROLL * UNROLL
+        whole = self.extent // self.step // UNROLL * UNROLL
         if whole > UNROLL:
             with e.scope(), b.loop(0, whole, UNROLL, sums, empty=False) as loop:
                 found = loop.carried
@@ -424,13 +451,23 @@ class _Tiles:
             sums = loop.out
         else:
             whole = 0
-        for k in range(whole, self.depth):
+        for k in range(whole, -(-self.extent // self.step)):
             sums = step(sums, k)
+        if not last:
+            for pointer, x in zip(kept, sums, strict=True):
+                b.store(x, pointer)
+            return
         for r in range(rows):
             with e.scope():
                 for v, mask in enumerate(masks):
                     x = rounded(b, sums[r * len(masks) + v], self.out)
                     self.done(x, e.add(row, r), e.add(first, v * self.lanes), mask)
+
+    def kept(self, row: Int, v: int) -> Value:
+        """Where the sums over the blocks before are."""
+        e = self.e
+        assert self.partial is not None
+        return e.b.offset(self.partial.base, e.add(e.mul(row, self.wide), v * self.lanes), self.scalar)
 
     def element(self, pointer: Value, k: Int) -> Value:
         """An element of A, or a group as one; the last may lack some."""

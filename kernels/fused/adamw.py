@@ -7,6 +7,7 @@ where it is donated.
 
 from __future__ import annotations
 
+import functools
 import math
 from typing import Any
 
@@ -15,10 +16,12 @@ import numpy as np
 from tilewright import numpy as jnp
 
 from ...core.support import pytree
-from ...core.tracing.trace import shape_of
+from ...core.tracing.trace import shape_of, trace_program, typeof
+from ...lang.call.custom_partition import partitioned_p
 from ...lang.call.kernel_call import kernel_call
 from ...lang.kernel.block_spec import SMEM, BlockSpec
 from ...lang.ops.basic import cdiv
+from ...lang.partition.custom_rule import Partition
 from ...lang.targets.target import Target, current_target
 from ..cost import Cost
 from .base import FLOAT32, Operation, like, nbytes, work_dtype
@@ -50,9 +53,19 @@ def _formula(p: Any, g: Any, m: Any, v: Any, c1: Any, c2: Any, lr: Any, b1: floa
 
 
 def _leaf(p: Any, g: Any, m: Any, v: Any, factors: Any, fixed: tuple[float, ...], target: Target) -> list[Any]:
-    size = math.prod(shape_of(p))
-    if not size:
+    """The step of a leaf; of an array that a mesh splits each device takes that of its part."""
+    if not math.prod(shape_of(p)):
         return [p, m, v]
+
+    step = functools.partial(_flat, fixed=fixed, target=target)
+    names = tuple(f"d{i}" for i in range(len(shape_of(p))))
+    rule = Partition.of((names, names, names, names, (None,)), (names,) * 3, lambda axes, *parts: step(*parts))
+    operands = (p, g, m, v, factors)
+    return partitioned_p.bind(*operands, program=trace_program(step, [*map(typeof, operands)], "adamw"), rule=rule)
+
+
+def _flat(p: Any, g: Any, m: Any, v: Any, factors: Any, fixed: tuple[float, ...], target: Target) -> list[Any]:
+    size = math.prod(shape_of(p))
     held = 2 * nbytes(p, g, m, v, p, m, v) // size
     target = current_target(target)
     fits = max(target.block_bytes // held // target.lanes, 1) * target.lanes

@@ -69,11 +69,15 @@ def _part_of(extra: dict[str, Any], rows: slice, columns: slice) -> dict[str, An
     return found
 
 
-def _after(x: Any, done: Sequence[Any]) -> Any:
-    """`x`, once `done` are: runs that could be side by side would hold the scores of all of them.
+def _after(x: Any, done: Sequence[Any], keys: Any) -> Any:
+    """Queries `x`, once `done` are: runs that could be side by side would hold the scores of all of them.
 
-    XLA:CPU drops barriers before it orders a program, so this is a choice that it cannot see to be always the same.
+    Few scores may be. XLA:CPU drops barriers before it orders a program, so this is a choice that it cannot see to be
+    always the same.
     """
+    (batch, t, heads, _), length = shape_of(x), shape_of(keys)[1]
+    if 4 * batch * heads * max(t, length) * length <= SCORES_BYTES:
+        return x
     for y in done:
         x = jnp.where(y.max() > np.inf, jnp.zeros((), x.dtype), x)
     return x
@@ -88,7 +92,7 @@ def _forward(form: Form, blocks: Backward, q: Any, k: Any, v: Any, extra: dict[s
         return tuple(forward(form, q, k, v, extra))
     done: list[Any] = []
     for f, r, c in _cut(form, shape_of(q)[1], shape_of(k)[1]):
-        run = _after(q[:, r], [d[0] for d in done[-1:]])
+        run = _after(q[:, r], [d[0] for d in done[-1:]], k)
         done.append(forward(f, run, k[:, c], v[:, c], _part_of(extra, r, c)))
     if len(done) == 1:
         return done[0][0], done[0][1]
@@ -116,7 +120,7 @@ def _backward_by_rows(
     dbias: Any = jnp.zeros(shape_of(extra["bias"]), work) if "bias" in extra else None
     whole = Form(form.scale, form.causal, form.window, form.rows, length)
     for f, r, c in _cut(whole, shape_of(q)[1], length):
-        part, run = _part_of(extra, r, c), _after(q[:, r], [*dqs[-1:], dk, dv] if dqs else [])
+        part, run = _part_of(extra, r, c), _after(q[:, r], [*dqs[-1:], dk, dv] if dqs else [], k)
         dq, dkp, dvp, *scores = backward_of_rows(
             f, run, k[:, c], v[:, c], part, sums[:, :, r], delta[:, :, r], ct[:, r]
         )

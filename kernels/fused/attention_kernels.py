@@ -289,10 +289,19 @@ def forward(form: Form, q: Any, k: Any, v: Any, extra: dict[str, Any]) -> list[A
 def backward_of_rows(
     form: Form, q: Any, k: Any, v: Any, extra: dict[str, Any], sums: Any, delta: Any, ct: Any
 ) -> list[Any]:
-    """dq, dk, dv and, with a bias, its cotangent; blocks of queries run one after the other and add up."""
+    """dq, dk, dv and, with a bias, its cotangent; blocks of queries run one after the other and add up.
+
+    Where one block has all queries of a head, there is nothing to add to.
+    """
     (batch, t, n, h), (_, length, heads, _) = shape_of(q), shape_of(k)
     group, work, names = n // heads, work_dtype(q, k, v), list(extra)
-    biased = "bias" in extra
+    biased, alone = "bias" in extra, group == cdiv(t, form.rows) == 1
+
+    def add(out: Any, x: Any) -> None:
+        if alone:
+            out[...] = x.astype(out.dtype)
+        else:
+            out[...] += x
 
     def body(q: Any, k: Any, v: Any, sums: Any, delta: Any, ct: Any, *rest: Any) -> None:
         given = {name: ref[...] for name, ref in zip(names, rest, strict=False)}
@@ -301,12 +310,12 @@ def backward_of_rows(
         p = jnp.exp(s - sums[...][:, None])
         dp = product(ct[...], v[...], 1, 1, work)
         ds = p * (dp - delta[...][:, None])
-        outs[2][...] += product(p.astype(v.dtype), ct[...], 0, 0, work)
+        add(outs[2], product(p.astype(v.dtype), ct[...], 0, 0, work))
         if biased:
-            outs[3][...] += sum_to(ds, shape_of(given["bias"]))
+            add(outs[3], sum_to(ds, shape_of(given["bias"])))
         ds = (ds * form.scale).astype(q.dtype)
         outs[0][...] = product(ds, k[...], 1, 0, work).astype(outs[0].dtype)
-        outs[1][...] += product(ds, q[...], 0, 0, work)
+        add(outs[1], product(ds, q[...], 0, 0, work))
 
     def at(b: Any, h: Any, g: Any, i: Any) -> Any:
         return b, h, g, i, 0
@@ -322,13 +331,13 @@ def backward_of_rows(
         summed.append(like(q, (batch, n, *shape_of(extra["bias"])[2:]), work))
         summed_specs += _extra_specs(form, {"bias": summed[-1]}, group, at)
     first = 6 + len(names)
-    zeros = [jnp.zeros(a.shape, a.dtype) for a in summed]
+    zeros = [] if alone else [jnp.zeros(a.shape, a.dtype) for a in summed]
     made = kernel_call(
-        lambda *refs: body(*refs[:first], *refs[first + len(summed) :]), [like(q), *summed],
+        lambda *refs: body(*refs[:first], *refs[first + len(zeros) :]), [like(q), *summed],
         grid=(batch, heads, group, cdiv(t, form.rows)),
-        in_specs=[query, keys, keys, row, row, query, *more, *summed_specs], out_specs=[query, *summed_specs],
-        input_output_aliases={first + i: 1 + i for i in range(len(summed))}, name="attention_backward",
-        compiler_params=cpu.CompilerParams(SCORES_BYTES),
+        in_specs=[query, keys, keys, row, row, query, *more, *summed_specs[: len(zeros)]],
+        out_specs=[query, *summed_specs], input_output_aliases={first + i: 1 + i for i in range(len(zeros))},
+        name="attention_backward", compiler_params=cpu.CompilerParams(SCORES_BYTES),
     )(q, k, v, sums, delta, ct, *extra.values(), *zeros)  # fmt: skip
     return made
 

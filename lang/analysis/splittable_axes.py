@@ -135,7 +135,7 @@ class _Joined:
         for eqn in program.eqns:
             inner = list(dataflow(eqn))
             if inner:
-                for below, taken, given in inner:
+                for below, taken, given, _ in inner:
                     self.walk(below)
                     for a, b, ahead in (*taken, *given):
                         self.same(a, b, ahead)
@@ -250,7 +250,7 @@ class _Parts:
     def walk(self, program: Program) -> None:
         for eqn in program.eqns:
             inner = list(dataflow(eqn))
-            for below, taken, given in inner:
+            for below, taken, given, _ in inner:
                 for a, b, _ in taken:
                     self.put(b, self.of(a))
                 self.walk(below)

@@ -1,4 +1,4 @@
-"""Class B within a budget: states saved every few cells, those in between computed again.
+"""A reverse sweep within a budget: states saved every few cells, those in between computed again.
 
 The carry axes, T cells in all, are cut into segments of S = ceil(sqrt T). The forward kernel saves its states on entry
 to each segment. The backward kernel takes the segments from the last to the first, each in 2 S steps: S cells forward
@@ -44,7 +44,7 @@ def budgeted(kernel: Kernel) -> Kernel:
 
 
 @cached(512)
-def class_b(kernel: Kernel, active: Axes, given: Kernel) -> Sweep:
+def reverse_sweep(kernel: Kernel, active: Axes, given: Kernel) -> Sweep:
     """Plan the derivative of a kernel with any carry; `active` are the positions of the operands wanted.
 
     `given` is the kernel with the atomic updates that it was written with.

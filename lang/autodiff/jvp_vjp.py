@@ -28,9 +28,9 @@ from ..transforms.dynamic_grid import static
 from ..transforms.rebuild import trace_kernel
 from ..transforms.windows import scatter_blocks
 from .adjoint import is_active, kept_states
-from .checkpointing import budgeted, class_b
+from .checkpointing import budgeted, reverse_sweep
 from .functionalize_control import flatten_control
-from .reduction_kernels import Backward, Cells, class_a, pieces, route_of
+from .reduction_kernels import Backward, Cells, independent_cells, pieces, route_of
 from .scan_kernels import Sweep, assemble
 
 Call = Callable[..., list[Any]]  # a kernel applied to operands
@@ -84,7 +84,7 @@ def jvp_kernel(kernel: Kernel, active: tuple[int, ...]) -> Kernel:
 
 @cached(512)
 def strategy(kernel: Kernel, active: tuple[int, ...]) -> Backward | Sweep:
-    """How the reverse-mode derivative of a kernel is made: class A where its carries add up, else class B.
+    """How the reverse-mode derivative of a kernel is made: independent cells where its carries add up, else a sweep.
 
     What is derived is the kernel in plain accesses. The forward kernel keeps atomic updates, unless the derivative
     needs what an output holds between two of them.
@@ -93,8 +93,8 @@ def strategy(kernel: Kernel, active: tuple[int, ...]) -> Backward | Sweep:
     parts = analyse(made).phases
     positions = tuple(kernel.splits[1] + i for i in active)
     if parts is None:
-        return class_b(made, positions, kernel)
-    found = class_a(made, parts, positions)
+        return reverse_sweep(made, positions, kernel)
+    found = independent_cells(made, parts, positions)
     return found if found.saved else replace(found, forward=kernel)
 
 
@@ -109,7 +109,7 @@ def _operands(kernel: Kernel, keys: Sequence[tuple[str, int]], known: Mapping[st
 def run_sweep(
     call: Call, sweep: Sweep, active: tuple[int, ...], primals: Sequence[Any], saved: Sequence[Any], cts: Sequence[Any]
 ) -> list[Any]:
-    """The cotangents of the active inputs of a kernel of class B."""
+    """The cotangents of the active inputs of a kernel that is differentiated by a sweep."""
     kernel = sweep.kernel
     first_in, first_out = kernel.splits[1:3]
     prefetched, arrays = primals[: len(kernel.prefetch)], primals[len(kernel.prefetch) :]
@@ -203,7 +203,7 @@ class _Stages:
 
 @dataclass(frozen=True)
 class OperandPlan:
-    """How reverse mode treats one operand: its class (A, B, C or none), and in words what is done and why."""
+    """How reverse mode treats one operand: independent cells, a sweep, a scatter or none, with details in words."""
 
     operand: str
     kind: str
@@ -238,7 +238,7 @@ def _loops(kernel: Kernel) -> str:
 
 
 def derivative_plan(kernel: Kernel) -> list[OperandPlan]:
-    """The class and strategy of the reverse-mode derivative of a kernel, operand by operand."""
+    """The kind of the reverse-mode derivative of a kernel, operand by operand."""
     if any(kernel.grid[axis] == UNBOUNDED for axis in kernel.computed):
         return [OperandPlan(b.name, "none", "a traced size of the grid has no bound") for b in kernel.inputs]
     kernel = desugared(static(kernel, ""))
@@ -259,7 +259,7 @@ def derivative_plan(kernel: Kernel) -> list[OperandPlan]:
         over += loops
         if not route.exact:
             how = f"its blocks overlap or depend on data: cotangents are scattered; {over}"
-            plans.append(OperandPlan(block.name, "C", how))
+            plans.append(OperandPlan(block.name, "scatter", how))
         else:
-            plans.append(OperandPlan(block.name, "A" if parts is not None else "B", over))
+            plans.append(OperandPlan(block.name, "independent" if parts is not None else "sweep", over))
     return plans

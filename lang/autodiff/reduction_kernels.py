@@ -1,4 +1,4 @@
-"""Reverse mode of kernels with additive carries (class A), as kernels.
+"""Reverse mode of kernels with additive carries, as kernels.
 
 A kernel of `Phases` is init, then a sum of main over its carry axes, then final; each is a kernel of cells that
 do not depend on one another, and so is its adjoint. The cotangent of a state is that of final, the same for
@@ -350,7 +350,7 @@ class _Builder(Assembly):
 
 @dataclass(frozen=True, eq=False)
 class Backward:
-    """Class A of one kernel: the forward kernel that also gives the states that the backward pass needs, and that pass.
+    """One kernel of additive carries: the forward kernel with the states that the backward pass needs, and that pass.
 
     `saved` are positions of states, in the order of the forward kernel's further outputs.
     """
@@ -363,7 +363,7 @@ class Backward:
 
 
 @cached(512)
-def class_a(kernel: Kernel, parts: Phases, active: Sequence[int]) -> Backward:
+def independent_cells(kernel: Kernel, parts: Phases, active: Sequence[int]) -> Backward:
     """Plan the derivative of a kernel of additive carries in its `active` inputs (positions among the body's)."""
     fixed = range(kernel.splits[0], kernel.splits[2])
     parts = replace(parts, **{n: flatten_control(getattr(parts, n), fixed) for n in ("init", "main", "final")})

@@ -1,4 +1,4 @@
-"""Reverse mode of kernels with any carry (class B), as two kernels.
+"""Reverse mode of kernels with any carry, a sweep, as two kernels.
 
 Forward: the kernel, which also gives what its states hold on entry to each cell, where the derivative reads it. (What
 would take more than the budget is saved now and then, and computed again in between: `lang/autodiff/checkpointing.py`.)
@@ -56,7 +56,7 @@ class Part:
 
 @dataclass(frozen=True, eq=False)
 class Sweep:
-    """The two kernels of class B, and what the operands and outputs of the second are."""
+    """The two kernels of a sweep, and what the operands and outputs of the second are."""
 
     kernel: Kernel
     forward: Kernel

@@ -29,6 +29,7 @@ from ...core.support.errors import (
     ShapeError,
     TreeError,
     UnsupportedError,
+    plural,
     user_source,
 )
 from ...core.tracing.array_conversion import make_array
@@ -318,9 +319,9 @@ class _Request:
             if not 0 <= i - first < len(inputs) or not 0 <= o < len(outputs):
                 raise ArgumentError(
                     f"kernel {self.name}: input_output_aliases {{{i}: {o}}} of {first + len(inputs)} operands and "
-                    f"{len(outputs)} outputs", "count operands and outputs from 0")  # fmt: skip
+                    f"{plural(len(outputs), 'output')}", "count operands and outputs from 0")  # fmt: skip
             a, b = inputs[i - first].array, outputs[o].array
-            if a.strong() != b.strong():
+            if (a.shape, a.dtype) != (b.shape, b.dtype):
                 raise ShapeError(
                     f"kernel {self.name}: operand {inputs[i - first].name} of {a.show()} is aliased to output "
                     f"{outputs[o].name} of {b.show()}",
@@ -454,8 +455,9 @@ class _Request:
         except TypeError as wrong:
             operands, outputs, scratch = counts
             raise KernelBodyError(
-                f"kernel {self.name}: its body takes {signature}, and is given the Refs of {operands} operands, "
-                f"{outputs} outputs and {scratch + len(keywords)} scratch: {wrong}",
+                f"kernel {self.name}: its body takes {signature}, and is given the Refs of "
+                f"{plural(operands, 'operand')}, {plural(outputs, 'output')} and "
+                f"{scratch + len(keywords)} scratch: {wrong}",
                 "give the body one parameter for each, in that order") from None  # fmt: skip
 
     def _check_refs(self, program: Program) -> None:
@@ -495,7 +497,7 @@ def _semantics(given: Any, grid: tuple[int, ...], name: str) -> tuple[str, ...] 
         s not in ("parallel", "arbitrary", "core_parallel", "subcore_parallel") for s in found
     ):
         raise ArgumentError(
-            f"kernel {name}: dimension_semantics {tuple(given)} of a grid with {len(grid)} axes",
+            f"kernel {name}: dimension_semantics {tuple(given)} of a grid with {plural(len(grid), 'axis')}",
             'give "parallel" or "arbitrary" for each axis of the grid')  # fmt: skip
     return tuple("arbitrary" if s == "arbitrary" else "parallel" for s in found)
 

@@ -27,7 +27,7 @@ from ...core.primitives.elementwise.conversion import convert_element_type
 from ...core.primitives.movement.shape import broadcast_in_dim, iota_p
 from ...core.primitives.reduction.reduce import highest, lowest
 from ...core.support import pytree
-from ...core.support.errors import ArgumentError, ShapeError
+from ...core.support.errors import ArgumentError, ShapeError, plural
 from ...core.tracing.array_conversion import as_array
 from ...core.tracing.trace import Tracer, as_type, trace_program, typeof
 from ..call.kernel_call import kernel_call
@@ -155,7 +155,8 @@ class Auto:
             for batch in axes.jagged.values():
                 sizes[batch] = table.shape[0] - 1
         if len(given) != len(axes.ins):
-            raise ArgumentError(f"auto: {len(given)} operands for {len(axes.ins)} of the axes", "give one for each")
+            raise ArgumentError(f"auto: {plural(len(given), 'operand')} for {len(axes.ins)} of the axes",
+                                "give one for each")  # fmt: skip
         for number, (one, type_) in enumerate(zip(axes.ins, given, strict=True)):
             if len(one) != type_.ndim:
                 raise ShapeError(f"auto: operand {number} is {type_.show()}, its axes are {' '.join(one)!r}",
@@ -195,7 +196,8 @@ class Auto:
                     f"tiles of {', '.join(f'{a}={n}' for a, n in tiles.items())}",
                     "give a tile's axes in this order; the batch of jagged rows is no axis of a tile")  # fmt: skip
         if len(found) != len(axes.outs):
-            raise ShapeError(f"auto: the body gives {len(found)} results for {len(axes.outs)}", "give one for each")
+            raise ShapeError(f"auto: the body gives {plural(len(found), 'result')} for {len(axes.outs)}",
+                             "give one for each")  # fmt: skip
         return found, shape, program
 
     def lead(self, axis: str, one: Sequence[str]) -> bool:

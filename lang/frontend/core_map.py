@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+import inspect
+from collections.abc import Callable, Iterator
+from types import FunctionType
 from typing import Any
 
 from ...core.ir.types import MemorySpace
@@ -15,18 +17,18 @@ from ..kernel.block_spec import BlockSpec
 from ..targets.tpu_info import CoreMesh
 from ..warpgroups.specs import Mesh
 from . import warpgroup_kernel
+from .mutable_arrays import Ref
 
 
 @public
-def core_map(
-    mesh: CoreMesh | int, *, out_shape: Any = None, **options: Any
-) -> Callable[[Callable[..., None]], Callable[..., Any]]:
+def core_map(mesh: CoreMesh | int, *, out_shape: Any = None, **options: Any) -> Callable[[Callable[..., None]], Any]:
     """Decorator: run a body once on each core of a mesh, over unblocked operands in HBM.
 
     `body(*in_refs, *out_refs, *scratch_refs)` finds its core by `program_id(0)`, or by the name of the mesh's axis, and
     copies, or reads and writes, the parts of the operands that are that core's; each core has its own scratch. It is a
-    `kernel_call` of a grid of cores, "core_parallel", whose `options` it takes. Raises what `kernel_call` raises, an
-    `ArgumentError` without `out_shape`, and a target with fewer cores refuses.
+    `kernel_call` of a grid of cores, "core_parallel", whose `options` it takes. Without `out_shape` the body runs at
+    once, and its operands are the Refs of `new_ref` that it closes over, which it may write. Raises what `kernel_call`
+    raises, and a target with fewer cores refuses.
 
     >>> import numpy as np
     >>> import tilewright as tw
@@ -39,10 +41,9 @@ def core_map(
     [[2. 2. 2. 2.]
      [2. 2. 2. 2.]]
     """
-    if out_shape is None:
-        raise ArgumentError("core_map without out_shape",
-                            "say what the kernel gives; its body takes the Refs as parameters")  # fmt: skip
     mesh = CoreMesh(mesh) if isinstance(mesh, int) else mesh
+    if out_shape is None:
+        return lambda body: _run_on_refs(body, mesh, options)
     cores = mesh.count
     far = BlockSpec(memory_space=MemorySpace.ANY)
     semantics = ("core_parallel",) if cores > 1 else None
@@ -58,6 +59,49 @@ def core_map(
         return call
 
     return decorate
+
+
+def _run_on_refs(body: Callable[..., None], mesh: CoreMesh, options: dict[str, Any]) -> None:
+    """Run a body on the cores of a mesh, over the memory of the Refs that it closes over."""
+    refs = list({id(ref): ref for ref in _closed_over(body)}.values())
+    if not refs:
+        raise ArgumentError("core_map without out_shape, of a body that closes over no Ref",
+                            "say what the kernel gives, or make Refs of its operands and results")  # fmt: skip
+    n = len(refs)
+
+    def over_outputs(*args: Any) -> None:  # which are the inputs' memory
+        for ref, output in zip(refs, args[n : 2 * n], strict=True):
+            ref.stand_in = output
+        try:
+            body(*args[2 * n :])
+        finally:
+            for ref in refs:
+                ref.stand_in = None
+
+    values = [ref[...] for ref in refs]
+    call = core_map(mesh, out_shape=values, input_output_aliases={i: i for i in range(n)}, **options)(over_outputs)
+    for ref, value in zip(refs, call(*values), strict=True):
+        ref[...] = value
+
+
+def _closed_over(value: Any, seen: set[int] | None = None) -> Iterator[Ref]:
+    """The Refs outside of kernels that a function closes over, itself or by functions, partials and pytrees."""
+    seen = set() if seen is None else seen
+    if id(value) in seen:
+        return
+    seen.add(id(value))
+    if isinstance(value, Ref):
+        yield value
+    elif isinstance(value, functools.partial):
+        yield from _closed_over((value.func, value.args, value.keywords), seen)
+    elif isinstance(value, FunctionType):
+        closed = inspect.getclosurevars(value)
+        found = [x for x in closed.globals.values() if isinstance(x, Ref | FunctionType)]
+        for inner in (*closed.nonlocals.values(), *found, *(value.__defaults__ or ())):
+            yield from _closed_over(inner, seen)
+    elif isinstance(value, tuple | list | dict):
+        for inner in value.values() if isinstance(value, dict) else value:
+            yield from _closed_over(inner, seen)
 
 
 @public

@@ -64,7 +64,7 @@ def _place(ref: Any, key: Any) -> RefView:
 class Ref:
     """A mutable array; made by `new_ref`. Indexing reads it, and assignment to an index writes it."""
 
-    __slots__ = ("_trace", "aval", "_value", "_still", "__weakref__")
+    __slots__ = ("_trace", "aval", "_value", "_still", "stand_in", "__weakref__")
     is_mutable_ref = True
 
     def __init__(self, value: Any, still: bool = False):
@@ -73,6 +73,7 @@ class Ref:
         self.aval: RefType = RefType(type_.strong(), MemorySpace.ANY)
         self._value: Any = value
         self._still = still  # what is written has no derivative
+        self.stand_in: Any = None  # the Ref of a kernel that is the same memory, while its body is traced
 
     @property
     def shape(self) -> tuple[Any, ...]:

@@ -15,7 +15,7 @@ import numpy as np
 from ...core.ir.types import ArrayType, MemorySpace, RefType, canonical_dtype
 from ...core.primitives.refs.ref_indexing import Slice
 from ...core.support.call_errors import public
-from ...core.support.errors import ArgumentError, ArgumentTypeError, BlockRankError
+from ...core.support.errors import ArgumentError, ArgumentTypeError, BlockRankError, plural
 from ...core.tracing.trace import Tracer
 
 ANY, VMEM, SMEM, HBM, SEMAPHORE = (MemorySpace[n] for n in ("ANY", "VMEM", "SMEM", "HBM", "SEMAPHORE"))
@@ -234,7 +234,7 @@ def one_per_axis(found: Any, rank: int, block: str) -> list[Any]:
     """What an index map gives, as one index for each axis of a block of some rank; `block` is what errors call it."""
     found = list(found) if isinstance(found, (tuple, list)) else [found]
     if len(found) != rank:
-        raise BlockRankError(f"{block} has rank {rank}, its index map gives {len(found)} indices",
+        raise BlockRankError(f"{block} has rank {rank}, its index map gives {plural(len(found), 'index')}",
                              "give one block index per axis of the block")  # fmt: skip
     return found
 

@@ -117,7 +117,6 @@ TPU = {
     "HOST": PALLAS["HOST"],
     "TPUMemorySpace": PALLAS["TPUMemorySpace"],
     "TPUCompilerParams": "use `CompilerParams`",
-    "create_tensorcore_mesh": "use `TensorCoreMesh`",
     "semaphore": _TYPE,
     "CMEM": "no target has this memory",
     "LoweringException": "kernels raise a `TilewrightError`, and it says what is not supported",

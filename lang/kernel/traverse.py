@@ -7,18 +7,15 @@ from typing import Any
 
 import numpy as np
 
+from ...core.ir.dataflow import Body, bodies
 from ...core.ir.primitive import Primitive
 from ...core.ir.program import NO_EFFECTS, Atom, Eqn, Program, Var, every_eqn, subprograms
 from ...core.ir.types import FAR
-from ...core.primitives.control_flow.cond import cond_p
 from ...core.primitives.control_flow.jit_primitive import jit_p
-from ...core.primitives.control_flow.scan import scan_p
-from ...core.primitives.control_flow.while_loop import while_p
 from ...core.primitives.custom.checkpoint import checkpoint_p
 from ...core.primitives.custom.custom_derivative_primitives import custom_jvp_call_p, custom_vjp_call_p
 from .kernel import Block, Kernel
 
-Flow = tuple[Any, Any, int]  # a value outside of a Program, inside, and how many more leading axes it has outside
 CALLS = (jit_p, custom_jvp_call_p, custom_vjp_call_p, checkpoint_p)  # run their `program` once, on all operands
 
 
@@ -28,34 +25,14 @@ def kernels_of(program: Program) -> Iterator[Kernel]:
         yield from (value for value in eqn.params.values() if isinstance(value, Kernel))
 
 
-def dataflow(eqn: Eqn) -> Iterator[tuple[Program, list[Flow], list[Flow]]]:
-    """The Programs of a branch or loop, with the flows into their inputs and out of their outputs.
-
-    A loop-carried value flows out into the input that carries it, too.
-    """
-    ins, outs = eqn.inputs, eqn.outputs
-    if eqn.primitive is cond_p:
-        for branch in eqn.params["branches"]:
-            yield branch, _flows(ins[1:], branch.inputs), _flows(outs, branch.outputs)
-    elif eqn.primitive is while_p:
-        n, m = eqn.params["cond_nconsts"], eqn.params["body_nconsts"]
-        test, body = eqn.params["cond_program"], eqn.params["body_program"]
-        yield test, _flows((*ins[:n], *ins[n + m :]), test.inputs), []
-        yield body, _flows(ins[n:], body.inputs), [*_flows(body.inputs[m:], body.outputs), *_flows(outs, body.outputs)]
-    elif eqn.primitive is scan_p:
-        body, n, m = eqn.params["program"], eqn.params["num_consts"], eqn.params["num_carry"]
-        taken = _flows(ins[: n + m], body.inputs[: n + m]) + _flows(ins[n + m :], body.inputs[n + m :], 1)
-        given = _flows(body.inputs[n : n + m], body.outputs[:m]) + _flows(outs[:m], body.outputs[:m])
-        yield body, taken, given + _flows(outs[m:], body.outputs[m:], 1)
-
-
-def _flows(outside: Sequence[Any], inside: Sequence[Any], ahead: int = 0) -> list[Flow]:
-    return [(a, b, ahead) for a, b in zip(outside, inside, strict=True)]
+def dataflow(eqn: Eqn) -> list[Body]:
+    """The Programs of a branch or loop, with the flows into their inputs and out of their outputs."""
+    return bodies(eqn) if eqn.primitive.bodies is not None else []
 
 
 def inner_programs(eqn: Eqn) -> Iterator[tuple[Program, Sequence[Atom]]]:
     """The Programs of an equation, each with the operands that it takes."""
-    found = [(program, [outside for outside, _, _ in taken]) for program, taken, _ in dataflow(eqn)]
+    found = [(program, [outside for outside, _, _ in taken]) for program, taken, *_ in dataflow(eqn)]
     yield from found or ((program, eqn.inputs) for _, program in subprograms(eqn))
 
 

@@ -16,7 +16,7 @@ from ...core.primitives.contraction.fft import fft_p
 from ...core.primitives.control_flow.cond import cond_p
 from ...core.primitives.control_flow.jit_primitive import jit_p
 from ...core.primitives.control_flow.scan import scan_p
-from ...core.primitives.control_flow.while_loop import while_p, while_vjp_p
+from ...core.primitives.control_flow.while_loop import while_lin_p, while_p, while_vjp_p
 from ...core.primitives.custom.checkpoint import checkpoint_p, name_p, optimization_barrier_p
 from ...core.primitives.custom.custom_derivative_primitives import (
     custom_jvp_call_p,
@@ -302,6 +302,7 @@ FAMILIES: dict[str, dict[Primitive, str]] = {
         cond_p: "one of several Programs, selected by an integer or boolean",
         while_p: "a Program repeated while another is true",
         while_vjp_p: "cotangents of what such a loop takes, from those of what it gives",
+        while_lin_p: "tangents of such a loop whose Program has a reverse derivative only",
         scan_p: "a Program for each slice of arrays, with a carry",
         jit_p: "a Program",
         custom_jvp_call_p: "a Program with a forward derivative of its own",

@@ -25,7 +25,7 @@ from ...core.primitives.refs import ref_views as refs
 from ...core.primitives.refs.ref_indexing import Slice, dslice
 from ...core.support import pytree
 from ...core.support.call_errors import of_parameters, public
-from ...core.support.errors import ArgumentError, ArgumentTypeError, KernelBodyError, ShapeError, check_options
+from ...core.support.errors import ArgumentError, ArgumentTypeError, KernelBodyError, ShapeError, check_options, plural
 from ...core.tracing.trace import extended_axes, shape_of, typeof
 from ...core.transforms.rule_helpers import zeros
 
@@ -92,7 +92,7 @@ def _axis(axis: int, name: str) -> Cell:
         raise ArgumentTypeError(f"kernel {cell.kernel}: {name}({axis!r})", "an axis is a Python integer")
     if not 0 <= axis < len(cell.grid):
         raise ArgumentError(
-            f"kernel {cell.kernel}: {name}({axis}) of a grid with {len(cell.grid)} axes {cell.grid}",
+            f"kernel {cell.kernel}: {name}({axis}) of a grid with {plural(len(cell.grid), 'axis')} {cell.grid}",
             "axes are counted from 0, outermost first")  # fmt: skip
     return cell
 
@@ -309,7 +309,7 @@ def _index_value(name: str, rest: Sequence[Any]) -> tuple[Any, Any]:
         return Ellipsis, rest[0]
     if len(rest) == 2:
         return rest[0], rest[1]
-    raise ArgumentError(f"{name} got {len(rest) + 1} arguments",
+    raise ArgumentError(f"{name} got {plural(len(rest) + 1, 'argument')}",
                         f"write {name}(ref, index, value) or {name}(ref.at[...], value)")  # fmt: skip
 
 

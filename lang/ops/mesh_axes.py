@@ -21,7 +21,7 @@ from ...core.ir.types import INT32, ArrayType, is_integer
 from ...core.primitives.elementwise.conversion import convert_element_type
 from ...core.primitives.spmd.collective import axis_index_p
 from ...core.support.errors import ArgumentTypeError, KernelBodyError, MeshAxisError
-from ...core.tracing.trace import shape_of, typeof
+from ...core.tracing.trace import axis_environment, shape_of, typeof
 from ...core.transforms.rule_helpers import no_tangent
 from .basic import current_cell
 from .interpret_params import running
@@ -113,7 +113,7 @@ def logical_id(what: str, device_id: Any, kind: Any) -> tuple[Any, tuple[Any, ..
     if isinstance(device_id, Mapping):
         found = _named(what, device_id, mesh)
         places = [found[n] if n in found else device_index_p.bind(axis=n, mesh=mesh, axes=()) for n in every]
-        every = tuple(n for n in every if n in found)
+        every = tuple(n for n in every if n in found) or every
     else:
         places = list(device_id) if isinstance(device_id, (tuple, list)) else [device_id]
         if len(places) != len(mesh):
@@ -128,9 +128,13 @@ def logical_id(what: str, device_id: Any, kind: Any) -> tuple[Any, tuple[Any, ..
 
 
 def _named(what: str, given: Mapping[Any, Any], mesh: Axes) -> dict[Any, Any]:
-    """The place along each axis that a dict names."""
+    """The place along each axis that a dict names; an axis of cores with one core has one place."""
     sizes, found = dict(mesh), dict[Any, Any]()
+    single = {axis[0] for axis in axis_environment() if axis[0] not in sizes and isinstance(axis[1], int)
+              and axis[1] == 1}  # fmt: skip
     for key, place in given.items():
+        if key in single:
+            continue
         names = key if isinstance(key, tuple) and key not in sizes else (key,)
         for name in reversed(names):
             if name not in sizes or name in found:

@@ -25,6 +25,7 @@ from ...core.support.errors import (
     UncoveredOutputError,
     UninitializedError,
     UnsupportedError,
+    plural,
 )
 from ..analysis.affine import Fact
 from ..analysis.disjoint_parts import disjoint_axes
@@ -172,7 +173,7 @@ def _reads_of_maps(known: Analysis) -> Iterator[Finding]:
             if place.sure and not kernel.extents:
                 n = shape[place.axis]
                 raise kernel.error(OutOfBoundsError, f"operand {block.name}: in cell {place.cell} its index map reads "
-                                   f"{name} at {place.first} along axis {place.axis}, which has {n} elements",
+                                   f"{name} at {place.first} along axis {place.axis}, which has {plural(n, 'element')}",
                                    f"keep the place from 0 to {n - 1}, or pass a longer "
                                    "operand", place.eqn.source or kernel.source)  # fmt: skip
             yield Finding("index map reads in bounds", block.name, "unknown",
@@ -195,7 +196,7 @@ def _outputs(known: Analysis) -> Iterator[Finding]:
     """Each output is written without races, and wholly."""
     for number, block in enumerate(known.kernel.outputs):
         yield _order(known.kernel, block)
-        yield _coverage(known, number, block)
+        yield coverage(known, number, block)
 
 
 def _order(kernel: Kernel, block: Block) -> Finding:
@@ -378,7 +379,8 @@ def _enough(kernel: Kernel, fact: Fact, blocks: int) -> str:
     return "store in the other cells too"
 
 
-def _coverage(known: Analysis, number: int, block: Block) -> Finding:
+def coverage(known: Analysis, number: int, block: Block) -> Finding:
+    """Whether an output is wholly written, or starts as an operand; an `UncoveredOutputError` where it is not."""
     kernel = known.kernel
     if 0 in block.array.shape or block.loose:
         return Finding("wholly written", block.name, "proved")

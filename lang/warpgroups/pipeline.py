@@ -19,6 +19,7 @@ from ...core.primitives.refs import ref_views as refs
 from ...core.primitives.refs.ref_indexing import dslice
 from ...core.primitives.spmd.collective import axis_index
 from ...core.support import pytree
+from ...core.support.call_errors import public
 from ...core.support.errors import ArgumentError, BlockRankError, UnsupportedError
 from ...core.tracing.trace import typeof
 from ..kernel.block_spec import BlockAxis, BlockSpec, BoundedSlice, block_index, no_block_spec
@@ -203,6 +204,7 @@ def _grid(what: str, grid: Any) -> tuple[Any, ...]:
     return sizes
 
 
+@public
 def emit_pipeline(
     body: Callable[..., Any], *, grid: Any, in_specs: Sequence[BlockSpec] = (), out_specs: Sequence[BlockSpec] = (),
     max_concurrent_steps: int = 1, init_carry: Any = None,
@@ -289,6 +291,7 @@ def _last(p: _Pipeline) -> None:
         wait_smem_to_gmem(0)
 
 
+@public
 def emit_pipeline_warp_specialized(
     body: Callable[..., Any], *, grid: Any, memory_registers: int, in_specs: Sequence[BlockSpec] = (),
     out_specs: Sequence[BlockSpec] = (), max_concurrent_steps: int = 2, wg_axis: Any, num_compute_wgs: int,

@@ -10,7 +10,7 @@ from typing import Any
 from ...core.ir.primitive import Primitive
 from ...core.ir.types import RARE_FLOATS
 from ...core.primitives.control_flow.scan import scan_p
-from ...core.primitives.control_flow.while_loop import while_p, while_vjp_p
+from ...core.primitives.control_flow.while_loop import while_lin_p, while_p, while_vjp_p
 from ...core.primitives.elementwise.arithmetic import pow_p
 from ...core.primitives.elementwise.bitwise import clz_p, population_count_p
 from ...core.primitives.elementwise.conversion import reduce_precision_p
@@ -67,7 +67,8 @@ _BEYOND = {
     pow_p: "powers of integers are loops here; multiply",
     **dict.fromkeys((polygamma_p, zeta_p, igamma_p, igammac_p, igamma_grad_a_p, regularized_incomplete_beta_p),
                     "it is a series that is summed until it is exact enough; compute it around the kernel"),
-    **dict.fromkeys((while_p, while_vjp_p, scan_p), _LOOPS), **dict.fromkeys((population_count_p, clz_p), _BITS),
+    **dict.fromkeys((while_p, while_vjp_p, while_lin_p, scan_p), _LOOPS),
+    **dict.fromkeys((population_count_p, clz_p), _BITS),
     reduce_precision_p: "numbers are rounded to dtypes alone; `x.astype(dtype)`",
     rev_p: "it turns the order of rows or columns around; let an index map read them so",
     pad_p: "rows and columns of registers are not cut or put together; let a block's `fill` stand past the end",

@@ -9,6 +9,7 @@ from typing import Any
 from ...core.ir.primitive import Primitive
 from ...core.ir.types import BOOL, ArrayType
 from ...core.primitives.contraction.fft import fft_p
+from ...core.primitives.control_flow.while_loop import while_lin_p
 from ...core.primitives.custom.custom_derivative_primitives import custom_lin_p
 from ...core.primitives.elementwise.conversion import complex_p, conj_p, imag_p, real_p
 from ...core.primitives.external.host_callback import debug_callback_p, io_callback_p, pure_callback_p
@@ -34,6 +35,7 @@ UNSUPPORTED: dict[Primitive, str] = {
     **dict.fromkeys(sorted(FACTORED, key=repr), _FACTORED),
     fft_p: _FOURIER,
     **dict.fromkeys(WARPGROUPS, "a TPU has no warpgroups"),
+    while_lin_p: "a derivative that exists in reverse only is never computed forwards",
     custom_lin_p: "a derivative that exists in reverse only is never computed forwards",
 }  # fmt: skip
 

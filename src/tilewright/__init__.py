@@ -214,7 +214,9 @@ _LATER |= {
 }  # fmt: skip
 
 if not TYPE_CHECKING:  # checkers know the names from the imports above
-    __getattr__ = _later(__name__, _LATER | {name: f".{name}" for name in _MODULES})
+    __getattr__ = _later(
+        __name__, _LATER | {name: f".{name}" for name in _MODULES}, elsewhere=("lang", "numpy", "lax", "nn", "random")
+    )
 
 __all__ = [
     "Array", "CompilerEffortLevel", "Device", "NamedSharding", "P", "Primitive", "Ref", "ShapeDtypeStruct",

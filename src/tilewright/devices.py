@@ -121,9 +121,11 @@ def _put(x: Any, where: Any, donate: bool, may_alias: bool | None) -> Any:
     array = as_array(x)
     if sharding is not None:
         moved = lazy_layers.sharded_execution.place(array, sharding)
-    else:
+    elif where is None or isinstance(x, Array):
         moved = array if where is None else array.to_device(as_device(where))
-    if moved is x and may_alias is False:
+    else:
+        moved = array.committed_to(as_device(where))
+    if may_alias is False and isinstance(x, Array) and moved.device == x.device:
         return array.copy()
     if donate and isinstance(x, Array) and moved._buffer is not x._buffer:
         moved.block_until_ready()

@@ -158,13 +158,14 @@ def _segment(
     data, ids = value(data, name), value(segment_ids, name)
     if not is_integer(dtype_of(ids)):
         raise DtypeError(f"{name}: segment ids have dtype {dtype_of(ids)}", "pass integers")
-    if len(shape_of(ids)) == 1 and shape_of(data)[:1] in ((), (1,)):  # one value for every id
-        data = broadcast_to(data, (*shape_of(ids), *shape_of(data)[1:]))
-    if shape_of(data)[: len(shape_of(ids))] != shape_of(ids):
-        raise ShapeError(
-            f"{name}: segment ids of shape {shape_of(ids)} for data of shape {shape_of(data)}",
-            "give one id for each element of the data's leading axis",
-        )
+    if shape_of(data)[: len(shape_of(ids))] != shape_of(ids):  # data is broadcast to the ids
+        try:
+            data = broadcast_to(data, (*shape_of(ids), *shape_of(data)[1:]))
+        except ShapeError:
+            raise ShapeError(
+                f"{name}: segment ids of shape {shape_of(ids)} for data of shape {shape_of(data)}",
+                "give one id for each element of the data's leading axis",
+            ) from None
     if num_segments is None:
         known = concrete(ids, name, "pass num_segments")
         num_segments = int(known.max()) + 1 if known.size else 0

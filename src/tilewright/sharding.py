@@ -16,6 +16,7 @@ import numpy as np
 
 from .core.ir.array import DTypeLike
 from .core.ir.types import ArrayType, canonical_dtype, is_key
+from .core.sharding.axis_types import AbstractDevice
 from .core.sharding.mesh import (
     AbstractMesh,
     AxisType,
@@ -30,7 +31,7 @@ from .core.sharding.mesh_in_force import get_abstract_mesh, get_mesh, set_mesh, 
 from .core.sharding.shard_map import shard_map
 from .core.sharding.sharding_in_types import auto_axes, constrained, explicit_axes
 from .core.sharding.smap import smap
-from .core.support.errors import ArgumentError, DtypeError, MeshError, ShapeError, TracerArrayConversionError
+from .core.support.errors import ArgumentError, DtypeError, MeshError, ShapeError, TracerArrayConversionError, plural
 from .core.support.pytree import leaves
 from .core.tracing.trace import Tracer, typeof
 from .devices import devices
@@ -41,7 +42,7 @@ from .xla_backend.execution.sharded_execution import Shard, assemble
 Sharding = NamedSharding | SingleDeviceSharding
 
 __all__ = [
-    "AbstractMesh", "AxisType", "Mesh", "NamedSharding", "P", "PartitionSpec", "Shard", "Sharding",
+    "AbstractDevice", "AbstractMesh", "AxisType", "Mesh", "NamedSharding", "P", "PartitionSpec", "Shard", "Sharding",
     "SingleDeviceSharding", "auto_axes", "create_device_mesh", "create_hybrid_device_mesh", "explicit_axes",
     "get_abstract_mesh", "get_mesh", "make_array_from_callback", "make_array_from_process_local_data",
     "make_array_from_single_device_arrays", "make_mesh", "reshard", "set_mesh", "shard_map", "smap",
@@ -89,7 +90,7 @@ def create_device_mesh(
     count = math.prod(shape)
     if count > len(found) or (devices is not None and count != len(found)):
         raise MeshError(
-            f"a mesh of shape {shape} takes {count} devices, and there are {len(found)}",
+            f"a mesh of shape {shape} takes {plural(count, 'device')}, and there are {len(found)}",
             "ask for fewer, or for virtual ones: `config.update('num_cpu_devices', n)` before the first computation",
         )
     found.sort(key=lambda d: (d.process_index, tuple(getattr(d.raw, "coords", ())), d.id) if devices is None else 0)
@@ -277,8 +278,8 @@ def _global_shape(sharding: NamedSharding, local: tuple[int, ...]) -> tuple[int,
 
 
 def _placed(sharding: Any) -> Any:
-    if isinstance(sharding, SingleDeviceSharding):
-        return sharding
+    if isinstance(sharding, (Device, SingleDeviceSharding)):
+        return sharding if isinstance(sharding, SingleDeviceSharding) else SingleDeviceSharding(sharding)
     if not hasattr(sharding, "placed"):
         raise ArgumentError(f"{sharding!r} is no sharding over a mesh", "use NamedSharding(mesh, spec)")
     return sharding.placed("an array by")

@@ -9,7 +9,7 @@ import pytest
 import tilewright as tw
 from tilewright import numpy as jnp
 from tilewright.as_jax.batching import is_vmappable, register_vmappable, unregister_vmappable
-from tilewright.as_jax.finder import unknown_module
+from tilewright.as_jax.finder import Finder
 from tilewright.as_jax.jax import core
 from tilewright.as_jax.jax._src import core as private_core
 from tilewright.as_jax.jax._src import dtypes, flattree
@@ -19,7 +19,7 @@ from tilewright.as_jax.jax._src.numpy import util
 from tilewright.as_jax.jax._src.pjit import jit_p
 from tilewright.as_jax.jax._src.public_test_util import check_close, tolerance
 from tilewright.as_jax.jax.extend import core as jex
-from tilewright.core.support.errors import ArgumentTypeError, NotAdaptedNameError
+from tilewright.core.support.errors import ArgumentTypeError, NotAdaptedModuleError, NotAdaptedNameError
 from tilewright.experimental import sparse
 from tilewright.lang import tpu
 
@@ -137,7 +137,10 @@ def test_a_class_derived_from_a_dtype(name):
 def test_names_without_meaning_say_what_takes_their_place():
     with pytest.raises(NotAdaptedNameError, match="MemorySpace"):
         tpu.TPUMemorySpace  # noqa: B018
-    assert "not on SparseCores" in unknown_module("jax.experimental.pallas.tpu_sc")[1]
+    for name in ("jax.experimental.pallas.tpu_sc", "tilewright.lang.tpu_sc"):  # the second: by `from ... import`
+        with pytest.raises(NotAdaptedModuleError) as raised:
+            Finder().find_spec(name, None)
+        assert "not on SparseCores" in raised.value.remedy
 
 
 @tw.tree_util.register_dataclass

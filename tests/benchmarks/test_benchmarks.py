@@ -54,6 +54,22 @@ def test_results_are_merged(tmp_path, monkeypatch):
     assert (tmp_path / "spine.md").read_text().count("\n| ") == 4
 
 
+def test_a_case_is_shown_and_kept_when_it_is_measured(tmp_path, monkeypatch, capsys):
+    first, second = spine.CASES[:2]
+
+    def measured(suite, case, *_):
+        if case is second:
+            raise KeyboardInterrupt
+        return rounds.outcome(case, [1.0], [2.0])
+
+    monkeypatch.setattr(rounds, "RESULTS", tmp_path)
+    monkeypatch.setattr(rounds, "run_case", measured)
+    with pytest.raises(KeyboardInterrupt):
+        command.main(["spine", "--only", first.name, "--only", second.name])
+    assert list(rounds.kept(tmp_path / "spine.json")) == [first.name]
+    assert first.name in capsys.readouterr().out
+
+
 @pytest.mark.parametrize("seconds, text", [(2.5, "2.5 s"), (0.0123, "12.3 ms"), (4.2e-5, "42 us"), (3e-9, "3 ns")])
 def test_durations(seconds, text):
     assert harness.duration(seconds) == text

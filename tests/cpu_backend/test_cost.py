@@ -22,6 +22,7 @@ from tilewright.cpu_backend.cost.estimate import ALONE, Around, Machine, estimat
 from tilewright.cpu_backend.llvm.compile import module_text
 from tilewright.cpu_backend.runtime.library import loaded
 from tilewright.experimental.serialize_executable import deserialize_and_load, serialize
+from tilewright.kernels.fuse.flatten import flat
 from tilewright.lang.call.primitive import kernel_call_p
 from tilewright.lang.kernel.traverse import kernels_of
 from tilewright.xla_backend.host.disk_cache import CacheWarning, DiskCache
@@ -387,6 +388,46 @@ def test_code_that_takes_long_to_compile_is_xlas(monkeypatch):
     (found,) = routes(rows(softmax))
     assert "more than it saves in 1,000 calls" in found and found.startswith("XLA")
     assert routes(rows(softmax, route="machine_code"))[0].startswith("machine code")
+
+
+@needs_llvm
+def test_a_kernel_that_is_called_often_is_compiled_for_all_its_calls():
+    few = rows(softmax, shape=(128, 1024))
+    with tw.config(cpu_rates=RATES.text()):
+        (once,) = routes(few, (128, 1024))
+        (often,) = routes(lambda *xs: [few(x) for x in xs], *[(128, 1024)] * 9)
+    assert once.startswith("XLA") and often.startswith("machine code")
+
+
+def test_xla_computes_once_what_a_kernel_and_its_derivative_multiply():
+    structs = [tw.ShapeDtypeStruct(s, "float32") for s in ((2048, 256), (256, 512), (256, 512), (512, 256))]
+    slopes = tw.grad(lambda *a: (tw.nn.swiglu(*a) ** 2).sum(), (0, 1, 2))
+    found = calls.surroundings(flat(tw.compile(slopes, *structs, stop="transformed")))
+    products = 2 * 2 * 2048 * 256 * 512
+    assert {k.name: a.flops for k, a in found.items()} == {"swiglu": products / 2, "swiglu_backward": products / 2}
+    (kernel, one), *_ = found.items()
+    assert estimate(kernel, MACHINE, one).xla < estimate(kernel, MACHINE).xla
+
+
+@needs_llvm
+@pytest.mark.parametrize("part", [False, True])
+def test_operands_that_stay_are_not_copied_for_results_in_their_place(part):
+    def body(x_ref, o_ref):
+        rows_ = slice(0, 4) if part else slice(None)
+        o_ref[rows_] = x_ref[rows_] * 2
+
+    spec = tl.BlockSpec((8, 256), lambda i: (i, 0))
+    call = tl.kernel_call(
+        body, out_shape=tw.ShapeDtypeStruct((64, 256), "float32"), grid=8, in_specs=[spec], out_specs=spec,
+        input_output_aliases={0: 0}, compiler_params=tl.cpu.CompilerParams(route="machine_code"))  # fmt: skip
+    x = np.random.default_rng(0).standard_normal((64, 256), np.float32)
+    wanted = np.where(part & (np.arange(64) % 8 >= 4), 1, 2)[:, None] * x
+    for donated in ((), (0,)):
+        given = tnp.asarray(x)
+        compiled = tw.jit(call, donate_argnums=donated).lower(given).compile()
+        assert part or ("output_to_operand_aliasing" in compiled.as_text()) == bool(donated)
+        np.testing.assert_array_equal(compiled(given), wanted)
+        assert given.is_deleted() == bool(donated)
 
 
 @needs_llvm

@@ -98,6 +98,21 @@ def test_settings_and_the_machine_decide(options):
         assert not kernels(layer_norm, ROWS, SCALE)
 
 
+@pytest.mark.parametrize("f", [nn.rms_norm, nn.layer_norm, nn.fused.softmax, nn.fused.log_softmax])
+def test_a_kernel_that_reduces_rows_goes_into_one_with_what_is_around_it(f):
+    slopes = tw.grad(lambda x: (f(x) ** 2).sum())
+    assert len(routes(slopes, ROWS)) == 1
+    x = np.random.default_rng(0).standard_normal(ROWS.shape, np.float32)
+    with tw.config(cpu_tiles=False):
+        assert len(routes(slopes, ROWS)) > 1
+        expected = tw.jit(lambda x: slopes(x))(x)
+    np.testing.assert_allclose(tw.jit(slopes)(x), expected, rtol=1e-4, atol=1e-4)
+
+
+def test_a_kernel_alone_stays_as_it_is():
+    assert kernels(nn.layer_norm, ROWS) == ["layer_norm"]
+
+
 def test_kernels_within_loops_and_branches():
     def sweep(x):
         return lax.fori_loop(0, 3, lambda _, x: lax.cond(x[0, 0] > 0, nn.softmax, lambda x: layer_norm(x, 2.0), x), x)

@@ -190,6 +190,24 @@ def test_products_and_what_is_made_of_them(shape, dtype):
     np.testing.assert_allclose(found.astype(np.float64), wanted.astype(np.float64), rtol=1e-2 if dtype[0] == "b" else 0)
 
 
+@pytest.mark.parametrize("axes", [(1, 0), (1, 1), (0, 0)])
+@pytest.mark.parametrize(("m", "k", "n"), [(40, 600, 33), (67, 1024, 64), (33, 513, 7)])
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float64"])
+def test_products_of_many_terms_are_summed_by_blocks(m, k, n, axes, dtype):
+    x, y = numbers((m, k) if axes[0] else (k, m), dtype), numbers((n, k) if axes[1] else (k, n), dtype)
+    wide = "float64" if dtype == "float64" else "float32"
+
+    def body(x_ref, y_ref, o_ref):
+        contracted = (((axes[0],), (axes[1],)), ((), ()))
+        o_ref[...] = lax.dot_general(x_ref[...], y_ref[...], contracted, preferred_element_type=wide) * 2 + 1
+
+    with tw.config(enable_x64=True):
+        kernel = kernel_of(body, (m, n), wide, (x, y))
+        (found,) = machine_code(kernel, x, y)
+    left, right = (a.astype(np.float64) for a in (x if axes[0] else x.T, y.T if axes[1] else y))
+    np.testing.assert_allclose(found, left @ right * 2 + 1, rtol=1e-5, atol=1e-3)
+
+
 @pytest.mark.parametrize("off", [(), AVX512], ids=["all", "no AVX-512"])
 @pytest.mark.parametrize("dtype", ["int8", "uint8", "int16", "uint16", "int32", "uint32"])
 def test_quotients_and_remainders_of_integers(dtype, off):

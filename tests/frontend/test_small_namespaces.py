@@ -21,6 +21,13 @@ ALIASES = {  # JAX's class of error, what it has to be caught as, and code that 
 }
 
 
+def test_an_unknown_name_is_looked_for_in_the_namespaces():
+    with pytest.raises(AttributeError, match=r"'kernel_call': use tilewright\.lang\.kernel_call$"):
+        tw.kernel_call  # noqa: B018
+    with pytest.raises(AttributeError, match="'no_such_name'$"):
+        tw.no_such_name  # noqa: B018
+
+
 @pytest.mark.parametrize("name", ALIASES)
 def test_an_error_is_caught_by_the_other_library_name(name):
     above, code = ALIASES[name]
@@ -231,7 +238,8 @@ def test_values_are_put_by_a_prefix_of_places():
     device = tw.devices()[0]
     x, host = tnp.ones(3), np.ones(2, np.float32)
     out = tw.device_put({"a": [x, host], "b": None, "c": 1}, {"a": device, "b": None, "c": None}, donate=True)
-    assert out["a"][0] is x and not x.is_deleted() and out["b"] is None and out["c"].weak_type
+    assert out["a"][0].unsafe_buffer_pointer() == x.unsafe_buffer_pointer() and not x.is_deleted()
+    assert tw.device_put(out["a"][0], device) is out["a"][0] and out["b"] is None and out["c"].weak_type
     copied = tw.device_put(x, device, may_alias=False)
     assert copied.unsafe_buffer_pointer() != x.unsafe_buffer_pointer()
     with pytest.raises(tw.errors.ArgumentTypeError, match="does not name a device"):

@@ -110,7 +110,7 @@ BEGIN, END = "<!-- table: made by tests/lang/test_corpus.py -->\n", "<!-- end of
 
 
 def strategies(kernel: ModuleType) -> str:
-    """The class of the gradient of each operand that has one, as `explain` names it."""
+    """How each operand that has a gradient is differentiated."""
     if not kernel.DIFFERENTIABLE:
         return "none: integers"
     size, mode = kernel.SIZES[0], getattr(kernel, "MODES", ({},))[0]
@@ -118,7 +118,7 @@ def strategies(kernel: ModuleType) -> str:
     plans = [p for k in kernels_of(tw.make_jaxpr(call)(*operands(kernel, size))) for p in derivative_plan(k)]
     kinds = {p.operand: p.kind for p in plans if p.kind != "none"}
     parts = [f"{kind} ({', '.join(o for o in kinds if kinds[o] == kind)})" for kind in sorted(set(kinds.values()))]
-    return parts[0][0] if len(parts) == 1 else ", ".join(parts)
+    return parts[0].partition(" (")[0] if len(parts) == 1 else ", ".join(parts)
 
 
 def table() -> str:

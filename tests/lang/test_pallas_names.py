@@ -1,5 +1,7 @@
 """Names that kernel authors know from Pallas: what they mean here, or why they are not here."""
 
+import functools
+
 import numpy as np
 import pytest
 
@@ -7,8 +9,14 @@ import tilewright as tw
 from tilewright import lang as tl
 from tilewright import lax
 from tilewright import numpy as tnp
-from tilewright.core.support.errors import ArgumentError, NotAdaptedNameError, ShapeError, UnsupportedError
-from tilewright.lang import tpu, triton
+from tilewright.core.support.errors import (
+    ArgumentError,
+    ArgumentTypeError,
+    NotAdaptedNameError,
+    ShapeError,
+    UnsupportedError,
+)
+from tilewright.lang import mosaic_gpu, tpu, triton
 from tilewright.lang.kernel import missing_names as absent
 from tilewright.lang.targets.target import TARGETS, target_of
 
@@ -78,12 +86,72 @@ def test_a_kernel_on_a_mesh_of_cores(cores, interpret):
     assert first.tolist() == [7]
 
 
+@both
+@pytest.mark.parametrize("cores", [1, 2])
+def test_a_core_map_over_the_refs_that_its_body_closes_over(cores, interpret):
+    """It reads and writes them in place, through functions and partials, also under `jit` and `grad`."""
+    n = 4 // cores
+
+    def doubled(x):
+        source, target = tw.new_ref(x), tw.new_ref(tnp.zeros_like(x))
+
+        def kernel(source, target, held, sem):
+            rows = tl.ds(lax.axis_index("core") * n, n)
+            tpu.async_copy(source.at[rows], held, sem).wait()
+            held[...] = held[...] * 2
+            tpu.sync_copy(held, target.at[rows])
+
+        @tl.core_map(tpu.create_tensorcore_mesh("core", num_cores=cores), interpret=interpret)
+        def _():
+            tl.run_scoped(functools.partial(kernel, source, target), tpu.VMEM((n, 3), x.dtype), tpu.SemaphoreType.DMA)
+
+        return target[...]
+
+    x = np.arange(12, dtype=np.float32).reshape(4, 3)
+    np.testing.assert_array_equal(doubled(x), 2 * x)
+    np.testing.assert_array_equal(tw.jit(doubled)(x), 2 * x)
+    np.testing.assert_array_equal(tw.grad(lambda x: doubled(x).sum())(x), np.full_like(x, 2))
+
+
+def one_device(f):
+    return tw.shard_map(f, mesh=tw.make_mesh((1,), ("x",)), in_specs=tw.P("x"), out_specs=tw.P("x"))
+
+
+@both
+def test_one_core_signals_itself(interpret):
+    """Along the axis of a mesh of one core, and along no axis of the devices' mesh."""
+
+    @tl.kernel(out_type=tw.ShapeDtypeStruct((4,), "float32"), mesh=tpu.TensorCoreMesh(axis_name="core", num_cores=1),
+               scratch_types=[tpu.SemaphoreType.REGULAR], interpret=interpret)  # fmt: skip
+    def call(x, o, sem):
+        for device in ({"core": 0}, {}):
+            tl.semaphore_signal(sem, 1, device_id=device)
+            tl.semaphore_wait(sem, 1)
+        tpu.sync_copy(x, o)
+
+    np.testing.assert_array_equal(one_device(call)(np.ones(4, np.float32)), np.ones(4))
+
+
+def test_an_operand_that_varies_over_devices_is_aliased():
+    def body(x, o):
+        o[...] = x[...] * 2
+
+    def call(x):
+        return tl.kernel_call(body, tw.ShapeDtypeStruct(x.shape, x.dtype), input_output_aliases={0: 0})(x)
+
+    np.testing.assert_array_equal(one_device(call)(np.ones(4, np.float32)), np.full(4, 2))
+
+
 def test_cores_of_the_target_and_what_is_missing():
     assert tl.CoreMesh().count == 1
     with tw.config(kernel_target="tpu:v5p"):
         assert tl.CoreMesh(axis_name="core").count == 2
     with pytest.raises(ArgumentError, match="without out_shape"):
-        tl.core_map(tl.CoreMesh(1))
+        tl.core_map(tl.CoreMesh(1))(lambda: None)
+    with pytest.raises(ArgumentError, match="devices and num_cores"):
+        tpu.create_tensorcore_mesh("core", tw.devices(), 1)
+    with pytest.raises(ArgumentTypeError, match="delay_release"):
+        mosaic_gpu.emit_pipeline(lambda *_: None, grid=(1,), delay_release=1)
 
 
 @both

@@ -1,6 +1,8 @@
 """The examples' parts: the digits' kernel is right, its gradient too, and what trains learns."""
 
+import argparse
 import importlib.util
+import runpy
 import signal
 from pathlib import Path
 
@@ -53,6 +55,21 @@ def test_the_kernel_compiles_for_devices_that_are_not_here(target, package, word
         assert "pip install" in found
     else:
         assert all(word in found for word in words)
+
+
+@pytest.mark.parametrize("path", sorted(Path(gpt.__file__).parent.glob("*.py")), ids=lambda path: path.stem)
+def test_ctrl_c_ends_an_example_with_one_line(path, monkeypatch):
+    source = path.read_text()
+    if any(library in source for library in ("as_jax", "import onnx", "import torch")):
+        assert 'sys.exit("interrupted")' in source
+        return
+
+    def interrupted(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(argparse.ArgumentParser, "parse_args", interrupted)
+    with pytest.raises(SystemExit, match="^interrupted$"):
+        runpy.run_path(str(path), run_name="__main__")
 
 
 def test_what_to_install_is_shown_whole():

@@ -3,10 +3,11 @@
 import pytest
 
 import tilewright as tw
-from tilewright import lax
+from tilewright import lax, nn
 from tilewright import numpy as tnp
 from tilewright.core.support.errors import ArgumentError, CommunicationError, MeshError, UnsupportedError
 from tilewright.sharding import AbstractMesh, NamedSharding, P, with_sharding_constraint
+from tilewright.xla_backend.partitioning.collective_report import compiled_collectives
 
 MESH = AbstractMesh((32, 32), ("data", "model"))
 
@@ -72,6 +73,27 @@ def test_collectives_of_the_compiled_program_are_counted():
     counts = dict(found.compiled)
     assert 1 <= counts["all-reduce"] <= len(found.collectives)
     assert f"in the compiled program: {sum(counts.values())} collectives" in str(found)
+
+
+def test_a_collective_in_steps_is_counted_once():
+    text = """
+      %a.1 = f32[128,512]{1,0:T(8,128)} all-gather(%p.1), channel_id=153, dimensions={1}
+      %a.2 = f32[128,512]{1,0:T(8,128)} all-gather(%p.2), channel_id=153, dimensions={1}
+      %b = (f32[]{:T(128)}, /*index=5*/f32[128]{0:T(128)}) all-reduce(%x, %y), channel_id=7
+      %c = f32[4] collective-permute-start(%x), source_target_pairs={{0,1}}, metadata={op_name="all-reduce (7)"}
+    """
+    assert compiled_collectives(text) == (("all-gather", 1), ("all-reduce", 1), ("permute", 1))
+
+
+@pytest.mark.parametrize("target", ["tpu:v5e", "cuda:sm_90"])
+@pytest.mark.parametrize("spec", [("model",), (None, "model"), ("data", "model")])
+def test_a_step_of_adamw_updates_parts_where_they_are(spec, target):
+    w, factor = struct((1024, 2048), *spec), tw.ShapeDtypeStruct((), "int32")
+    def step(w, g, m, v, count):
+        new, state = nn.adamw({"w": w}, {"w": g}, {"m": {"w": m}, "v": {"w": v}, "count": count}, learning_rate=0.1)
+        return new["w"], state["m"]["w"], state["v"]["w"]
+
+    assert tw.explain(tw.jit(step), w, w, w, w, factor, target=target).communication.collectives == ()
 
 
 def test_what_a_program_writes_is_told_and_allowed():

@@ -68,6 +68,7 @@ CASES = {
     "placeless": lambda x, y: x * 2,
     "merged_sums": gram,
     "exchanged": turned,
+    "scan_windows": lambda x, y: tnp.cumsum(x, 1),
     "narrow_windows": stencil,
 }
 
@@ -82,6 +83,18 @@ def test_an_option_changes_the_program_and_no_value(name):
             texts.append(compiled.as_text())
     assert texts[0] != texts[1]
     np.testing.assert_allclose(found[0], found[1], rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("shape", [(3, 1), (5, 17), (2, 3, 300)])
+@pytest.mark.parametrize("reverse", [False, True])
+@pytest.mark.parametrize("scan", ["cumsum", "cummax", "cummin"])
+def test_scans_by_windows(scan, reverse, shape):
+    x = np.random.default_rng(0).integers(-99, 99, shape).astype("float32")
+    running = {"cumsum": np.cumsum, "cummax": np.maximum.accumulate, "cummin": np.minimum.accumulate}[scan]
+    for axis in range(x.ndim):
+        given = np.flip(x, axis) if reverse else x
+        wanted = np.flip(running(given, axis), axis) if reverse else running(given, axis)
+        np.testing.assert_array_equal(getattr(tw.lax, scan)(x, axis=axis, reverse=reverse), wanted)
 
 
 def test_a_call_of_a_function_follows_the_setting():

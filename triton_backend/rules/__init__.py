@@ -10,6 +10,7 @@ from typing import Any
 from ...core.ir.primitive import Primitive
 from ...core.ir.types import RARE_FLOATS
 from ...core.primitives.contraction.fft import fft_p
+from ...core.primitives.control_flow.while_loop import while_lin_p
 from ...core.primitives.custom.custom_derivative_primitives import custom_lin_p
 from ...core.primitives.elementwise.arithmetic import mulhi_p
 from ...core.primitives.elementwise.conversion import complex_p, conj_p, imag_p, real_p
@@ -46,6 +47,7 @@ UNSUPPORTED: dict[Primitive, str] = {
     fft_p: _FOURIER,
     **dict.fromkeys(WARPGROUPS, "Triton itself divides a program among warpgroups; Mosaic GPU takes kernels that are "
                     "written for them"),
+    while_lin_p: "a derivative that exists in reverse only is never computed forwards",
     custom_lin_p: "a derivative that exists in reverse only is never computed forwards",
 }
 UNSUPPORTED_DTYPES: dict[str, str] = {

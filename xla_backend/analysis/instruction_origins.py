@@ -5,13 +5,15 @@ Modules carry source lines where the setting `source_lines` is on; otherwise ins
 
 from __future__ import annotations
 
+import itertools
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from .hlo_report import CALLED, Instruction, computations_of
 
 _METADATA = re.compile(r'metadata=\{(?:op_type="[^"]*" )?op_name="([^"]*)"(?: [^}]*?stack_frame_id=(\d+))?')
+_NAMED = re.compile(r"%([\w.\-]+)")
 _TABLES = {
     "FileNames": re.compile(r'(\d+) "(.*)"'),
     "FileLocations": re.compile(r"(\d+) \{file_name_id=(\d+) .*?line=(\d+) "),
@@ -34,17 +36,58 @@ class Origin(NamedTuple):
 
 
 def origins(text: str) -> dict[str, Origin]:
-    """What each instruction of a module's compiled text computes; without those that carry no name."""
+    """What each instruction of a module's compiled text computes; without those of which nothing is known.
+
+    Instructions that XLA adds (copies, the counter of a loop) carry no name of ours: they keep XLA's, and have the
+    line of the nearest instruction that has one: of an operand, else of a user, else of the loop or call around them.
+    """
     lines = _lines(text)
     computations, _ = computations_of(text)
     found = {}
-    for instructions in computations.values():
-        for one in instructions:
-            named = _METADATA.findall(one.rest) + _within(one, computations)
-            if named:
-                places = [lines[frame] for _, frame in named if frame in lines]
-                found[one.name] = Origin(tuple(name for name, _ in named), places[-1] if places else "")
-    return found
+    for one in _instructions(computations):
+        named = _METADATA.findall(one.rest) + _within(one, computations)
+        if named:
+            places = [lines[frame] for _, frame in named if frame in lines]
+            found[one.name] = Origin(tuple(name for name, _ in named), places[-1] if places else "")
+    return found | _inherited(found, computations) if lines else found
+
+
+def _inherited(found: dict[str, Origin], computations: dict[str, list[Instruction]]) -> dict[str, Origin]:
+    """The instructions without a line, with the line of the nearest that has one."""
+    users: dict[str, list[str]] = {}
+    around: dict[str, str] = {}
+    for one in _instructions(computations):
+        for operand in one.operands:
+            users.setdefault(operand, []).append(one.name)
+        for called in _NAMED.findall(one.rest):
+            for inner in computations.get(called, ()):
+                around[inner.name] = one.name
+    operands = {one.name: one.operands for one in _instructions(computations)}
+
+    def nearest(start: str, step: Callable[[str], Iterable[str]]) -> str:
+        seen, edge = {start}, [start]
+        while edge:
+            edge = [near for name in edge for near in step(name) if near not in seen]
+            seen.update(edge)
+            if line := next((found[name].line for name in edge if name in found and found[name].line), ""):
+                return line
+        return ""
+
+    steps: tuple[Callable[[str], Iterable[str]], ...] = (
+        lambda name: operands.get(name, ()),
+        lambda name: users.get(name, ()),
+        lambda name: (around[name],) if name in around else (),
+    )
+    lines = {
+        name: next(filter(None, (nearest(name, step) for step in steps)), "")
+        for name in operands if name not in found or not found[name].line
+    }  # fmt: skip
+    return {name: Origin(found[name].operations if name in found else (name,), line)
+            for name, line in lines.items() if line}  # fmt: skip
+
+
+def _instructions(computations: dict[str, list[Instruction]]) -> Iterator[Instruction]:
+    return itertools.chain.from_iterable(computations.values())
 
 
 def _within(one: Instruction, computations: dict[str, list[Instruction]]) -> list[tuple[str, str]]:

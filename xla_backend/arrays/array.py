@@ -6,7 +6,7 @@ import sys
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
@@ -25,6 +25,7 @@ from ...core.support.errors import (
     UnsupportedError,
 )
 from ...core.support.html_table import html_table, html_text
+from ...core.support.lazy_imports import LazyModule
 from ...core.support.native_protocols import native
 from ...core.support.runtime import runtime
 from ...core.support.transfer_guard import DEVICE_TO_HOST, guard
@@ -35,6 +36,11 @@ from ..host import callback_errors
 from ..jaxlib import shim
 from .array_operators import CompiledOperators
 from .transfer import LARGE, as_numpy, host_buffer, physical, put
+
+if TYPE_CHECKING:
+    from ..execution import sharded_execution
+else:
+    sharded_execution = LazyModule("..execution.sharded_execution", __package__)
 
 NAMING = 1.0  # seconds until a process whose exchange failed learns which process died, and ends
 DLPACK_CPU, DLPACK_CUDA = 1, 2
@@ -126,7 +132,7 @@ class Array(CompiledOperators, Value, metaclass=_IsArray):
         return Format(None if deleted else Layout.from_pjrt_layout(self._buffer._pjrt_layout), self.sharding)
 
     def to_device(self, device: Any, *, stream: Any = None) -> Array:
-        """The array on a device; the array itself where it is there already, or where None is named.
+        """The array on a device, or as a sharding says; the array itself where it is there, or where None is named.
 
         Raises:
           UnsupportedError: a stream was named; transfers are ordered by the runtime.
@@ -135,10 +141,25 @@ class Array(CompiledOperators, Value, metaclass=_IsArray):
             raise UnsupportedError("to_device was given a stream", "leave `stream` out: the runtime orders transfers")
         if device is None:
             return self
+        if hasattr(device, "mesh"):
+            return sharded_execution.place(self, device)
         if self._kind is not self.aval:
             return self._kind.moved(self, device)
         wanted = as_device(device)
-        return self if wanted == self.device else Array(self.aval, put(self._bits(), self.aval, device=wanted))
+        if wanted == self.device and self.committed:
+            return self
+        found = self.committed_to(wanted)
+        if wanted == self.device:
+            self._buffer.is_shared = found._buffer.is_shared = True
+        return found
+
+    def committed_to(self, device: Device) -> Array:
+        """The array on a device, committed: in the same memory where it is there, so that this one ends with it."""
+        if self._buffer.is_deleted():
+            raise deleted(self.aval)
+        if device == self.device:
+            return Array(self.aval, shim.committed(self._buffer))
+        return Array(self.aval, put(self._bits(), self.aval, device=device))
 
     def devices(self) -> set[Device]:
         """The devices that hold a part of this array."""
@@ -146,7 +167,8 @@ class Array(CompiledOperators, Value, metaclass=_IsArray):
 
     @property
     def committed(self) -> bool:
-        return True
+        """Whether a device or a sharding was named for it: programs run there, and uncommitted arrays follow."""
+        return self._kind is not self.aval or self._buffer._committed
 
     @property
     def is_fully_addressable(self) -> bool:
@@ -275,9 +297,10 @@ class Array(CompiledOperators, Value, metaclass=_IsArray):
             raise ArgumentTypeError("an array of shape () cannot be iterated over", "use `x.item()` for its value")
         if self._kind is not self.aval:
             return (cast("Array", self[i]) for i in range(len(self)))
-        values, device = self._bits(), self.device
+        values, device, committed = self._bits(), self.device, self.committed
         inner = ArrayType(self.aval.shape[1:], self.aval.dtype, self.aval.weak_type)
-        return (Array(inner, put(np.asarray(row), inner, owned=True, device=device)) for row in values)
+        rows = (put(np.asarray(row), inner, True, device, committed) for row in values)
+        return (Array(inner, row) for row in rows)
 
     def __reversed__(self) -> Iterator[Array]:
         return reversed(list(self))
@@ -400,7 +423,8 @@ class Array(CompiledOperators, Value, metaclass=_IsArray):
             raise deleted(self.aval)
         if self._kind is not self.aval:
             return self._kind.copy(self)
-        return Array(self.aval, shim.copy(self._buffer))
+        buffer = shim.copy(self._buffer)
+        return Array(self.aval, shim.committed(buffer) if self.committed else buffer)
 
     __copy__ = copy
 

@@ -29,20 +29,26 @@ def physical(type: ArrayType) -> ArrayType:
 
 
 @cached(4096)
-def handler(type: ArrayType, device: Device) -> Any:
+def handler(type: ArrayType, device: Device, committed: bool) -> Any:
     """jaxlib's maker of buffers of a type out of an execution's results."""
-    return shim.result_handler(physical(type), device.sharding, True)
+    return shim.result_handler(physical(type), device.sharding, committed)
 
 
-def put(x: np.ndarray, type: ArrayType, owned: bool = False, device: Device | None = None) -> Any:
-    """A NumPy array as a buffer; shares its memory if it is `owned` by the caller and 64-byte aligned."""
+def put(
+    x: np.ndarray, type: ArrayType, owned: bool = False, device: Device | None = None, committed: bool = True
+) -> Any:
+    """A NumPy array as a buffer; shares its memory if it is `owned` by the caller and 64-byte aligned.
+
+    It is `committed` to a device that is named: programs run there. Others follow.
+    """
+    committed = committed and device is not None
     device = default_device() if device is None else device
     physical_type = physical(type)
     if x.dtype != physical_type.dtype:
         x, owned = x.astype(physical_type.dtype), True
     if x.nbytes >= LARGE and device.platform == "cpu" and not owned:
         malloc_tuning.about_to_use(x.nbytes)
-    buffer = shim.put(physical_type, device.sharding, x, device.raw, owned)
+    buffer = shim.put(physical_type, device.sharding, x, device.raw, owned, committed)
     if x.nbytes >= LARGE:
         shim.collect_garbage()  # XLA keeps a copy's source alive until it is released, or a later program runs
     return buffer
@@ -128,7 +134,7 @@ def copy(x: np.ndarray, type: ArrayType) -> Any:
     """A NumPy array of a type that `typeof` gave as a buffer on the default device, which does not share its memory."""
     if x.dtype is type.dtype and 0 < x.nbytes < LARGE:  # float0 has no bytes
         device = default_device()
-        return shim.put(type, device.sharding, x, device.raw, False)
+        return shim.put(type, device.sharding, x, device.raw, False, False)
     return host_buffer(x, type)
 
 
@@ -141,11 +147,14 @@ def buffers(values: Sequence[Any], types: Sequence[Any]) -> list[Any]:
     return found
 
 
-def moved_to(buffer: Any, type: ArrayType, device: Device) -> Any:
-    """A buffer on a device: itself if it is there."""
+def moved_to(buffer: Any, type: ArrayType, device: Device, committed: bool = True) -> Any:
+    """A buffer on a device: itself if it is there; one of a mesh is gathered."""
+    if shim.device(buffer) is None:
+        values = shim.assembled(buffer)[tuple(map(slice, physical(type).shape))]
+        return put(values, type, device=device, committed=committed)
     if device_of(buffer) is device:
         return buffer
-    return put(shim.to_numpy(buffer), type, device=device)
+    return put(shim.to_numpy(buffer), type, device=device, committed=committed)
 
 
 def as_numpy(buffer: Any, type: ArrayType) -> np.ndarray:

@@ -15,6 +15,7 @@ OPTIONS = {
     "placeless": "an executable does not hold the line of the module's text that each operation was on",
     "merged_sums": "the sum over a kernel's cells of their products is one product",
     "exchanged": "a transpose that only exchanges a product's operands is taken into the product",
+    "scan_windows": "cumulative sums and extrema of short rows are windows of a few elements, which compile faster",
     "narrow_windows": "a body that uses static parts of its windows has windows of those parts alone",
 }
 

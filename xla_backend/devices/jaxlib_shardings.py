@@ -28,12 +28,12 @@ def raw(sharding: NamedSharding, ndim: int) -> Any:
     found = sharding.raws.get(ndim)
     if found is None:
         mesh = sharding.mesh
-        hlo = _hlo(sharding, ndim)
+        hlo = hlo_sharding(sharding, ndim)
         key = (mesh.flat, hlo.to_string(), sharding.kind or "device")
         found = _interned.get(key)
         if found is None:
             found = _interned.setdefault(key, shim.gspmd_sharding(device_list(mesh.flat), hlo, sharding.kind))
-            _names[id(found)] = sharding
+            _names[id(found)] = sharding.with_spec(sharding.spec.trimmed())  # replicated arrays of any rank have one
         sharding.raws[ndim] = found
     return found
 
@@ -49,7 +49,8 @@ def device_list(devices: tuple[Any, ...]) -> Any:
     return shim.DeviceList(tuple(d.raw for d in devices))
 
 
-def _hlo(sharding: NamedSharding, ndim: int) -> Any:
+def hlo_sharding(sharding: NamedSharding, ndim: int) -> Any:
+    """The sharding of arrays with so many dimensions in HLO's form."""
     sharding.check_decided("an array")
     mesh = sharding.mesh
     names, sizes = list(mesh.axis_names), list(mesh.axis_sizes)

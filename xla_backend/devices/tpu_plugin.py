@@ -12,7 +12,15 @@ import re
 from pathlib import Path
 from typing import Any
 
-from ...core.support.errors import ArgumentError, CompileError, DriverError, MeshError, ResourceError, VersionError
+from ...core.support.errors import (
+    ArgumentError,
+    CompileError,
+    DriverError,
+    MeshError,
+    ResourceError,
+    VersionError,
+    plural,
+)
 from ...core.support.memo import once
 from ...core.support.supported import SUPPORTED
 from ..jaxlib import shim
@@ -175,7 +183,7 @@ def compile(text: str, target: str, name: str, count: int = 1) -> Binary:
     """
     found = list(devices(target))
     if count > 1 and len(found) != count:
-        raise MeshError(f"{name} runs on a mesh of {count} devices, and {target} has {len(found)}",
+        raise MeshError(f"{name} runs on a mesh of {plural(count, 'device')}, and {target} has {len(found)}",
                         "name a slice of that size, such as tpu:v5e:2x2")  # fmt: skip
     found = found[:count]
     options = shim.assigned_to([d.id for d in found], shim.CompileOptions())

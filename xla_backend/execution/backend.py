@@ -40,7 +40,9 @@ class XlaBackend:
     def compile(self, module: Module, device: Any = None, flags: Sequence[tuple[str, Any]] = ()) -> Executable:
         """The executable of a module, on the default device unless one is named, with flags of XLA's."""
         module = with_flags(module, flags)
-        return compile_module(module, None if device is None else as_device(device))
+        executable = compile_module(module, None if device is None else as_device(device))
+        executable.pinned = device is not None
+        return executable
 
     def compiler_ir(self, module: Module, dialect: str) -> Any:
         """A module as jaxlib's MLIR module, or as its computation in HLO."""

@@ -23,11 +23,11 @@ from ...core.support.errors import ArgumentError, DeletedArrayError, NonFiniteEr
 from ...core.support.pytree import leaves
 from ...core.support.runtime import runtime
 from ...core.support.transfer_guard import DEVICE_TO_DEVICE, HOST_TO_DEVICE, guard
-from ...core.tracing.trace import typed, typeof
+from ...core.tracing.trace import line_here, typed, typeof
 from ..arrays import fast_path_codegen as code
 from ..arrays.array import Array, execution_error
 from ..arrays.transfer import as_numpy, buffers, handler, host_buffer, moved_to
-from ..devices.client import all_devices, default_device, device_of
+from ..devices.client import all_devices, device_of
 from ..host import malloc_tuning as memory
 from ..jaxlib import shim
 from .executable import Executable, compile_module, in_callback
@@ -63,7 +63,7 @@ def make_runner(executable: Executable, result: str = "list", unflatten: Any = N
         failed = functools.partial(_failed, executable)
         run = place.runner(executable, result, unflatten, _execution(executable), failed)
     else:
-        run = _runner(executable, result, unflatten)
+        run = _runner(executable, result, unflatten, executable.pinned)
         if len(all_devices()) > 1:
             run = _following(executable, run, result, unflatten)
     settings = current()
@@ -72,14 +72,14 @@ def make_runner(executable: Executable, result: str = "list", unflatten: Any = N
     return run
 
 
-def _runner(executable: Executable, result: str, unflatten: Any) -> Runner:
+def _runner(executable: Executable, result: str, unflatten: Any, committed: bool) -> Runner:
     module, device = executable.module, executable.device
     of_constants = module.in_types[: len(module.constants)]
     constants = buffers(module.constants, of_constants)
     if len(all_devices()) > 1:
         constants = [moved_to(b, t, device) for b, t in zip(constants, of_constants, strict=True)]
     arity = len(module.in_types) - len(constants)
-    handlers = [handler(module.out_types[i], device) for i in module.computed]
+    handlers = [handler(module.out_types[i], device, committed) for i in module.computed]
     execute = _execution(executable)
     names: dict[str, Any] = {
         "execute": execute, "handlers": handlers, "Array": Array, "new": object.__new__, "Fault": shim.RuntimeFault,
@@ -104,25 +104,27 @@ def _execution(executable: Executable) -> Callable[[Sequence[Any]], Any]:
 
 
 def _following(executable: Executable, run: Runner, result: str, unflatten: Any) -> Runner:
-    """A runner that computes where its arguments are; those on the default device follow the others."""
-    module, home = executable.module, executable.device
+    """A runner that computes where its committed arguments are; the others follow."""
+    module, home, pinned = executable.module, executable.device, executable.pinned
     types = module.in_types[len(module.constants) :]
-    runners = {home: run}
+    runners = {(home, pinned): run}
 
     def follow(*given: Any) -> Any:
-        places = {device_of(b) for b in given} - {home, default_device()}
+        places = {home} if pinned else {device_of(b) for b in given if b._committed}
         if len(places) > 1:
             raise ArgumentError(
                 f"the arguments of {module.name} are on several devices: {', '.join(sorted(map(str, places)))}",
                 "move them to one device with `device_put`",
             )
-        device = places.pop() if places else home
+        committed, device = bool(places), places.pop() if places else home
         if current().guards and any(device_of(b) is not device for b in given):
             what = f"an argument of {module.name} is on another device than {device}, where it runs"
             guard(DEVICE_TO_DEVICE, what, "`device_put` it there before the call")
-        if device not in runners:
-            runners[device] = _runner(compile_module(module, device), result, unflatten)
-        return runners[device](*[moved_to(b, t, device) for b, t in zip(given, types, strict=True)])
+        if (device, committed) not in runners:
+            where = executable if device is home else compile_module(module, device)
+            runners[device, committed] = _runner(where, result, unflatten, committed)
+        moved = [moved_to(b, t, device, committed) for b, t in zip(given, types, strict=True)]
+        return runners[device, committed](*moved)
 
     return follow
 
@@ -280,4 +282,5 @@ def single(primitive: Any, types: Sequence[Any], params: dict[str, Any]) -> Prog
     effects = NO_EFFECTS if primitive.effects is None else primitive.effects(*types, **params)
     inputs = [Var(t) for t in types]
     outputs = [Var(t) for t in (out if primitive.multiple else (out,))]
-    return Program(inputs, [Eqn(primitive, inputs, outputs, params, effects)], outputs, name=primitive.name)
+    source = line_here() if current().source_lines else None
+    return Program(inputs, [Eqn(primitive, inputs, outputs, params, effects, source)], outputs, name=primitive.name)

@@ -43,22 +43,23 @@ class Executable:
     """A compiled Module: jaxlib's executable for one device, with the Module that says how to call it.
 
     `members` are the processes that run it, empty for a single process; `mark` is its fingerprint. `compiled`: this
-    process compiled it, rather than loaded it from bytes.
+    process compiled it, rather than loaded it from bytes. `pinned`: it runs on its device, wherever its arguments are.
     """
 
-    __slots__ = ("module", "loaded", "device", "members", "mark", "compiled")
+    __slots__ = ("module", "loaded", "device", "members", "mark", "compiled", "pinned")
     loaded: Any
     device: Device
     members: tuple[int, ...]
     mark: str
     compiled: bool
+    pinned: bool
 
     def __init__(
         self, module: Module, loaded: Any, device: Device, members: tuple[int, ...] = (), mark: str = "",
         compiled: bool = False,
     ):  # fmt: skip
         self.module, self.loaded, self.device = module, loaded, device
-        self.members, self.mark, self.compiled = members, mark, compiled
+        self.members, self.mark, self.compiled, self.pinned = members, mark, compiled, False
 
     def as_text(self) -> str:
         """The optimised HLO."""

@@ -6,6 +6,7 @@ read an argument of another sharding as if it had the expected one.
 
 from __future__ import annotations
 
+import functools
 from collections import Counter
 from collections.abc import Callable, Sequence
 from types import CodeType
@@ -26,7 +27,7 @@ from ..arrays import fast_path_codegen as code
 from ..arrays.array import Array, Shard, as_array, deleted, execution_error
 from ..arrays.host_reshard import aligned, recut, suits
 from ..arrays.transfer import as_numpy, buffers, physical, put
-from ..devices.client import SingleDeviceSharding, as_device
+from ..devices.client import SingleDeviceSharding, as_device, device_of
 from ..devices.coordination import group, members_of
 from ..devices.jaxlib_shardings import device_list, named, rank, raw
 from ..host.digest import digest
@@ -284,7 +285,21 @@ def bring(buffer: Any, type: ArrayType, to: NamedSharding) -> Any:
     # The same parts in the same order of devices first, then each to where it belongs.
     grid = np.array(source.mesh.flat, object).reshape(to.mesh.axis_sizes)
     between = NamedSharding(Mesh(grid, to.mesh.axis_names), to.spec, source.kind)
-    return shim.copied_to(bring(buffer, type, between), device_list(to.mesh.flat), target)
+    same = bring(buffer, type, between)
+    moved = shim.copied_to(same, device_list(to.mesh.flat), target)
+    if same is buffer:  # parts on the same device share memory
+        buffer.is_shared = moved.is_shared = True
+    return moved
+
+
+def _argument(program: str, buffer: Any, type: ArrayType, to: NamedSharding) -> Any:
+    """The buffer of an argument of a program, resharded to `to`; one committed to a device is left where it is."""
+    if named(buffer._sharding) is None and buffer._committed and (device_of(buffer),) != tuple(to.mesh.flat):
+        raise MeshError(
+            f"{program} is given an array that is committed to {device_of(buffer)}, and computes on {to.mesh}",
+            "`device_put` it to the mesh, or make it without naming a device",
+        )
+    return bring(buffer, type, to)
 
 
 @cached(4096)
@@ -325,10 +340,11 @@ def _code(arity: int, constants: int, kept: tuple[int, ...], forwarded: tuple[tu
     wrong += [f"twice(({', '.join(given)}), {tuple(i - constants for i in donated)})"] if donated and arity > 1 else []
     checks = code.owned(every, donated)
     checks += f"    if {' or '.join(wrong)}: raise failed(None, ({', '.join(given)},))\n" if wrong else ""
+    results_too = {*passed.values()}  # a buffer that is brought is nobody else's
     checks += "".join(f"    if {every[i]}._sharding is not s{i}: {every[i]} = bring({every[i]}, t{i}, p{i})\n"
-                      for i in moving)  # fmt: skip
+                      + f"    else: {every[i]}.is_shared = True\n" * (i in results_too) for i in moving)  # fmt: skip
     computed = [i for i in range(outs) if i not in passed]
-    wrap = code.with_forwarded(every, passed) + "".join(
+    wrap = code.with_forwarded(every, {k: i for k, i in passed.items() if i < constants}) + "".join(
         f"    r{i} = new(Array); r{i}.aval = u{i}; r{i}._kind = k{i}; "
         f"r{i}._buffer = {every[passed[i]] if i in passed else f'o{i}'}\n"
         for i in range(outs)
@@ -375,7 +391,8 @@ def make_runner(executable: Any, result: str, unflatten: Any, execute: Any, fail
     arity = len(module.in_types) - len(constants)
     handlers = [_handler(module.out_types[i], place.outs[i]) for i in module.computed]
     names: dict[str, Any] = {
-        "execute": execute, "handlers": handlers, "Array": Array, "new": object.__new__, "bring": bring,
+        "execute": execute, "handlers": handlers, "Array": Array, "new": object.__new__,
+        "bring": functools.partial(_argument, module.name),
         "Fault": shim.RuntimeFault, "failed": failed, "unflatten": unflatten, "twice": _given_twice, "copy": shim.copy,
     }  # fmt: skip
     names |= {f"c{i}": buffer for i, buffer in enumerate(constants)}

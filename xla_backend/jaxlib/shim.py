@@ -69,11 +69,17 @@ def among_processes(store: Any, index: int, count: int, host: str | None) -> dic
     return {"distributed_client": store, "node_id": index, "num_nodes": count, "collectives": collectives}
 
 
-def put(aval: Any, sharding: Any, x: Any, device: Any, owned: bool) -> Any:
+def put(aval: Any, sharding: Any, x: Any, device: Any, owned: bool, committed: bool) -> Any:
     """A NumPy array as a buffer. `owned`: nobody will write to its memory, so that it may be shared."""
     forks.check()
     semantics = ZERO_COPY if owned else DURING_CALL
-    return xla_client.batched_device_put(aval, sharding, [x], [device], True, False, semantics, True)
+    return xla_client.batched_device_put(aval, sharding, [x], [device], committed, False, semantics, True)
+
+
+def committed(buffer: Any) -> Any:
+    """A buffer of the same memory that is committed to its device."""
+    sharding = buffer._sharding
+    return put(buffer.aval, sharding, buffer, next(iter(sharding._internal_device_list)), True, True)
 
 
 class _HostBuffer:
@@ -487,6 +493,13 @@ def recorded_events(serialised: bytes) -> list[tuple[str, Any]]:
             (f"{plane.name} {line.name}", (event.name, event.start_ns, event.duration_ns, dict(event.stats)))
             for plane in planes for line in plane.lines for event in line.events
         ]  # fmt: skip
+
+
+def hlo_text(serialised: bytes) -> str:
+    """The text of an HLO module's protocol buffer."""
+    from jaxlib import _hlo
+
+    return _hlo.HloModule.from_serialized_hlo_module_proto(serialised).to_string()
 
 
 def register_foreign(name: str, handler: Any, platform: str, version: int, **more: Any) -> None:

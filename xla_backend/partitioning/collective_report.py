@@ -28,8 +28,8 @@ WRITTEN = {
     "stablehlo.reduce_scatter": "reduce-scatter", "stablehlo.all_to_all": "all-to-all",
     "stablehlo.collective_permute": "permute",
 }  # fmt: skip
-_COMPILED = re.compile(r" = (?:\([^=]*?\)|\S+) (all-reduce|all-gather|reduce-scatter|all-to-all|collective-permute|"
-                       r"ragged-all-to-all|collective-broadcast)(?:-start)?\(")  # fmt: skip
+_COMPILED = re.compile(r' = [^\n"%]*? (all-reduce|all-gather|reduce-scatter|all-to-all|collective-permute|'
+                       r"ragged-all-to-all|collective-broadcast)(?:-start)?\((?:[^\n]*?channel_id=(\d+))?")  # fmt: skip
 PASSES = (
     "sdy-propagation-pipeline", "func.func(sdy-insert-explicit-reshards{enable-full-version=true})",
     "func.func(sdy-reshard-to-collectives)",
@@ -146,13 +146,17 @@ def communication(text: str, target: str) -> Communication:
 
 
 def compiled_collectives(text: str) -> tuple[tuple[str, int], ...]:
-    """How many collectives of each kind an optimised HLO text has; a start and its end are one.
+    """How many collectives of each kind an optimised HLO text has.
 
-    >>> compiled_collectives("%a = f32[4] all-gather-start(%x), %b = f32[4] all-gather-done(%a)")
+    A start and its end are one, and so are the steps of one that a TPU's compiler spreads over other operations: they
+    have one channel.
+
+    >>> compiled_collectives("%a = f32[4] all-gather-start(%x), channel_id=1, ...")
     (('all-gather', 1),)
     """
-    found = Counter(kind.replace("collective-permute", "permute") for kind in _COMPILED.findall(text))
-    return tuple(sorted(found.items()))
+    found = {(kind, channel or number) for number, (kind, channel) in enumerate(_COMPILED.findall(text))}
+    counts = Counter(kind.replace("collective-permute", "permute") for kind, _ in found)
+    return tuple(sorted(counts.items()))
 
 
 def _again(op: Any) -> bool:

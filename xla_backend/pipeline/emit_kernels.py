@@ -14,7 +14,7 @@ from ...core.ir.passes import rewritten
 from ...core.ir.program import Eqn, Program
 from ...core.primitives.external.host_callback import pure_callback
 from ...core.primitives.spmd.collective import all_gather_p, axis_index_p
-from ...core.tracing.trace import trace_program
+from ...core.tracing.trace import of_line, trace_program
 from ...lang.call.primitive import kernel_call_p
 from ...lang.interpret.interpreter import interpret
 from ...lang.interpret.multi_device import Meeting
@@ -50,7 +50,7 @@ def emitted(
     def change(eqn: Eqn) -> Eqn:
         kernel = eqn.params["kernel"]
         if kernel not in known:
-            known[kernel] = _of(kernel, emit, off, plain.get(kernel))
+            known[kernel] = of_line(eqn.source, _of, kernel, emit, off, plain.get(kernel))
         found, _ = known[kernel]
         if isinstance(found, Program):
             return in_place(eqn, found)

@@ -17,13 +17,14 @@ from ...core.primitives.control_flow.jit_primitive import jit_p
 from ...core.primitives.control_flow.while_loop import while_vjp_p
 from ...core.random.key_lowering import holds_keys, physicalize
 from ...core.support.errors import ProgramError, UnsupportedError
-from ...core.tracing.trace import trace_program
+from ...core.tracing.trace import of_line, trace_program
+from ..cpu_passes.scan_windows import has_windows, scan_by_windows
 from ..options.compile_options import Unit
 from ..stablehlo import rules
 
 
-def expand(unit: Unit) -> Unit:
-    """The unit closed, and its Program in what XLA has; kernels stay.
+def expand(unit: Unit, windows: bool = False) -> Unit:
+    """The unit closed, and its Program in what XLA has; kernels stay. `windows`: scans of short rows are windows.
 
     Raises:
       UnsupportedError: a Ref among its inputs or results.
@@ -35,10 +36,10 @@ def expand(unit: Unit) -> Unit:
                                    "read the Ref inside the program")  # fmt: skip
     constants = (*constants, *unit.constants)
     seen = (program.in_types, program.out_types) if unit.place is None else (unit.in_types, unit.out_types)
-    return Unit(expanded(program), unit.call, constants, tuple(seen[0]), tuple(seen[1]), unit.place)
+    return Unit(expanded(program, windows), unit.call, constants, tuple(seen[0]), tuple(seen[1]), unit.place)
 
 
-def expanded(program: Program) -> Program:
+def expanded(program: Program, windows: bool = False) -> Program:
     """The Program in what XLA has; what has neither a rule nor an expansion stays."""
     made_of = vocabulary(program)
     closed = (v.type for inner in (program, *made_of.programs) for v in inner.constants)
@@ -46,7 +47,7 @@ def expanded(program: Program) -> Program:
     if made_of.primitives <= rules().keys() and not any(map(holds_keys, (*program.in_types, *closed))):
         return program
     known: dict[Any, Program] = {}
-    return rewritten(physicalize(program), _lacking, lambda eqn: _expanded(eqn, known), known)
+    return rewritten(physicalize(program), _lacking, lambda eqn: _expanded(eqn, known, windows), known)
 
 
 def expand_sweeps(program: Program) -> Program:
@@ -54,8 +55,8 @@ def expand_sweeps(program: Program) -> Program:
     known: dict[Any, Program] = {}
 
     def change(eqn: Eqn) -> Eqn:
-        made = trace_program(lambda *args: while_vjp_p.expand(*args, **eqn.params),  # type: ignore[misc]
-                             [a.type for a in eqn.inputs], "while_vjp")  # fmt: skip
+        made = of_line(eqn.source, trace_program, lambda *args: while_vjp_p.expand(*args, **eqn.params),  # type: ignore[misc]
+                       [a.type for a in eqn.inputs], "while_vjp")  # fmt: skip
         return in_place(eqn, rewritten(made, wanted, change, known))
 
     def wanted(primitive: Primitive) -> bool:
@@ -68,16 +69,18 @@ def _lacking(primitive: Primitive) -> bool:
     return primitive not in rules() and primitive.expand is not None
 
 
-def _expanded(eqn: Eqn, known: dict[Any, Program]) -> Eqn:
+def _expanded(eqn: Eqn, known: dict[Any, Program], windows: bool) -> Eqn:
     """An equation as a call, printed in place, of its primitive's expansion."""
     primitive = eqn.primitive
 
     def expand(*args: Any) -> Any:
+        if windows and has_windows(eqn):
+            return [scan_by_windows(primitive, *args, **eqn.params)]
         out = primitive.expand(*args, **eqn.params)  # type: ignore[misc]
         return list(out) if primitive.multiple else [out]
 
-    program = trace_program(expand, [a.type for a in eqn.inputs], primitive.name)
-    program = rewritten(physicalize(program), _lacking, lambda e: _expanded(e, known), known)
+    program = of_line(eqn.source, trace_program, expand, [a.type for a in eqn.inputs], primitive.name)
+    program = rewritten(physicalize(program), _lacking, lambda e: _expanded(e, known, windows), known)
     return in_place(eqn, program)
 
 

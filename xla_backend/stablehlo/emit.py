@@ -7,6 +7,7 @@ one line each. XLA parses the text; it is also what the executable cache hashes.
 from __future__ import annotations
 
 import json
+import zlib
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -18,6 +19,7 @@ from ...core.ir.program import ORDERED, Eqn, Literal, Program, Var
 from ...core.ir.types import FLOAT0, INT32, RARE_FLOATS, ArrayType, Type
 from ...core.support.errors import Source
 from ...core.support.memo import cached
+from ...core.tracing.trace import at_line
 
 _ELEMENTS = {
     "bool": "i1", "bfloat16": "bf16", "float8_e4m3fn": "f8E4M3FN", "float8_e5m2": "f8E5M2",
@@ -259,7 +261,8 @@ class Emitter:
 
         for eqn in program.eqns:
             operands, printed = [read(a) for a in eqn.inputs], len(self.lines)
-            results = self.equation(eqn, operands)
+            with at_line(eqn.source):
+                results = self.equation(eqn, operands)
             if eqn.source is not None and eqn.source.notes:
                 self.lines[printed:] = [noted(line, eqn.source.notes) for line in self.lines[printed:]]
             if self.located and eqn.source is not None:
@@ -328,6 +331,8 @@ class Emitter:
         return f"func.func public @{name}({head}) -> ({shown}) {{\n{body}\n{ret}\n}}"
 
     def module_text(self, name: str, main: str) -> str:
+        """The module; where it has lines, its name ends in a digest, by which recordings identify it."""
         functions = "\n".join([main, *self.functions])
         head, declared = ("", "") if self.meshes is None else self.meshes.texts()
-        return f"module @{identifier(name)} {head}{{\n{declared}{functions}\n}}\n"
+        digest = f".{zlib.crc32(functions.encode()):08x}" if self.located else ""
+        return f"module @{identifier(name)}{digest} {head}{{\n{declared}{functions}\n}}\n"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import enum
+import os
 from collections.abc import Iterator
 from types import ModuleType
 from typing import Any
@@ -91,15 +92,15 @@ class Config(ModuleType):
 
     @staticmethod
     def bool_env(name: str, default: bool) -> bool:
-        return default
+        return os.environ.get(name, str(int(default))) not in ("", "0", "false", "False")
 
     @staticmethod
     def update(name: str, value: Any) -> None:
         jax.config.update(name, value)
 
-    @staticmethod
-    def _read(name: str) -> Any:
-        return jax.config.read(name)
+    def _read(self, name: str) -> Any:
+        flag = vars(self).get(name)
+        return flag.value if isinstance(flag, Flag) else jax.config.read(name)
 
     read = _read
 

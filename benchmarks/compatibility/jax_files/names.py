@@ -28,7 +28,7 @@ HOMES: dict[str, tuple[str, ...]] = {
     "numpy": ("numpy",),
     "scipy": ("scipy",),
     "lax": ("lax", "lax.linalg"),
-    "random": ("random",),
+    "random": ("random", "extend.random"),
     "nn": ("nn",),
     "state": ("ref", "lax"),
     "hijax": ("experimental.hijax",),
@@ -71,6 +71,11 @@ def _split_list(xs: list[Any], sizes: list[int]) -> list[list[Any]]:
     return [xs[start:end] for start, end in pairwise([0, *accumulate(sizes), len(xs)])]
 
 
+def _keys(seeds: Any, impl: Any = None) -> Any:
+    """A random key for each seed."""
+    return jax.numpy.vectorize(lambda seed: jax.random.key(seed, impl=impl))(seeds)
+
+
 _SMALL = [kind for name, kind in vars(ml_dtypes).items() if name.startswith(("bfloat", "float", "int", "uint"))]
 _GENERATORS = [("threefry2x32", "threefry"), ("rbg", "rbg"), ("unsafe_rbg", "unsafe_rbg")]
 _DEFAULTS = {"bool": np.bool_, "int": int, "uint": np.uint64, "float": float, "complex": complex}
@@ -86,7 +91,7 @@ SUBSTITUTES: dict[str, dict[str, Any]] = {
     "deprecations": {"is_accelerated": lambda _: False},
     "util": {
         "install_failure_signal_handler": lambda: None, "cache": lambda *_, **__: functools.cache,
-        "split_list": _split_list,
+        "split_list": _split_list, "curry": lambda f: functools.partial(functools.partial, f),
         "unzip2": lambda pairs: tuple(map(tuple, zip(*pairs, strict=True))) or ((), ()),
     },
     "dtypes": {
@@ -101,10 +106,14 @@ SUBSTITUTES: dict[str, dict[str, Any]] = {
         "to_inexact_dtype": _inexact,
         "safe_to_cast": lambda given, wanted: jax.numpy.result_type(given, wanted) == jax.numpy.result_type(wanted),
     },
-    "random.prng": {"prngs": {name: getattr(jax.extend.random, f"{kind}_prng_impl") for name, kind in _GENERATORS}},
+    "random.prng": {
+        "prngs": {name: getattr(jax.extend.random, f"{kind}_prng_impl") for name, kind in _GENERATORS},
+        "random_seed": _keys,
+    },
     "lib": {
-        "_jax": _jax, "xla_client": xla_client, "cuda_versions": None, "gpu_solver": None, "jaxlib_extension_version":
-        xla_client._version, "version": tuple(int(n) for n in jaxlib.version.__version__.split(".")[:3]),
+        "_jax": _jax, "xla_client": xla_client, "cuda_versions": None, "gpu_solver": None,
+        "jaxlib_extension_version": xla_client._version, "ifrt_version": xla_client._ifrt_version,
+        "version": tuple(int(n) for n in jaxlib.version.__version__.split(".")[:3]),
     },
     "xla_bridge": {"num_cpu_devices": Setting("num_cpu_devices"), "get_backend": functools.cache(get_backend)},
 }

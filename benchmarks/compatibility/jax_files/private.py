@@ -28,7 +28,7 @@ from .names import HOMES, PUBLIC_NAMES, SUBSTITUTES
 
 # Modules of jax's that only its tests use: read from the checkout.
 FROM_CHECKOUT = (*(f"jax._src.{name}" for name in (
-    "test_util", "test_loader", "test_warning_util", "internal_test_util", "hypothesis_test_util",
+    "op_shardings", "test_util", "test_loader", "test_warning_util", "internal_test_util", "hypothesis_test_util",
     "public_test_util", "pallas.pallas_test_util",
 )), "jax.experimental.sparse.test_util")  # fmt: skip
 MODULES = ("config", *SUBSTITUTES)

@@ -13,7 +13,7 @@ from ...ir.array import Array
 from ...ir.axis_relation import Kind, Loops, Relation, Whole, Work
 from ...ir.primitive import Linear, Primitive, Zero
 from ...ir.types import FLOAT32, FLOAT64, INT32, ArrayType, is_complex
-from ...support.errors import ArgumentError, DtypeError, ShapeError
+from ...support.errors import ArgumentError, DtypeError, ShapeError, plural
 from ...support.memo import cached
 from ...tracing.trace import typeof
 from ...transforms.rule_helpers import like, linear_jvp
@@ -47,7 +47,7 @@ def _typing(x: ArrayType, *, fft_type: FftType, fft_lengths: tuple[int, ...]) ->
     if x.dtype not in given:
         raise DtypeError(f"{name} takes {' or '.join(map(str, given))}, got {x.show()}", "cast with `astype`")
     if not 1 <= count <= MOST or count > x.ndim:
-        raise ShapeError(f"{name} of {count} axes of {x.show()}",
+        raise ShapeError(f"{name} of {plural(count, 'axis')} of {x.show()}",
                          f"1 to {MOST} of the last axes; `numpy.fft` transforms any axes")  # fmt: skip
     if min(fft_lengths) < 1:
         raise ArgumentError(f"{name} of lengths {fft_lengths}", "a transform has 1 point or more")

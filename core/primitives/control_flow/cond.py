@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from ...ir.array import Array
+from ...ir.dataflow import Body, flows
 from ...ir.extension_types import is_opaque
 from ...ir.passes import substitute
 from ...ir.primitive import OWN, AxisInfo, Linear, Primitive, Zero
@@ -54,6 +55,11 @@ Branches = tuple[Program, ...]
 
 def _typing(index: Any, *operands: Any, branches: Branches) -> list[Any]:
     return branches[0].out_types
+
+
+def _bodies(eqn: Eqn) -> list[Body]:
+    return [Body(branch, flows(eqn.inputs[1:], branch.inputs), flows(eqn.outputs, branch.outputs))
+            for branch in eqn.params["branches"]]  # fmt: skip
 
 
 def _effects(index: Any, *operands: Any, branches: Branches) -> Effects:
@@ -252,6 +258,7 @@ cond_p: Primitive = Primitive(
     batch=_batch,
     dce=_dce,
     effects=_effects,
+    bodies=_bodies,
     choice=True,
     numpy=_numpy,
     recounted=recounted(), multiple=True, varies=OWN,

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from ...ir.dataflow import Body, flows
 from ...ir.extension_types import is_opaque
 from ...ir.primitive import OWN, AxisInfo, Linear, Primitive, Zero
 from ...ir.program import Effects, Eqn, Literal, Program
@@ -369,6 +370,13 @@ def _numpy(
     return [*carry, *ys]
 
 
+def _bodies(eqn: Eqn) -> list[Body]:
+    body, n, m = eqn.params["program"], eqn.params["num_consts"], eqn.params["num_carry"]
+    taken = flows(eqn.inputs[: n + m], body.inputs[: n + m]) + flows(eqn.inputs[n + m :], body.inputs[n + m :], 1)
+    given = flows(body.inputs[n : n + m], body.outputs[:m]) + flows(eqn.outputs[:m], body.outputs[:m])
+    return [Body(body, taken, given + flows(eqn.outputs[m:], body.outputs[m:], 1), eqn.params["length"])]
+
+
 scan_p: Primitive = Primitive(
     "scan",
     _typing,
@@ -378,6 +386,7 @@ scan_p: Primitive = Primitive(
     batch=_batch,
     dce=_dce,
     effects=_effects,
+    bodies=_bodies,
     runs=lambda types, *, length, **_: length,
     numpy=_numpy,
     recounted=recounted("num_consts", "num_carry"),

@@ -15,13 +15,14 @@ from typing import Any
 
 import numpy as np
 
+from ...ir.dataflow import Body, flows
 from ...ir.passes import primitives_of
 from ...ir.primitive import OWN, AxisInfo, Linear, Primitive, Zero
 from ...ir.program import Effects, Eqn, Program, Var
 from ...ir.types import ArrayType, VaryingType, is_float, is_integer
 from ...support import pytree as tree
 from ...support.config import current
-from ...support.errors import ArgumentTypeError, ControlFlowTypeError, TracerBoolError
+from ...support.errors import ArgumentTypeError, ControlFlowTypeError, DifferentiationError, TracerBoolError
 from ...support.memo import cached
 from ...tracing.numpy_interpreter import evaluate
 from ...tracing.trace import Tracer, eval_program, shape_of, trace_program, typeof
@@ -155,9 +156,33 @@ def _jvp(primals: Sequence[Any], tangents: Sequence[Any], **params: Any) -> Any:
 
 def _linearize(primals: Sequence[Any], nonzero: Flags, **params: Any) -> Any:
     # The linear map runs the whole loop again with tangents: a while loop stores nothing.
+    if (active := _reverse_only(nonzero, **params)) is not None:
+        return while_p.bind(*primals, **params), functools.partial(_linear, primals, tuple(nonzero), active, params)
     separate = purpose() is Purpose.SEPARATE
     outs = _known_part(primals, nonzero, **params) if separate else while_p.bind(*primals, **params)
     return outs, lambda *tangents: _pushforward(primals, tangents, **params)[1]
+
+
+def _reverse_only(
+    nonzero: Flags, cond_program: Program, body_program: Program, cond_nconsts: int, body_nconsts: int, **_: Any
+) -> Flags | None:
+    """Which of the carry has tangents, where the body has rules for reverse mode alone; None where it has others."""
+    try:
+        _jvp_programs(cond_program, body_program, tuple(nonzero[cond_nconsts:]), body_nconsts)
+        return None
+    except DifferentiationError:
+        wanted = tuple(nonzero[cond_nconsts:])
+        return loop_adjoint(cond_program, body_program, cond_nconsts, body_nconsts, wanted).active
+
+
+def _linear(
+    primals: Sequence[Any], nonzero: Flags, active: Flags, params: dict[str, Any], *tangents: Any
+) -> list[Any]:
+    """The tangents of a loop as one operation, which has a transpose and no value."""
+    found = iter(while_lin_p.bind(*primals, *map(instantiate, chosen(tangents, nonzero)), nonzero=nonzero,
+                                  active=active, **params))  # fmt: skip
+    return [next(found) if a else Zero(t.tangent())
+            for a, t in zip(active, params["body_program"].out_types, strict=True)]  # fmt: skip
 
 
 def _known_part(
@@ -176,18 +201,27 @@ def _transpose(
     cts: Sequence[Any], *args: Any, cond_program: Program, body_program: Program, cond_nconsts: int, body_nconsts: int,
     **how: Any,
 ) -> list[Any]:  # fmt: skip
-    check_repeatable(cond_program, body_program)
     wanted = tuple(isinstance(a, Linear) for a in args)
+    return _cotangents(cts, [*map(_filled, args)], wanted, cond_program, body_program, cond_nconsts, body_nconsts,
+                       **how)  # fmt: skip
+
+
+def _cotangents(
+    cts: Sequence[Any], args: Sequence[Any], wanted: Flags, cond_program: Program, body_program: Program,
+    cond_nconsts: int, body_nconsts: int, **how: Any,
+) -> list[Any]:  # fmt: skip
+    """The cotangents of the wanted operands of a loop, None of the others."""
+    check_repeatable(cond_program, body_program)
     given = tuple(type(ct) is not Zero for ct in cts)
     if cond_program.out_types[0].vary:
         back = loop_adjoint(cond_program, body_program, cond_nconsts, body_nconsts, wanted[cond_nconsts:]).back
         if not primitives_of(back).isdisjoint(EXCHANGES):
             cond_program, body_program = _in_step(cond_program, body_program, cond_nconsts)
-            found = _transpose(cts, *args[:cond_nconsts], *args, cond_program=cond_program, body_program=body_program,
-                               cond_nconsts=cond_nconsts, body_nconsts=cond_nconsts + body_nconsts, **how)  # fmt: skip
+            found = _cotangents(cts, [*args[:cond_nconsts], *args], ((False,) * cond_nconsts) + wanted, cond_program,
+                                body_program, cond_nconsts, cond_nconsts + body_nconsts, **how)  # fmt: skip
             return found[cond_nconsts:]
     found = iter(while_vjp_p.bind(
-        *map(_filled, args), *chosen(cts, given), cond_program=cond_program, body_program=body_program,
+        *args, *chosen(cts, given), cond_program=cond_program, body_program=body_program,
         cond_nconsts=cond_nconsts, body_nconsts=body_nconsts, given=given, wanted=wanted[cond_nconsts:], **how,
     ))  # fmt: skip
     return [next(found) if w else None for w in wanted]
@@ -341,6 +375,14 @@ def _numpy(
     return carry
 
 
+def _bodies(eqn: Eqn) -> list[Body]:
+    ins, n, m = eqn.inputs, eqn.params["cond_nconsts"], eqn.params["body_nconsts"]
+    test, body = eqn.params["cond_program"], eqn.params["body_program"]
+    given = [*flows(body.inputs[m:], body.outputs), *flows(eqn.outputs, body.outputs)]
+    return [Body(test, flows((*ins[:n], *ins[n + m :]), test.inputs), [], None),
+            Body(body, flows(ins[n:], body.inputs), given, None)]  # fmt: skip
+
+
 while_p: Primitive = Primitive(
     "while",
     _typing,
@@ -350,6 +392,7 @@ while_p: Primitive = Primitive(
     batch=_batch,
     dce=_dce,
     effects=_effects,
+    bodies=_bodies,
     numpy=_numpy,
     recounted=recounted("cond_nconsts", "body_nconsts"), multiple=True, varies=OWN,
 )
@@ -554,7 +597,36 @@ while_vjp_p: Primitive = Primitive(
     expand=_vjp_expand,
     recounted=_vjp_recounted, multiple=True, varies=OWN,
 )
-PRIMITIVES = (while_p, while_vjp_p)
+
+
+# ---------------------------------------------------------------------------- tangents in reverse mode alone
+
+
+def _lin_typing(*types: Any, body_program: Program, active: Flags, **_: Any) -> list[Any]:
+    return [t.tangent() for t in chosen(body_program.out_types, active)]
+
+
+def _lin_transpose(cts: Sequence[Any], *args: Any, nonzero: Flags, active: Flags, **params: Any) -> list[Any]:
+    n = len(nonzero)
+    types = params["body_program"].out_types
+    given = iter(cts)
+    carried = [next(given) if a else Zero(t.cotangent()) for a, t in zip(active, types, strict=True)]
+    found = _cotangents(carried, args[:n], nonzero, **params)
+    return [*(None for _ in range(n)), *chosen(found, nonzero)]
+
+
+def _lin_forward(*args: Any, **params: Any) -> Any:
+    raise DifferentiationError(
+        "forward-mode differentiation (jvp, jacfwd, linearize) of a loop whose body calls a `custom_vjp` function",
+        "use reverse mode (grad, vjp, jacrev), or give the function a `custom_jvp` rule",
+    )
+
+
+while_lin_p: Primitive = Primitive(
+    "while_lin", _lin_typing, jvp=_lin_forward, transpose=_lin_transpose, numpy=_lin_forward, expand=_lin_forward,
+    multiple=True, varies=OWN,
+)  # fmt: skip
+PRIMITIVES = (while_p, while_vjp_p, while_lin_p)
 
 
 # ---------------------------------------------------------------------------- functions

@@ -15,7 +15,14 @@ from ...ir.program import Program
 from ...ir.types import is_float, is_inexact
 from ...support import pytree
 from ...support.call_errors import by_position
-from ...support.errors import ArgumentError, ArgumentTypeError, ControlFlowTypeError, DifferentiationError, ShapeError
+from ...support.errors import (
+    ArgumentError,
+    ArgumentTypeError,
+    ControlFlowTypeError,
+    DifferentiationError,
+    ShapeError,
+    plural,
+)
 from ...tracing.trace import Tracer, eval_program, of_line, trace_program, typeof
 from ...transforms.cotangent_logs import log
 from ...transforms.rule_helpers import instantiate
@@ -428,7 +435,7 @@ class _Rules:
         if not isinstance(found, (tuple, list)) or len(found) != len(children):
             shown = f"a tuple of {len(found)}" if isinstance(found, tuple) else type(found).__name__
             raise ArgumentTypeError(
-                f"the backward rule of {custom._name} returned {shown}, for {len(children)} arguments",
+                f"the backward rule of {custom._name} returned {shown}, for {plural(len(children), 'argument')}",
                 "return a tuple with one cotangent for each differentiated argument",
             )
         what = f"a cotangent from the backward rule of {custom._name}"

@@ -14,7 +14,7 @@ from ...ir.axis_relation import FREE
 from ...ir.primitive import AxisInfo, Primitive
 from ...ir.program import CALLBACK, NO_EFFECTS, Effects
 from ...ir.types import ArrayType
-from ...support.errors import ShapeError
+from ...support.errors import ShapeError, plural
 from .host_callback import batch_by_method, no_derivative
 
 Layouts = tuple[tuple[int, ...] | None, ...]  # of each array its axes, from the slowest to the fastest; None: in order
@@ -42,7 +42,7 @@ class ForeignCall:
         for i, o in self.aliases:
             if not (0 <= i < len(types) and 0 <= o < len(results)):
                 raise ShapeError(f"{self.target}: operand {i} and result {o} share memory, of {len(types)} operands "
-                                 f"and {len(results)} results", "number both from 0")  # fmt: skip
+                                 f"and {plural(len(results), 'result')}", "number both from 0")  # fmt: skip
             if (types[i].shape, types[i].dtype) != (results[o].shape, results[o].dtype):
                 raise ShapeError(f"{self.target}: operand {i}, {types[i].show()}, and result {o}, {results[o].show()}, "
                                  "share memory", "alias arrays of one shape and dtype")  # fmt: skip

@@ -21,7 +21,14 @@ from ...ir.primitive import AxisInfo, Primitive
 from ...ir.program import CALLBACK, ORDERED, Effects, Program
 from ...ir.types import ArrayType, canonical_dtype
 from ...support import pytree
-from ...support.errors import ArgumentError, CallbackError, NoDerivativeError, NonArrayArgumentError, UnsupportedError
+from ...support.errors import (
+    ArgumentError,
+    ArgumentTypeError,
+    CallbackError,
+    NoDerivativeError,
+    NonArrayArgumentError,
+    UnsupportedError,
+)
 from ...tracing.array_conversion import make_array
 from ...tracing.trace import as_type, trace_program, typeof
 from ...transforms.structural_primitives import broadcast_batch, moved
@@ -179,7 +186,7 @@ class _Flat:
         if self.out_tree is None:
             return ()
         leaves, found = pytree.flatten(out)
-        if found != self.out_tree and (out is not None or self.out_tree.num_leaves):
+        if len(leaves) != self.out_tree.num_leaves:  # lists for tuples are taken
             raise CallbackError(
                 f"the callback {self.__name__} returned {found}, not {self.out_tree}",
                 "return the structure of result_shape_dtypes",
@@ -272,17 +279,32 @@ def io_callback(
 
 
 def debug_callback(
-    callback: Callable[..., Any], *args: Any, ordered: bool = False, partitioned: bool = False, **kwargs: Any
-) -> None:
+    callback: Callable[..., Any] | None = None, *args: Any, ordered: bool = False, partitioned: bool = False,
+    **kwargs: Any,
+) -> Any:  # fmt: skip
     """Call a Python function for its side effects, on the values that the program computes; its result is dropped.
 
     It takes part in no derivative, and under `vmap` sees one element at a time. Arguments that are no arrays, such as
-    dtypes and strings, are passed on as they are.
+    dtypes and strings, are passed on as they are. Without a callback it gives the function of one and its arguments,
+    `debug_callback(ordered=True)(f, x)`. Raises `ArgumentTypeError` for other arguments without a callback.
 
     >>> import tilewright as tw
     >>> tw.debug.callback(lambda x: print("x is", x), 2.0)
     x is 2.0
     """
+    if callback is None:
+        _only_options("debug_callback", args, kwargs)
+        return lambda callback, *args, **kwargs: _called_back(callback, args, kwargs, ordered)
+    return _called_back(callback, args, kwargs, ordered)
+
+
+def _only_options(name: str, args: Sequence[Any], kwargs: dict[str, Any]) -> None:
+    if args or kwargs:
+        given = ", ".join([*map(repr, args), *(f"{key}={value!r}" for key, value in kwargs.items())])
+        raise ArgumentTypeError(f"{name} is given {given}, and nothing to call", f"{name}(ordered=True)(...) takes it")
+
+
+def _called_back(callback: Callable[..., Any], args: Any, kwargs: Any, ordered: bool) -> None:
     leaves, flat, _, _ = _flat(*_without_static(callback, args, kwargs), keep=True)
     flat.out_tree = None
     if is_evaluating():
@@ -315,19 +337,29 @@ def _is_array(x: Any) -> bool:
 
 
 def debug_print(
-    fmt: str,
+    fmt: str | None = None,
     *args: Any,
     ordered: bool = False,
     partitioned: bool = False,
     skip_format_check: bool = False,
     **kwargs: Any,
-) -> None:
+) -> Any:
     """Print values that the program computes, formatted as by `str.format`.
+
+    Without a format it gives the function of one and its arguments, `debug_print(ordered=True)("{x}", x=x)`. Raises
+    `ArgumentError` where format and arguments do not fit.
 
     >>> import tilewright as tw
     >>> tw.debug.print("x = {x:.2f}", x=2.0)
     x = 2.00
     """
+    if fmt is None:
+        _only_options("debug_print", args, kwargs)
+        return lambda fmt, *args, **kwargs: _printed(fmt, args, kwargs, ordered, skip_format_check)
+    return _printed(fmt, args, kwargs, ordered, skip_format_check)
+
+
+def _printed(fmt: Any, args: Any, kwargs: dict[str, Any], ordered: bool, skip_format_check: bool) -> None:
     if not isinstance(fmt, str):
         raise ArgumentError(f"the format of debug.print is {fmt!r}", "pass a string, as in debug.print('{}', x)")
     if not skip_format_check:
@@ -337,7 +369,7 @@ def debug_print(
         print(fmt.format(*values, **named) + "\n", end="")  # one write: lines of several devices stay apart
 
     show.format = fmt  # what a device prints by itself
-    debug_callback(show, *args, ordered=ordered, partitioned=partitioned, **kwargs)
+    _called_back(show, args, kwargs, ordered)
 
 
 def _check_format(fmt: str, count: int, kwargs: Any) -> None:

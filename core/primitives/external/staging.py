@@ -47,16 +47,17 @@ def shape_as_value(shape: Sequence[Any]) -> ArrayLike:
 
 
 def broadcast_like(arr: Any, like_arr: Any) -> Array:
-    """An array broadcast, by NumPy's rules, to the shape of another, with that one's sharding.
+    """An array broadcast, by NumPy's rules, to the shape of another or of a struct, with that one's sharding.
 
     >>> import numpy as np
     >>> broadcast_like(np.arange(2.0), np.zeros((3, 2))).shape
     (3, 2)
     """
     placed = placed_like(like_arr)
+    shape = tuple(like_arr.shape) if hasattr(like_arr, "shape") else shape_of(like_arr)
     if placed is not None:
-        return with_out_sharding(placed, broadcast_to, as_array(arr), shape_of(like_arr))
-    return broadcast_to(as_array(arr), shape_of(like_arr))
+        return with_out_sharding(placed, broadcast_to, as_array(arr), shape)
+    return broadcast_to(as_array(arr), shape)
 
 
 def stage(x: Any, /) -> Any:

@@ -11,7 +11,7 @@ import numpy as np
 from ...ir.primitive import Primitive
 from ...ir.program import Eqn
 from ...ir.types import ArrayType
-from ...support.errors import ArgumentError
+from ...support.errors import ArgumentError, plural
 from ...support.memo import cached
 from ...tracing.trace import shape_of, typeof
 from ...transforms.rule_helpers import weak_as_operands
@@ -114,7 +114,8 @@ def checked_subset(name: str, subset: Any, count: int) -> tuple[int, int]:
     """A range of indices, checked."""
     start, end = subset
     if not 0 <= start < end <= count:
-        raise ArgumentError(f"{name}: subset_by_index {subset} of {count} values", "0 <= start < end <= count")
+        raise ArgumentError(f"{name}: subset_by_index {subset} of {plural(count, 'value')}",
+                            "0 <= start < end <= count")  # fmt: skip
     return int(start), int(end)
 
 

@@ -15,7 +15,7 @@ from ...ir.dimension import dimension
 from ...ir.primitive import AxisInfo, Linear, Primitive, Zero
 from ...ir.types import INT32, INT64, ArrayType, Shape, is_integer, is_unsigned
 from ...support.call_errors import public
-from ...support.errors import ArgumentError, DtypeError, ShapeError
+from ...support.errors import ArgumentError, DtypeError, ShapeError, plural
 from ...tracing.trace import Value, dtype_of, shape_of, typeof
 from ...transforms.rule_helpers import instantiate, zeros
 from ...transforms.structural_primitives import moved
@@ -31,7 +31,8 @@ slice_of = slice
 
 def _check_starts(name: str, x: ArrayType, starts: Sequence[ArrayType]) -> None:
     if len(starts) != x.ndim:
-        raise ShapeError(f"{name}: got {len(starts)} start indices for the operand {x.show()}", "give one per axis")
+        raise ShapeError(f"{name}: got {plural(len(starts), 'start index')} for the operand {x.show()}",
+                         "give one per axis")  # fmt: skip
     for s in starts:
         if s.shape or not is_integer(s.dtype):
             raise DtypeError(f"{name}: a start index is {s.show()}", "start indices are integer scalars")
@@ -166,7 +167,7 @@ def _starts(name: str, shape: Shape, starts: Any, wrap: Any) -> list[Any]:
         starts = [squeeze(index_in_dim(starts, i), (0,)) for i in range(n)]
     starts = list(starts)
     if len(starts) != len(shape):
-        what = f"{name}: got {len(starts)} start indices for an operand of shape {shape}"
+        what = f"{name}: got {plural(len(starts), 'start index')} for an operand of shape {shape}"
         raise ShapeError(what, "give one per axis")
     wraps = [wrap] * len(shape) if isinstance(wrap, bool) else list(wrap)
     if len(wraps) != len(shape):

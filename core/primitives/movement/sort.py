@@ -18,7 +18,7 @@ from ...ir.primitive import NAMED, Primitive, Zero
 from ...ir.static_ints import integer
 from ...ir.types import INT32, UINT32, ArrayType, is_complex, is_float, is_key, is_unsigned
 from ...support.call_errors import public
-from ...support.errors import ArgumentError, DtypeError, ShapeError
+from ...support.errors import ArgumentError, DtypeError, ShapeError, plural
 from ...tracing.trace import Value, shape_of, typeof
 from ..elementwise.arithmetic import neg_p
 from .gather_functions import take_along
@@ -34,7 +34,8 @@ def _sort_typing(*xs: ArrayType, dimension: int, is_stable: bool, num_keys: int)
     if not 0 <= dimension < xs[0].ndim:
         raise ShapeError(f"sort: dimension {dimension} is not an axis of {shown}")
     if not 1 <= num_keys <= len(xs):
-        raise ArgumentError(f"sort: num_keys {num_keys} of {len(xs)} operands", "at least one operand is a key")
+        raise ArgumentError(f"sort: num_keys {num_keys} of {plural(len(xs), 'operand')}",
+                            "at least one operand is a key")  # fmt: skip
     if any(is_key(x.dtype) for x in xs[:num_keys]):
         raise DtypeError(f"sort: random keys have no order; the operands are {shown}", "sort `random.key_data`")
     return list(xs)

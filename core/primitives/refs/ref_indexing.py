@@ -10,7 +10,7 @@ import numpy as np
 
 from ...ir.types import is_integer
 from ...support.call_errors import public
-from ...support.errors import ArgumentTypeError, OutOfBoundsError, ShapeError
+from ...support.errors import ArgumentTypeError, OutOfBoundsError, ShapeError, plural
 from ...tracing.index_entries import Slice
 from ...tracing.trace import Tracer, shape_of, typeof
 from .state_primitives import Shape
@@ -111,7 +111,8 @@ def resolve(shape: Shape, key: Any) -> list[Resolved]:
         raise ArgumentTypeError("a Ref is indexed with more than one `...`")
     missing = len(shape) - (len(keys) - len(dots))
     if missing < 0:
-        raise ShapeError(f"{len(keys) - len(dots)} indices for a Ref of shape {shape}", f"it has {len(shape)} axes")
+        raise ShapeError(f"{plural(len(keys) - len(dots), 'index')} for a Ref of shape {shape}",
+                         f"it has {plural(len(shape), 'axis')}")  # fmt: skip
     at = dots[0] if dots else len(keys)
     keys[at : at + len(dots)] = [slice(None)] * missing
     return [_resolve_one(k, d, i, shape) for i, (k, d) in enumerate(zip(keys, shape, strict=True))]

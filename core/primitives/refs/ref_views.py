@@ -11,7 +11,7 @@ import numpy as np
 
 from ...ir.array import Array, DTypeLike
 from ...ir.types import RefType, as_dtype, itemsize_bits
-from ...support.errors import ArgumentTypeError, DtypeError, KernelBodyError, ShapeError, UnsupportedError
+from ...support.errors import ArgumentTypeError, DtypeError, KernelBodyError, ShapeError, UnsupportedError, plural
 from ...tracing.trace import TRACERS, ProgramTracer, shape_of, typeof
 from ..elementwise.conversion import bitcast_convert_type, convert_element_type
 from ..movement.bit_packing import apart, joined, piece, rows_of, unsigned
@@ -200,7 +200,7 @@ class RefView(Part):
         found = tuple(int(count // max(known, 1) if n == -1 else n) for n in sizes)
         if math.prod(found) != count or sum(n == -1 for n in sizes) > 1:
             raise ShapeError(f"a part of a Ref of shape {self.shape} is reshaped to {sizes}",
-                             f"give a shape of {count} elements")  # fmt: skip
+                             f"give a shape of {plural(count, 'element')}")  # fmt: skip
         return Folded(self.ref, self.entries, found)
 
 
@@ -420,6 +420,8 @@ def view(target: Any, key: Any = Ellipsis) -> Any:
     """The part of a Ref (or of a view) that an index names."""
     if isinstance(target, Part):
         return target.part(key)
+    stand_in = getattr(target, "stand_in", None)
+    target = target if stand_in is None else stand_in
     if not isinstance(getattr(target, "aval", None), RefType):
         raise ArgumentTypeError(f"{target!r} is not a Ref", "only the Refs of a kernel are loaded from and stored to: "
                                 "give the Ref itself, or a part of it, `ref.at[...]`; `ref[...]` reads")  # fmt: skip

@@ -15,10 +15,11 @@ from ..core.ir.primitive import Primitive
 from ..core.ir.program import Eqn, Program
 from ..core.ir.types import ArrayType, VaryingType
 from ..core.jit.stages import Traced
-from ..core.sharding.mesh import NamedSharding
+from ..core.sharding.mesh import Mesh, NamedSharding
 from ..core.support.errors import Source
 from ..core.support.runtime import runtime
-from ..xla_backend.arrays.array import Array
+from ..xla_backend.arrays.array import Array, deleted
+from ..xla_backend.devices.jaxlib_shardings import hlo_sharding
 from .avals import ManualAxes
 from .jaxprs import view
 
@@ -160,14 +161,42 @@ class ArrayNames(Array):
     def _value(self) -> np.ndarray:
         return np.asarray(self)
 
+    @property
+    def _npy_value(self) -> None:  # the values of an array are not kept on the host
+        return None
+
+    def _fully_replicated_shard(self) -> Any:
+        return self.addressable_data(0)
+
+    def _check_if_deleted(self) -> None:
+        if self.is_deleted():
+            raise deleted(self.aval)
+
+
+class MeshNames(Mesh):
+    @property
+    def _flat_devices_tuple(self) -> tuple[Any, ...]:
+        return tuple(self.flat)
+
+    @property
+    def _flat_devices_set(self) -> set[Any]:
+        return {*self.flat}
+
 
 class ShardingNames(NamedSharding):
     @property
     def _device_assignment(self) -> tuple[Any, ...]:
         return tuple(self.mesh.flat)
 
+    def _to_xla_hlo_sharding(self, num_dimensions: int) -> Any:
+        return hlo_sharding(self, num_dimensions)
 
-_MIXINS = (ArrayNames, ShardingNames, TypeNames, PrimitiveNames, TraceNames, EqnNames, ProgramNames, SourceNames)
+    def check_compatible_aval(self, aval_shape: Sequence[int]) -> None:
+        self.check_rank(tuple(aval_shape))
+
+
+_MIXINS = (ArrayNames, MeshNames, ShardingNames, TypeNames, PrimitiveNames, TraceNames, EqnNames, ProgramNames,
+           SourceNames)  # fmt: skip
 # The class that each name is for, the name, and what it is there.
 ALIASES: list[tuple[Any, str, Any]] = [
     *((mixin.__base__, name, value) for mixin in _MIXINS for name, value in vars(mixin).items() if name[:2] != "__"),

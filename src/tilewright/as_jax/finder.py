@@ -18,6 +18,7 @@ from ..core.support.errors import NotAdaptedModuleError
 from ..core.support.version import JAX_API
 from .table import KERNELS, PACKAGE, PUBLIC, RENAMED, place_of
 
+_KERNEL_LANGUAGE = f"{PACKAGE}.lang."
 # Of modules that have no meaning here.
 _REASONS = {
     "jax.experimental.pallas.tpu_sc": "kernels run on TensorCores only, not on SparseCores: write one of `pallas.tpu`",
@@ -28,6 +29,10 @@ class Finder(MetaPathFinder):
     """Finds `jax` and the modules below it here."""
 
     def find_spec(self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None) -> Any:
+        if fullname.startswith(_KERNEL_LANGUAGE):  # `from jax.experimental.pallas import tpu_sc` asks for this name
+            fullname = "jax.experimental.pallas." + fullname.removeprefix(_KERNEL_LANGUAGE)
+            if fullname not in _REASONS:
+                return None
         if fullname != "jax" and not fullname.startswith("jax."):
             return None
         shipped = _shipped(fullname, path)

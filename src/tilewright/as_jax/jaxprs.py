@@ -117,6 +117,10 @@ class Jaxpr(ir.Program, metaclass=_Closed):
     def __str__(self) -> str:
         return repr(self)
 
+    def pretty_print(self, **options: Any) -> str:
+        """The text, of which the options change nothing."""
+        return repr(self)
+
 
 class ClosedJaxpr(metaclass=_Closed):
     """`jax.extend.core.ClosedJaxpr`: a jaxpr with the values of its constants."""

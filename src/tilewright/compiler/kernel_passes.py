@@ -81,6 +81,7 @@ def fuse(unit: Unit, settings: Settings, reports: Reports) -> tuple[Unit, Fused]
 
     For kernels that were tuned, what was decided on.
     """
+    unit = replace(unit, program=_without_rules(unit.program))
     written, fusion, program = frozenset(kernels_of(unit.program)), None, unit.program
     plain: dict[Kernel, Program] = {}
     if settings.tiled:
@@ -94,6 +95,11 @@ def fuse(unit: Unit, settings: Settings, reports: Reports) -> tuple[Unit, Fused]
         fusion, program, changed = lazy_layers.tuned_kernels.tuned(unit.program, fusion, program, settings)
         written = frozenset(changed.get(kernel, kernel) for kernel in written)
     return replace(unit, program=program), Fused(fusion, written, plain)
+
+
+def _without_rules(program: Program) -> Program:
+    """The Program with what a rule would split over a mesh in place of the rules: there is no mesh to split it over."""
+    return rewritten(program, lambda p: p is partitioned_p, lambda eqn: in_place(eqn, eqn.params["program"]), {})
 
 
 def check_bodies(program: Program) -> None:
@@ -360,7 +366,9 @@ def emit(unit: Unit, settings: Settings, reports: Reports) -> tuple[Unit, Emitte
     if settings.target == "cpu" or settings.by_xla:
         calls = None
         if not settings.by_xla and candidates(unit.program, settings.off):
-            calls = lazy_layers.cpu_machine_code.Calls(unit.program, settings.off, settings.checked)
+            taken = {i + len(unit.constants) for i in unit.call.donated}
+            kept = [v for i, v in enumerate(unit.program.inputs) if i not in taken]
+            calls = lazy_layers.cpu_machine_code.Calls(unit.program, settings.off, settings.checked, kept)
         plain = reports["fuse"].plain if "fuse" in reports else {}
         program, ways = emitted(unit.program, calls, settings.off, plain)
         if calls is not None:

@@ -24,7 +24,7 @@ from ..lang.warpgroups.specs import mesh_of
 from ..xla_backend.analysis.hlo_report import show_seconds
 
 # What is said before the plan of an operand's derivative, by its kind: see the glossary.
-BEFORE = {"A": "independent cells, ", "B": "", "C": "", "none": "none: "}
+BEFORE = {"independent": "independent cells, ", "sweep": "", "scatter": "", "none": "none: "}
 
 
 @dataclass(frozen=True)

@@ -110,7 +110,7 @@ def _fuse(unit: Unit, settings: Settings, reports: Reports) -> tuple[Unit, Any]:
 
 
 def _expand(unit: Unit, settings: Settings, reports: Reports) -> tuple[Unit, None]:
-    return expand(unit), None
+    return expand(unit, windows=settings.target == "cpu" and "scan_windows" not in settings.off), None
 
 
 def _verify(unit: Unit, settings: Settings, reports: Reports) -> tuple[Unit, Any]:

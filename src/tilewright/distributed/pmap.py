@@ -12,7 +12,7 @@ from ..core.primitives.movement.shape import expand_dims, squeeze
 from ..core.sharding.mesh import Mesh, PartitionSpec
 from ..core.sharding.shard_map import shard_map
 from ..core.support import pytree as tree
-from ..core.support.errors import ArgumentError, BatchAxisError, MeshError, TreeError, UnsupportedError
+from ..core.support.errors import ArgumentError, BatchAxisError, MeshError, TreeError, UnsupportedError, plural
 from ..core.support.runtime import runtime
 from ..core.tracing.trace import Tracer, shape_of
 from ..devices import devices as all_devices
@@ -147,7 +147,7 @@ def _global_size(local: set[int], given: int | None, devices: Sequence[Any] | No
     mine = local.pop()
     size = count * mine
     if given not in (None, size):
-        what = f"pmap with axis_size={given} of {mine} elements in each of {count} processes"
+        what = f"pmap with axis_size={given} of {mine} elements in each of {plural(count, 'process')}"
         raise BatchAxisError(what, f"the axis is {size} long")
     return size
 
@@ -156,7 +156,8 @@ def _chosen(devices: Sequence[Any], size: int, shared: bool) -> list[Any]:
     """The first devices, or as many of each process where these share the axis."""
     found = list(devices)
     if size > len(found):
-        raise MeshError(f"pmap over an axis of size {size}, and there are {len(found)} devices", "map fewer at once")
+        raise MeshError(f"pmap over an axis of size {size}, and there are {plural(len(found), 'device')}",
+                        "map fewer at once")  # fmt: skip
     if not shared or runtime.process_count == 1:
         return found[:size]
     share, rest = divmod(size, runtime.process_count)

@@ -15,7 +15,7 @@ import numpy as np
 from jaxlib.mlir import ir
 from jaxlib.mosaic.python import tpu
 
-from ..core.support.errors import EmulationError, OutOfBoundsError, RaceError, SemaphoreError
+from ..core.support.errors import EmulationError, OutOfBoundsError, RaceError, SemaphoreError, plural
 from ..core.support.memo import once
 from . import arith, memrefs, vectors
 from .core import Machine, Op, Rule, Run, as_ints, reading, region
@@ -253,7 +253,7 @@ class Kernel:
             windows = [None] * operands
         if len(windows) != operands or len(semantics) != len(bounds):
             raise EmulationError(
-                f"@{name} takes {len(types)} arguments, which is not {len(bounds)} ids, {prefetch} scalars, "
+                f"@{name} takes {plural(len(types), 'argument')}, which is not {len(bounds)} ids, {prefetch} scalars, "
                 f"{len(windows)} windows and {scratch} scratch operands"
             )
         return cls(machine, name, types, bounds, semantics, prefetch, scratch, windows)

@@ -16,7 +16,7 @@ import numpy as np
 from jaxlib.mlir import ir
 from jaxlib.triton import dialect
 
-from ..core.support.errors import EmulationError, OutOfBoundsError, RaceError
+from ..core.support.errors import EmulationError, OutOfBoundsError, RaceError, plural
 from ..core.support.memo import once
 from . import arith, descriptors, hints
 from .core import Machine, Op, Region, Rule, Run, reading
@@ -483,7 +483,7 @@ def run_ttir(
     name = machine.entry()
     types = [a.type for a in machine.sources[name].regions[0].blocks[0].arguments]
     if len(types) != len(args):
-        raise EmulationError(f"@{name} takes {len(types)} arguments, and is given {len(args)}")
+        raise EmulationError(f"@{name} takes {plural(len(types), 'argument')}, and is given {len(args)}")
     values, copies = hints.arguments(machine, machine.sources[name], args)
     programs = [p[::-1] for p in itertools.product(*map(range, machine.grid[::-1]))]
     for i in range(len(programs)) if order is None else order.permutation(len(programs)):

@@ -24,6 +24,7 @@ from ..core.ir.passes import hoist
 from ..core.ir.primitive import AxisInfo
 from ..core.ir.program import Program
 from ..core.ir.types import ArrayType, is_key, kind
+from ..core.jit.jit import resolve_arguments
 from ..core.support import pytree
 from ..core.support.config import config, current
 from ..core.support.errors import DtypeError, NonHashableStaticArgumentError, UnsupportedError, VersionError
@@ -160,11 +161,12 @@ def call(
 ) -> Callable[..., Any]:
     """A function of tilewright as one of jax: arrays and pytrees of jax in and out, and every transformation of jax.
 
-    The function is traced once for each kind of arguments, as under `jit`, and for each value of the keyword arguments
+    The function is traced once for each kind of arguments, as under `jit`, and for each value of the arguments
     `static_argnames`, such as block sizes and strings. What it closes over may be arrays of either library. Without
     `function` it is a decorator.
 
     Raises:
+      ArgumentError: a name in `static_argnames` that the function does not take.
       VersionError: jax is not installed.
       NonHashableStaticArgumentError: a static argument that is not hashable.
       NonArrayArgumentError: an argument that is not an array, a number or a pytree of them.
@@ -179,13 +181,15 @@ def call(
     """
     if function is None:
         return functools.partial(call, static_argnames=static_argnames)
-    names = (static_argnames,) if isinstance(static_argnames, str) else tuple(static_argnames)
+    numbers, names = resolve_arguments(function, None, static_argnames, "static")
     known: dict[Any, _Traced] = {}
 
     @functools.wraps(function, assigned=("__name__", "__qualname__", "__doc__", "__module__"), updated=())
     def wrapped(*args: Any, **kwargs: Any) -> Any:
         jax = _jax()
-        static = {name: kwargs.pop(name) for name in names if name in kwargs}
+        static: dict[Any, Any] = {i: args[i] for i in numbers if i < len(args)}
+        args = tuple(x for i, x in enumerate(args) if i not in static)
+        static |= {name: kwargs.pop(name) for name in names if name in kwargs}
         fixed = _hashable(static)
         leaves, outer = jax.tree.flatten((args, kwargs))
         leaves, inner = pytree.flatten(leaves)
@@ -195,8 +199,7 @@ def call(
             key = (outer, inner, types, fixed, current())
             found = known.get(key)
             if found is None:
-                given = functools.partial(function, **static) if static else function
-                found = _trace(jax, given, (outer, inner), types)
+                found = _trace(jax, _with_static(function, static), (outer, inner), types)
                 if not any(isinstance(c, jax.core.Tracer) for c in found.constants):
                     known[key] = found
             with jax.ensure_compile_time_eval():
@@ -208,7 +211,22 @@ def call(
     return wrapped
 
 
-def _hashable(static: dict[str, Any]) -> Any:
+def _with_static(function: Callable[..., Any], static: dict[Any, Any]) -> Callable[..., Any]:
+    """The function of its other arguments: `static` has values by position and by name."""
+    if not static:
+        return function
+    placed = {i: x for i, x in static.items() if isinstance(i, int)}
+    named = {name: x for name, x in static.items() if isinstance(name, str)}
+
+    def of_others(*args: Any, **kwargs: Any) -> Any:
+        rest = iter(args)
+        count = len(args) + len(placed)
+        return function(*(placed[i] if i in placed else next(rest) for i in range(count)), **named, **kwargs)
+
+    return of_others
+
+
+def _hashable(static: dict[Any, Any]) -> Any:
     """Static arguments as a part of a key, of which 1 and 1.0 are two."""
     try:
         hash(found := tuple((name, type(value), value) for name, value in static.items()))

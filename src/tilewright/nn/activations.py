@@ -6,7 +6,7 @@ import math
 from typing import Any
 
 from .. import lax
-from ..core.support.errors import ShapeError
+from ..core.support.errors import ShapeError, plural
 from ..numpy.elementwise import logaddexp, where3
 from ..numpy.util import (
     Array,
@@ -249,7 +249,7 @@ def glu(x: ArrayLike, axis: int = -1) -> Array:
     axis = axis_of(axis, len(shape_of(x)))
     n = shape_of(x)[axis]
     if n % 2:
-        raise ShapeError(f"glu over an axis of {n} elements", "the axis has an even number of elements")
+        raise ShapeError(f"glu over an axis of {plural(n, 'element')}", "the axis has an even number of elements")
     first, second = lax.slice_in_dim(x, 0, n // 2, axis=axis), lax.slice_in_dim(x, n // 2, n, axis=axis)
     return first * lax.logistic(second)
 

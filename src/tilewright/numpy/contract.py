@@ -16,7 +16,7 @@ from .. import lax
 from ..core.ir.binding import with_out_sharding
 from ..core.primitives.contraction.dot_algorithms import PrecisionLike
 from ..core.support.call_errors import public
-from ..core.support.errors import ArgumentError, ShapeError
+from ..core.support.errors import ArgumentError, ShapeError, plural
 from ..core.tracing.trace import Tracer
 from .elementwise import multiply
 from .join import stack
@@ -312,10 +312,12 @@ def _tensordot(a: Any, b: Any, axes: Any, precision: Any = None, preferred_eleme
     else:
         count = operator.index(axes)
         if count > min(n, m):
-            raise ArgumentError(f"tensordot over {count} axes of ranks {n} and {m}", "use no more axes than there are")
+            raise ArgumentError(f"tensordot over {plural(count, 'axis')} of ranks {n} and {m}",
+                                "use no more axes than there are")  # fmt: skip
         first, second = tuple(range(n - count, n)), tuple(range(count))
     if len(first) != len(second):
-        raise ArgumentError(f"tensordot over {len(first)} and {len(second)} axes", "name as many on each side")
+        raise ArgumentError(f"tensordot over {len(first)} and {plural(len(second), 'axis')}",
+                            "name as many on each side")  # fmt: skip
     xs, ys = [f"x{d}" for d in range(n)], [f"y{d}" for d in range(m)]
     for i, j in zip(first, second, strict=True):
         _same_length("tensordot", a, i, b, j)
@@ -437,7 +439,11 @@ def _parsed(operands: Sequence[Any]) -> tuple[list[str], str, list[Any]]:
     given = [next(stand_ins) if any(x is a for a in arrays) else x for x in given]
     from opt_einsum import parser
 
-    inputs, output, _ = parser.parse_einsum_input(given)
+    try:
+        inputs, output, _ = parser.parse_einsum_input(given)
+    except ValueError as error:
+        what = f"einsum of {operands[0]!r} for shapes {', '.join(str(x.shape) for x in shapes)}: {error}"
+        raise ArgumentError(what, "name every axis, or leave the leading ones to `...`") from None
     return inputs.split(","), output, arrays
 
 

@@ -13,7 +13,7 @@ from ..core.ir.static_ints import integer, integers
 from ..core.primitives.contraction.fft import FftType
 from ..core.primitives.contraction.fft import fft as transformed
 from ..core.support.call_errors import public
-from ..core.support.errors import ArgumentError
+from ..core.support.errors import ArgumentError, plural
 from .create import asarray
 from .elementwise import conj
 from .manipulation.roll import roll
@@ -90,7 +90,8 @@ def _transform(name: str, kind: FftType, a: Any, s: Any, axes: Any, norm: _Norm)
     a = value(a, name)
     rank = len(shape_of(a))
     if s is not None and axes is not None and len(s) != len(axes):
-        raise ArgumentError(f"{name}: {len(s)} sizes for {len(axes)} axes", "one size for each axis")
+        raise ArgumentError(f"{name}: {plural(len(s), 'size')} for {plural(len(axes), 'axis')}",
+                            "one size for each axis")  # fmt: skip
     dims = axes_of(range(rank)[rank - len(s) :] if axes is None and s is not None else axes, rank)
     if kind in (FftType.FFT, FftType.IFFT):
         a = _as_complex(a)

@@ -12,7 +12,7 @@ from ..core.api.transformations import vmap
 from ..core.arrays.operators import check_ranks
 from ..core.ir.types import ArrayType
 from ..core.support.call_errors import public
-from ..core.support.errors import ArgumentError, ArgumentTypeError, ShapeError
+from ..core.support.errors import ArgumentError, ArgumentTypeError, ShapeError, plural
 from .create import arange, asarray
 from .select import select
 from .shape import broadcast_to, expand_dims
@@ -168,7 +168,7 @@ def vectorize(
         ins, outs = parsed if parsed is not None else ([()] * len(arrays), None)
         if len(ins) != len(arrays):
             raise ArgumentTypeError(
-                f"signature {signature!r} has {len(ins)} inputs, the call {len(arrays)}", "they must agree"
+                f"signature {signature!r} has {plural(len(ins), 'input')}, the call {len(arrays)}", "they must agree"
             )
         return _broadcasting(call, arrays, ins, outs, signature)
 
@@ -216,7 +216,7 @@ def _check_outputs(result: Any, outs: Sequence[tuple[str, ...]], sizes: dict[str
     results = result if isinstance(result, tuple) else (result,)
     if len(results) != len(outs):
         raise ArgumentTypeError(
-            f"signature {signature!r} has {len(outs)} outputs, the function {len(results)}", "they must agree"
+            f"signature {signature!r} has {plural(len(outs), 'output')}, the function {len(results)}", "they must agree"
         )
     for x, names in zip(results, outs, strict=True):
         if len(shape_of(x)) != len(names):

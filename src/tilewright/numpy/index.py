@@ -14,7 +14,15 @@ from ..core.ir.types import INT32, INT64
 from ..core.primitives.movement.dynamic_slice import int64
 from ..core.primitives.movement.gather_functions import take_along
 from ..core.support.call_errors import public
-from ..core.support.errors import ArgumentError, ArgumentTypeError, DtypeError, IndexingError, UnsupportedError
+from ..core.support.errors import (
+    ArgumentError,
+    ArgumentTypeError,
+    DtypeError,
+    IndexingError,
+    ShapeError,
+    UnsupportedError,
+    plural,
+)
 from ..core.tracing.trace import Tracer
 from .arithmetic import clip, floor_divide, remainder
 from .create import arange, asarray, full, zeros
@@ -142,7 +150,8 @@ def take_along_axis(
         a, axis = ravel(a), 0
     shape, wanted = shape_of(a), shape_of(indices)
     if len(shape) != len(wanted):
-        raise ArgumentError(f"indices of {len(wanted)} dimensions for an array of {len(shape)}", "ranks must agree")
+        raise ArgumentError(f"indices of {plural(len(wanted), 'dimension')} for an array of {len(shape)}",
+                            "ranks must agree")  # fmt: skip
     axis = axis_of(axis, len(shape))
     if wrap_negative_indices:
         indices = wrap_negative(indices, shape[axis])
@@ -344,8 +353,12 @@ def place(arr: ArrayLike, mask: ArrayLike, vals: ArrayLike, *, inplace: bool = T
     """
     _not_in_place("place", inplace)
     a, mask, vals = value(arr), as_boolean(value(mask)), ravel(value(vals))
+    if math.prod(shape_of(mask)) != math.prod(shape_of(a)):
+        raise ShapeError(f"place: a mask of shape {shape_of(mask)} for an array of shape {shape_of(a)}",
+                         "pass a mask of as many elements")  # fmt: skip
     if shape_of(vals)[0] == 0:
         raise ArgumentError("place of no values", "pass at least one")
+    mask = lax.reshape(mask, shape_of(a))
     order = remainder(cumsum(ravel(mask)) - 1, shape_of(vals)[0])
     new = lax.reshape(take(vals, order, mode="clip"), shape_of(a))
     return as_weak_as(where3(mask, astype(new, dtype_of(a)), a), a)
@@ -413,7 +426,8 @@ def ravel_multi_index(
     sizes = shape_argument(dims)
     parts = [as_indices(i) for i in multi_index]
     if len(parts) != len(sizes):
-        raise ArgumentError(f"{len(parts)} indices for {len(sizes)} dimensions", "give one for each dimension")
+        raise ArgumentError(f"{plural(len(parts), 'index')} for {plural(len(sizes), 'dimension')}",
+                            "give one for each dimension")  # fmt: skip
     if mode == "raise":
         for part, n in zip(parts, sizes, strict=True):
             data = np.asarray(part)  # a tracer's error says that its value is not known

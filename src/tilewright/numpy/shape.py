@@ -15,7 +15,7 @@ from ..core.ir.binding import with_out_sharding
 from ..core.ir.static_ints import integer
 from ..core.ir.types import as_size
 from ..core.support.call_errors import public
-from ..core.support.errors import ArgumentError, ShapeError
+from ..core.support.errors import ArgumentError, ShapeError, plural
 from . import util
 from .create import asarray, zeros_like
 from .util import Array, ArrayLike, axes_of, axis_of, composite, concrete, shape_argument, shape_of, value
@@ -109,7 +109,7 @@ def transpose(a: ArrayLike, axes: Sequence[int] | None = None) -> Array:
     n = len(shape_of(a))
     order = tuple(range(n))[::-1] if axes is None else axes_of(tuple(axes), n)
     if len(order) != n:
-        raise ArgumentError(f"axes {axes} do not order the {n} axes of the array", "name every axis once")
+        raise ArgumentError(f"axes {axes} do not order the {plural(n, 'axis')} of the array", "name every axis once")
     return a if order == tuple(range(n)) else lax.transpose(a, order)
 
 
@@ -159,7 +159,8 @@ def moveaxis(a: ArrayLike, source: Any, destination: Any) -> Array:
     destination = tuple(destination) if isinstance(destination, range) else destination
     old, new = axes_of(source, n), axes_of(destination, n)
     if len(old) != len(new):
-        raise ArgumentError(f"{len(old)} axes to move to {len(new)} places", "give as many places as axes")
+        raise ArgumentError(f"{plural(len(old), 'axis')} to move to {plural(len(new), 'place')}",
+                            "give as many places as axes")  # fmt: skip
     order = [d for d in range(n) if d not in old]
     for place, axis in sorted(zip(new, old, strict=True)):
         order.insert(place, axis)
@@ -178,7 +179,7 @@ def rollaxis(a: ArrayLike, axis: int, start: int = 0) -> Array:
     axis = axis_of(axis, n)
     start = start + n if start < 0 else start
     if not 0 <= start <= n:
-        raise ArgumentError(f"start {start} is out of range for {n} axes", f"use 0 to {n}")
+        raise ArgumentError(f"start {start} is out of range for {plural(n, 'axis')}", f"use 0 to {n}")
     return moveaxis(a, axis, start - 1 if axis < start else start)
 
 

@@ -12,12 +12,13 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from ..core.support.config import config
-from ..core.support.html_table import html_table
+from ..core.support.errors import ProfilerError
+from ..core.support.html_table import html_table, html_text
 from ..xla_backend.analysis.hlo_report import show_seconds
 from ..xla_backend.analysis.instruction_origins import Origin, origins
-from ..xla_backend.devices import client
 from ..xla_backend.jaxlib import shim
-from .session import begin, end
+from .recorded_modules import recorded_modules
+from .session import ProfileOptions, begin, end
 
 _WIDTH = 60
 
@@ -48,33 +49,38 @@ class Profile:
 
     spans: list[Span] = field(default_factory=list)
     origins: dict[tuple[str, str], Origin] = field(default_factory=dict)
+    recording: bool = False
 
     @property
     def rows(self) -> list[Row]:
-        """The parts of the programs that ran, the longest first."""
+        """The parts of the programs that ran, the longest first.
+
+        Raises:
+          ProfilerError: the block has not ended.
+        """
+        self._check_ended()
         found: dict[tuple[str, str], list[float]] = {}
         for span, own in zip(self.spans, _own(self.spans), strict=True):
             found.setdefault((span.program, span.part), []).append(own)
-        rows = [
-            Row(program, self._name(program, part), len(times), sum(times) / 1e6, self._line(program, part))
-            for (program, part), times in found.items()
-        ]
+        rows = [Row(_shown(key[0]), self._origin(*key).name, len(times), sum(times) / 1e6, self._origin(*key).line)
+                for key, times in found.items()]  # fmt: skip
         return sorted(rows, key=lambda row: -row.seconds)
 
-    def _line(self, program: str, part: str) -> str:
-        known = self.origins.get((program, part))
-        return known.line if known else ""
+    def _origin(self, program: str, part: str) -> Origin:
+        return self.origins.get((program, part), Origin((part,), ""))
 
-    def _name(self, program: str, part: str) -> str:
-        known = self.origins.get((program, part))
-        return known.name if known else part
+    def _check_ended(self) -> None:
+        if self.recording:
+            raise ProfilerError("a profile has no rows within its `with` block", "read it after the block")
 
     def __str__(self) -> str:
+        if self.recording:
+            return "recording: the rows are known after the `with` block"
         rows = self.rows
         total = sum(row.seconds for row in rows)
         if not rows:
             return "nothing was computed on a device"
-        count = len({row.program for row in rows})
+        count = len({span.program for span in self.spans})
         lines = [f"{show_seconds(total)} in {count} program{'' if count == 1 else 's'}"]
         for row in rows:
             share = f"{row.seconds / total:4.0%}" if total else "   -"
@@ -87,6 +93,8 @@ class Profile:
 
     def _repr_html_(self) -> str:
         """Notebooks: the parts as a table, the longest first."""
+        if self.recording:
+            return html_text(str(self))
         rows = self.rows
         total = sum(row.seconds for row in rows) or 1.0
         cells = [(f"{row.seconds / total:.0%}", show_seconds(row.seconds), row.calls, row.program, row.name, row.line)
@@ -94,16 +102,22 @@ class Profile:
         return html_table(("share", "time", "runs", "program", "operations", "line"), cells, str(self).splitlines()[0])
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the runs as a trace in Chrome's format, for Perfetto; compressed where the name ends in `.gz`."""
+        """Write the runs as a trace in Chrome's format, for Perfetto; compressed where the name ends in `.gz`.
+
+        Raises:
+          ProfilerError: the block has not ended.
+        """
+        self._check_ended()
         threads = {name: i for i, name in enumerate(dict.fromkeys(s.thread for s in self.spans))}
         events: list[dict[str, Any]] = [
             {"ph": "M", "name": "thread_name", "pid": 0, "tid": i, "args": {"name": n}} for n, i in threads.items()
         ]
         for s in self.spans:
-            told = {"program": s.program, "instruction": s.part, "line": self._line(s.program, s.part)}
+            origin = self._origin(s.program, s.part)
+            args = {"program": _shown(s.program), "instruction": s.part, "line": origin.line}
             events.append({
-                "ph": "X", "name": self._name(s.program, s.part), "cat": s.program, "ts": s.start, "dur": s.length,
-                "pid": 0, "tid": threads[s.thread], "args": told,
+                "ph": "X", "name": origin.name, "cat": _shown(s.program), "ts": s.start, "dur": s.length,
+                "pid": 0, "tid": threads[s.thread], "args": args,
             })  # fmt: skip
         data = json.dumps({"traceEvents": events, "displayTimeUnit": "ms"}).encode()
         Path(path).write_bytes(gzip.compress(data) if os.fspath(path).endswith(".gz") else data)
@@ -113,12 +127,12 @@ class Profile:
 def profile(lines: bool = False) -> Iterator[Profile]:
     """Record what a `with` block computes; the value it gives tells it when the block has ended.
 
-    With `lines` the programs used within are compiled so that they tell your lines and named scopes (`source_lines`),
-    for which functions that were compiled before are compiled again: call them once with that setting beforehand if
-    only later calls are to be seen.
+    With `lines` the programs used within are compiled with your lines and named scopes (the setting `source_lines`),
+    so functions that were compiled before are compiled again: call them once with that setting beforehand if only
+    later calls are to be seen. What runs outside `jit` is compiled once, with the line of its first call.
 
     Raises:
-      ProfilerError: a recording is under way.
+      ProfilerError: a recording is under way, or the rows are read within the block.
 
     >>> from tilewright import jit, numpy as tnp
     >>> f = jit(lambda x: tnp.tanh(x @ x).sum())
@@ -127,15 +141,17 @@ def profile(lines: bool = False) -> Iterator[Profile]:
     >>> any("tanh" in row.name for row in found.rows)
     True
     """
-    found = Profile()
-    begin()
+    found, options = Profile(recording=True), ProfileOptions()
+    options.python_tracer_level = 0  # its events are not in the rows, and would slow down what is measured
+    begin(options)
     try:
         with config(source_lines=True) if lines else config():
             yield found
     finally:
+        found.recording = False
         _, data = end()
         found.spans = list(_spans(data))
-        found.origins = _origins(found.spans)
+        found.origins = _origins(found.spans, data)
 
 
 def _own(spans: list[Span]) -> list[float]:
@@ -152,17 +168,15 @@ def _own(spans: list[Span]) -> list[float]:
     return own
 
 
-def _origins(spans: list[Span]) -> dict[tuple[str, str], Origin]:
-    """What is known of the parts of programs: of those of one name, by the newest that has all the parts that ran."""
-    parts: dict[str, set[str]] = {}
-    for span in spans:
-        parts.setdefault(span.program, set()).add(span.part)
-    found: dict[tuple[str, str], Origin] = {}
-    for name, text in _texts(set(parts)):
-        if name in parts and all(f"%{part} = " in text for part in parts[name]):
-            found.update({(name, part): origin for part, origin in origins(text).items()})
-            del parts[name]
-    return found
+def _shown(program: str) -> str:
+    """A module's name without the digest that it has where it is compiled with lines."""
+    return program.partition(".")[0]
+
+
+def _origins(spans: list[Span], data: bytes) -> dict[tuple[str, str], Origin]:
+    """What is known of the parts of the programs that ran, from their modules in the recording."""
+    modules = recorded_modules(data, {span.program for span in spans})
+    return {(name, part): origin for name, text in modules for part, origin in origins(text).items()}
 
 
 def _spans(data: bytes) -> Iterator[Span]:
@@ -170,13 +184,3 @@ def _spans(data: bytes) -> Iterator[Span]:
     for thread, (name, start, length, stats) in shim.recorded_events(data):
         if "hlo_op" in stats and "hlo_module" in stats and not name.startswith("end: "):
             yield Span(str(stats["hlo_module"]), str(stats["hlo_op"]), start / 1e3, length / 1e3, thread)
-
-
-def _texts(programs: set[str]) -> Iterator[tuple[str, str]]:
-    """The names and compiled texts of this process's programs of these names, the newest first."""
-    platforms = {"cpu", client.default_device().platform}
-    for platform in platforms if programs else ():
-        for executable in client.client(platform).live_executables():
-            for module in executable.hlo_modules():
-                if module.name in programs:
-                    yield module.name, module.to_string()

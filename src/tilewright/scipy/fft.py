@@ -10,7 +10,7 @@ import numpy as np
 
 from .. import lax
 from ..core.ir.static_ints import integers
-from ..core.support.errors import ArgumentError
+from ..core.support.errors import ArgumentError, plural
 from ..numpy.elementwise import imag, real
 from ..numpy.fft import fft, irfft, rfft
 from ..numpy.shape import moveaxis
@@ -42,7 +42,7 @@ def _first(x: Array) -> Array:
     """The transform of type I: of the numbers and their mirror image, in which the ends come once."""
     n = shape_of(x)[-1]
     if n < 2:
-        raise ArgumentError(f"a cosine transform of type 1 of {n} points", "it has two or more")
+        raise ArgumentError(f"a cosine transform of type 1 of {plural(n, 'point')}", "it has two or more")
     return real(rfft(lax.concatenate([x, lax.rev(x[..., 1:-1], (len(shape_of(x)) - 1,))], len(shape_of(x)) - 1)))
 
 
@@ -109,7 +109,8 @@ def _transformed(name: str, x: Any, kind: Any, s: Any, axes: Any, norm: Any, inv
         raise ArgumentError(f"{name}: norm={norm!r}", 'one of "backward", "ortho", "forward"')
     rank = len(shape_of(x))
     if s is not None and axes is not None and len(s) != len(axes):
-        raise ArgumentError(f"{name}: {len(s)} sizes for {len(axes)} axes", "one size for each axis")
+        raise ArgumentError(f"{name}: {plural(len(s), 'size')} for {plural(len(axes), 'axis')}",
+                            "one size for each axis")  # fmt: skip
     dims = axes_of(range(rank)[rank - len(s) :] if axes is None and s is not None else axes, rank)
     sizes = [shape_of(x)[d] for d in dims] if s is None else integers(s, "sizes", name)
     for d, n in zip(dims, sizes, strict=True):

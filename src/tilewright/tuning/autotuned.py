@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import ast
 import functools
 import hashlib
 import inspect
+import textwrap
 import tokenize
 from collections.abc import Callable, Mapping
 from contextvars import ContextVar
@@ -202,12 +204,25 @@ def _check_names(fun: Callable[..., Any], space: Space) -> None:
 
 
 def _identity(fun: Callable[..., Any]) -> str:
-    """The function's name and a digest of its source, so that measurements of another version are not used."""
+    """The function's name and a digest of its code, so that measurements of another version are not used.
+
+    Comments, docstrings and the layout of the source do not matter.
+    """
     try:
-        text = inspect.getsource(fun)
+        text = _code_of(textwrap.dedent(inspect.getsource(fun)))
     except (OSError, TypeError, SyntaxError, tokenize.TokenError):  # no file, or one that is not of this code
         text = fun.__code__.co_code.hex()
     return f"{fun.__module__}.{fun.__qualname__}:{hashlib.sha256(text.encode()).hexdigest()[:16]}"
+
+
+def _code_of(source: str) -> str:
+    """A source without comments and docstrings, in one layout."""
+    module = ast.parse(source)
+    for node in ast.walk(module):
+        documented = isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef))
+        if documented and ast.get_docstring(node) is not None:
+            node.body = node.body[1:] or [ast.Pass()]
+    return ast.unparse(module)
 
 
 def autotune(

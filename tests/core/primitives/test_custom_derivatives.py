@@ -285,7 +285,7 @@ def broken(jvp=None, fwd=None, bwd=None):
         (ShapeError, "tangent", broken(jvp=lambda p, t: (p[0], tnp.sum(t[0])))),
         (ArgumentTypeError, "pair", broken(fwd=lambda x: x, bwd=lambda r, ct: (ct,))),
         (ArgumentTypeError, "tuple", broken(bwd=lambda r, ct: ct)),
-        (ArgumentTypeError, "for 1 arguments", broken(bwd=lambda r, ct: (ct, ct))),
+        (ArgumentTypeError, "for 1 argument", broken(bwd=lambda r, ct: (ct, ct))),
         (ShapeError, "cotangent", broken(bwd=lambda r, ct: (tnp.sum(ct),))),
         (ControlFlowTypeError, "structure", broken(bwd=lambda r, ct: ((ct, ct),))),
     ],

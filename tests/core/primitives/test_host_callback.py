@@ -9,6 +9,7 @@ from tilewright.core.ir.types import bfloat16
 from tilewright.core.primitives.external.host_callback import VMAP_METHODS
 from tilewright.core.support.errors import (
     ArgumentError,
+    ArgumentTypeError,
     CallbackError,
     DifferentiationError,
     ExecutionError,
@@ -134,12 +135,26 @@ def test_debug_print(capsys):
     assert capsys.readouterr().out.splitlines() == ["x = [1. 2.] 0.00 {}", "row [0. 1. 2.]", "row [3. 4. 5.]", "at 3.0"]
 
 
+def test_printing_and_calling_back_in_two_calls(capsys):
+    """Options first; of the second call every keyword is an argument."""
+    seen = []
+    tw.jit(lambda x: tw.debug.print(ordered=True)("{ordered}", ordered=x))(2.0)
+    tw.jit(lambda x: tw.debug.callback(ordered=True)(lambda v: seen.append(float(v)), v=x))(3.0)
+    tw.effects_barrier()
+    assert capsys.readouterr().out == "2.0\n" and seen == [3.0]
+
+
 def test_exceptions_surface():
     def fail(a):
         raise ZeroDivisionError("from the host")
 
     with pytest.raises(TilewrightError, match="from the host"):
         tw.jit(lambda x: tw.pure_callback(fail, ROW, x))(X[0]).block_until_ready()
+
+
+def test_results_in_lists_for_tuples_have_the_declared_structure():
+    out = tw.jit(lambda x: tw.pure_callback(lambda a: [[a], a], {"sum": ROW, "rest": (ROW,)}, x))(X[0])
+    assert sorted(out) == ["rest", "sum"] and isinstance(out["rest"], tuple)
 
 
 def cut(x):
@@ -162,6 +177,8 @@ def scalar_call(x, **how):
         (ArgumentError, "vmap_method", lambda: scalar_call(X, vmap_method="vectorized")),
         (UnsupportedError, "ordered", lambda: tw.vmap(lambda x: tw.io_callback(print, None, x, ordered=True))(X)),
         (ArgumentError, "format", lambda: tw.debug.print("{}", 1, 2)),
+        (ArgumentTypeError, "nothing to call", lambda: tw.debug.print(x=1)),
+        (ArgumentTypeError, "nothing to call", lambda: tw.debug.callback(None, 1)),
         (ArgumentError, "format", lambda: tw.debug.print("{y}", x=2)),
     ],
 )

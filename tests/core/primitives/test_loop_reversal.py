@@ -109,6 +109,42 @@ def test_third_derivatives():
     np.testing.assert_allclose(found, wanted, rtol=1e-4)
 
 
+@tw.custom_vjp
+def tripled_back(x, w):
+    """A product whose rule for reverse mode gives three times its cotangents."""
+    return x * w[0]
+
+
+def _tripled(residuals, ct):
+    x, w = residuals
+    return 3 * ct * w[0], tnp.zeros_like(w).at[0].set(3 * ct * x)
+
+
+tripled_back.defvjp(lambda x, w: (x * w[0], (x, w)), _tripled)
+
+
+def _inner_loop(i, c, w):
+    return lax.while_loop(lambda s: s[0] < i, lambda s: (s[0] + 1, tripled_back(s[1], w)), (0, c))[1]
+
+
+@pytest.mark.parametrize("make", [looped, whiled])
+@pytest.mark.parametrize("body", [lambda i, c, w: tnp.sin(tripled_back(c, w)), _inner_loop])
+def test_bodies_with_rules_for_reverse_mode_alone(make, body):
+    """Their gradients are those of the unrolled loop; forward mode names the rule."""
+    x, w = np.float32([0.3, -0.7, 1.1]), np.float32(np.arange(9).reshape(3, 3) / 9 + 0.5)
+    wanted = tw.grad(unrolled, (2, 3))(body, 3, x, w)
+    f = functools.partial(make, body)
+    for transformed in (tw.grad, tw.jacrev, lambda f, of: tw.jit(tw.grad(tw.checkpoint(f), of))):
+        for got, ct in zip(transformed(f, (1, 2))(3, x, w), wanted, strict=True):
+            np.testing.assert_allclose(got, ct, 1e-5, 1e-5)
+    each = tw.vmap(tw.grad(f, 1), (None, 0, None))(3, np.stack([x, x]), w)
+    np.testing.assert_allclose(each, np.stack([wanted[0]] * 2), 1e-5, 1e-5)
+    of_x = functools.partial(lambda w, x: f(3, x, w), w)
+    for forward in (lambda: tw.jvp(of_x, (x,), (x,)), lambda: tw.linearize(of_x, x)[1](x)):
+        with pytest.raises(tw.errors.DifferentiationError, match="forward-mode .* `custom_vjp`"):
+            forward()
+
+
 def test_derivatives_agree_with_finite_differences():
     def f(x, w):
         def step(c):

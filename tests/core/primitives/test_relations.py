@@ -22,7 +22,7 @@ from tilewright.core.primitives.contraction.dot_general import dot_general_p
 from tilewright.core.primitives.control_flow.cond import cond_p
 from tilewright.core.primitives.control_flow.jit_primitive import jit_p
 from tilewright.core.primitives.control_flow.scan import scan_p
-from tilewright.core.primitives.control_flow.while_loop import while_p, while_vjp_p
+from tilewright.core.primitives.control_flow.while_loop import while_lin_p, while_p, while_vjp_p
 from tilewright.core.primitives.custom import custom_derivative_primitives
 from tilewright.core.primitives.custom.checkpoint import checkpoint_p, optimization_barrier_p
 from tilewright.core.primitives.elementwise import arithmetic, comparison
@@ -189,7 +189,7 @@ CONTROL = "its Programs may do anything: readers look inside"
 MEMBERS = "it joins members of named axes, which are no axes of its operands"
 # Operations without a relation, and why.
 OPAQUE = {
-    **dict.fromkeys((jit_p, cond_p, while_p, while_vjp_p, scan_p, checkpoint_p), CONTROL),
+    **dict.fromkeys((jit_p, cond_p, while_p, while_vjp_p, while_lin_p, scan_p, checkpoint_p), CONTROL),
     **dict.fromkeys(custom_derivative_primitives.PRIMITIVES, CONTROL),
     **dict.fromkeys(set(collective.PRIMITIVES), MEMBERS),
     optimization_barrier_p: "its operands have shapes of their own, and it must keep them together",

@@ -3,6 +3,7 @@
 import collections
 import gzip
 import html
+import inspect
 import json
 import os
 from html.parser import HTMLParser
@@ -17,6 +18,16 @@ from tilewright.explanation.html import nodes_of
 from tilewright.profiler.report import Span, _own
 
 X = tnp.ones((128, 128))
+
+
+def _product(a, b, o):
+    o[...] = a[...] @ b[...]
+
+
+product = tl.kernel_call(
+    _product, tw.ShapeDtypeStruct((128, 128), "float32"), grid=(2,),
+    in_specs=[tl.BlockSpec((64, 128), lambda i: (i, 0)), tl.BlockSpec((128, 128), lambda i: (0, 0))],
+    out_specs=tl.BlockSpec((64, 128), lambda i: (i, 0)))  # fmt: skip
 
 
 @tw.jit
@@ -37,6 +48,54 @@ def test_a_profile_tells_scopes_and_lines(tmp_path):
     found.save(tmp_path / "trace.json.gz")
     events = json.loads(gzip.decompress((tmp_path / "trace.json.gz").read_bytes()))["traceEvents"]
     assert any("tanh" in e["name"] and e["args"]["line"].startswith(__file__) for e in events if e["ph"] == "X")
+
+
+def sums(x):
+    return tnp.sum(x)  # first
+
+
+def line_of(function, text):
+    lines, start = inspect.getsourcelines(function)
+    return start + next(i for i, line in enumerate(lines) if text in line)
+
+
+def test_every_row_has_a_line(tmp_path):
+    def work(x):
+        return tw.grad(lambda x: (product(x, x) ** 2).sum())(x).sum() + looped(x) + (x @ x[0]).sum()
+
+    for _ in range(2):  # compiled, then loaded from the disk, where each program has another number
+        with tw.config(cache_dir=str(tmp_path)), tw.profile(lines=True) as found:
+            tw.block_until_ready((tw.jit(work)(X), X @ X))
+            tw.block_until_ready((tw.jit(sums)(X), tw.jit(sums)(X[0])))  # two programs of one name
+        assert not [row for row in found.rows if not row.line.startswith(__file__)]
+        lines = {row.line for row in found.rows if row.program == "sums"}
+        assert lines == {f"{__file__}:{line_of(sums, '# first')}"}
+        tw.clear_caches()
+
+
+@tw.jit
+def looped(x):
+    return lax.fori_loop(0, 3, lambda i, c: c @ x, x).sum()
+
+
+def test_what_a_primitive_expands_to_has_its_line():
+    @tw.jit
+    def inverse(x):
+        return tnp.linalg.inv(x)
+
+    with tw.profile(lines=True) as found:
+        inverse(X + tnp.eye(128)).block_until_ready()
+    rows = [row for row in found.rows if row.program == "inverse"]
+    assert rows and {row.line for row in rows} == {f"{__file__}:{line_of(inverse.__wrapped__, 'inv(x)')}"}
+
+
+def test_a_profile_within_its_block(tmp_path):
+    with tw.profile() as found:
+        assert "after" in str(found) and "after" in found._repr_html_()
+        with pytest.raises(errors.ProfilerError, match="within its `with` block"):
+            _ = found.rows
+        with pytest.raises(errors.ProfilerError, match="within its `with` block"):
+            found.save(tmp_path / "trace.json")
 
 
 def test_without_lines_nothing_is_compiled_again():

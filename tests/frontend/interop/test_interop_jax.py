@@ -255,7 +255,7 @@ def test_static_arguments():
     """Block sizes are known while tracing, one trace for each; traced they are refused with the remedy."""
     traces = []
 
-    def double(x, *, rows=32, kind="twice"):
+    def double(x, rows=32, *, kind="twice"):
         traces.append((rows, kind))
         block = tl.BlockSpec((rows,), lambda i: (i,))
 
@@ -270,7 +270,10 @@ def test_static_arguments():
     for _ in range(2):
         agree(f(x, rows=16), 2 * x)
         agree(jax.jit(lambda x: f(x, rows=8, kind="thrice"))(x), 3 * x)
-    assert traces == [(16, "twice"), (8, "thrice")]
+    agree(f(x, 64), 2 * x)
+    assert traces == [(16, "twice"), (8, "thrice"), (64, "twice")]
+    with pytest.raises(tw.errors.ArgumentError, match="'row', which double does not take"):
+        tj.call(double, static_argnames="row")
     with pytest.raises(tw.errors.NonHashableStaticArgumentError, match="hashable"):
         f(x, rows=[16])
     with pytest.raises(tw.errors.ArgumentTypeError, match="static_argnames"):

@@ -40,6 +40,8 @@ REFUSED = {  # name: the call, and the error
     "counts that are a number": (lambda: stats.multinomial.pmf(1, 1, DATA), errors.ShapeError),
     "argmax of nothing": (lambda: tnp.argmax(NONE), errors.ArgumentError),
     "maximum of nothing": (lambda: tnp.max(NONE), errors.ArgumentError),
+    "a mask of another size": (lambda: tnp.place(DATA, ONES[:1], 1, inplace=False), errors.ShapeError),
+    "fewer axes than a term names": (lambda: tnp.einsum("...ij,jk->...ik", DATA, ONES), errors.ArgumentError),
     "segment ids of another length": (lambda: ops.segment_sum(DATA, IDS[:2], 3), errors.ShapeError),
     "more than there are of the largest": (lambda: lax.top_k(DATA, 9), errors.ShapeError),
     "bits of a float dtype": (lambda: random.bits(random.key(0), (2,), "float32"), errors.DtypeError),

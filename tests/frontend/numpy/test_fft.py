@@ -110,7 +110,7 @@ def test_lax_fft_names_its_transform():
     (lambda x: jnp.fft.fft([1.0, 2.0]), ArgumentTypeError, "list"),
     (lambda x: jnp.fft.rfft(x + 1j), DtypeError, "c64"),
     (lambda x: jnp.fft.fft2(x), ArgumentError, "axis -2"),
-    (lambda x: jnp.fft.fftn(x, s=(2, 2), axes=(0,)), ArgumentError, "2 sizes for 1 axes"),
+    (lambda x: jnp.fft.fftn(x, s=(2, 2), axes=(0,)), ArgumentError, "2 sizes for 1 axis"),
     (lambda x: jnp.fft.fftn(x[None], axes=(0, 0)), ArgumentError, "repeats"),
     (lambda x: jnp.fft.rfftn(x, axes=()), ArgumentError, "no axes"),
     (lambda x: lax.fft(x, "DCT", 3), ArgumentError, "fft_type='DCT'"),

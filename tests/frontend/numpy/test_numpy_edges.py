@@ -66,6 +66,11 @@ def test_covariance_of_columns():
         jnp.cov(matrix, dtype=int)
 
 
+def test_a_mask_of_as_many_elements_has_another_shape():
+    mask = np.array([[True], [False], [True]])
+    assert jnp.place(jnp.zeros((1, 3)), mask, 2.0, inplace=False).tolist() == [[2.0, 0.0, 2.0]]
+
+
 def test_spacing():
     x = np.array([-1.0, 1.0, 3e38, 1e-38, NAN], np.float32)
     np.testing.assert_array_equal(jnp.spacing(x), np.spacing(x))

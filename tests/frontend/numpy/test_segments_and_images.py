@@ -168,8 +168,8 @@ def test_images_refuse(error, call):
 def test_segments_of_one_value(kind):
     """One value is that of every id."""
     segment = getattr(ops, f"segment_{kind}")
-    ids = np.array([0, 0, 2, 0])
-    for shape in ((), (1,), (1, 2)):
+    for shape, ids in (((), [0, 0, 2, 0]), ((1,), [0, 0, 2, 0]), ((1, 2), [0, 0, 2, 0]), ((), [[0, 2], [2, 0]]),
+                       ((4,), [[0, 0, 2, 0]])):  # fmt: skip
         data = np.full(shape, 3.0, np.float32)
-        whole = np.broadcast_to(data, (4, *shape[1:]))
-        np.testing.assert_array_equal(segment(data, ids, 3), segment(whole, ids, 3))
+        whole = np.broadcast_to(data, (*np.shape(ids), *shape[1:]))
+        np.testing.assert_array_equal(segment(data, np.array(ids), 3), segment(whole, np.array(ids), 3))

@@ -216,3 +216,9 @@ def test_signatures_are_those_of_jax():
 def test_complex_where_real_is_needed():
     with pytest.raises(DtypeError):
         jnp.fft.rfft(X + 1j)
+
+
+def test_cross_spectra_of_nothing_have_no_frequencies():
+    for x, y in (((2, 0), (1, 3)), ((3,), (0,))):
+        ours, theirs = (f(np.ones(x), np.ones(y)) for f in (signal.csd, scipy.signal.csd))
+        assert [v.shape for v in ours] == [v.shape for v in theirs]

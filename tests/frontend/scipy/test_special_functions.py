@@ -239,3 +239,10 @@ def test_names_and_signatures_are_those_of_jax():
     for name in functions.split():
         a, b = (inspect.signature(getattr(m, name)).parameters.values() for m in (special, jax.scipy.special))
         assert [(p.name, p.default, p.kind) for p in a] == [(p.name, p.default, p.kind) for p in b], name
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
+def test_ways_to_choose_in_half_precision_are_rounded_once(dtype):
+    k = jnp.array([0.5, 1.5, 2.25, 3.5], dtype)
+    near = float(jnp.finfo(dtype).eps)
+    np.testing.assert_allclose(np.float64(special.comb(6.0, k)), theirs.comb(6.0, np.float64(k)), near)

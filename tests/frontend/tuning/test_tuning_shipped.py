@@ -19,6 +19,19 @@ def test_every_entry_is_for_a_function_of_the_fused_library_as_it_is_now():
         assert known[problem.function]._fits(configuration), (problem, configuration)
 
 
+def test_the_identity_of_a_function_is_its_code(tmp_path):
+    def of(number, source):
+        path = tmp_path / f"m{number}.py"
+        path.write_text(source)
+        namespace = {"__name__": "m"}
+        exec(compile(source, str(path), "exec"), namespace)
+        return autotuned._identity(namespace["f"])
+
+    plain = of(0, "def f(x):\n    return x * 2\n")
+    assert plain == of(1, 'def f(x):\n    """Twice."""\n\n    # a comment\n    return (x  * 2)  # another\n')
+    assert plain != of(2, "def f(x):\n    return x * 3\n")
+
+
 @pytest.fixture
 def table(tmp_path, monkeypatch):
     monkeypatch.setattr(tables, "SHIPPED", tmp_path / "shipped")

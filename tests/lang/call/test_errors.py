@@ -331,7 +331,7 @@ def test_grid_of_a_float_is_named():
 
 @pytest.mark.parametrize("body", [lambda x_ref: None, lambda x_ref, o_ref, s_ref: None])
 def test_body_takes_a_ref_for_each(body):
-    refused(KernelBodyError, "kernel body", "1 operands, 1 outputs and 0 scratch", "argument", body=body, name="body")
+    refused(KernelBodyError, "kernel body", "1 operand, 1 output and 0 scratch", "argument", body=body, name="body")
 
 
 def test_body_returns_a_traced_array():

@@ -25,11 +25,13 @@ from tilewright.core.support.errors import (
     TreeError,
 )
 from tilewright.sharding import (
+    AbstractDevice,
     AbstractMesh,
     AxisType,
     Mesh,
     NamedSharding,
     P,
+    SingleDeviceSharding,
     get_abstract_mesh,
     use_mesh,
     with_sharding_constraint,
@@ -292,6 +294,7 @@ def test_interned():
         (MeshAxisError, "'q'", lambda: on(P("q"))),
         (MeshAxisError, "twice", lambda: P("x", ("y", "x"))),
         (ShapeError, "3 entries", lambda: tw.device_put(X, on(P("x", None, "y")))),
+        (ShapeError, "3 entries", lambda: tw.ShapeDtypeStruct((8, 2), "int8", sharding=on(P("x", None, "y")))),
         (ShapeError, "3 entries", lambda: tw.jit(lambda v: v, out_shardings=on(P(None, None, "y")))(X)),
         (MeshError, "there are 8", lambda: tw.make_mesh((3, 3), ("x", "y"))),
         (MeshError, "different devices", lambda: tw.device_put(X, on(P("x"))) + tw.device_put(X, on(P("x"), HALF))),
@@ -300,6 +303,8 @@ def test_interned():
         (ArgumentTypeError, "prefix", lambda: tw.jit(lambda v: v, in_shardings=[on(P())] * 2)(X)),
         (ConfigError, "8 already", lambda: tw.config.update("num_cpu_devices", 4)),
         (ArgumentError, "'vram'", lambda: tw.device_put(X, NamedSharding(MESH, P("x"), memory_kind="vram"))),
+        (ArgumentError, "'vram'", lambda: NamedSharding(MESH.abstract_mesh, P("x"), memory_kind="vram")),
+        (ArgumentError, "a tuple within a tuple", lambda: P((("x", "y"), "z"))),
         (ArgumentError, "that is traced", lambda: tw.jit(lambda v: (tw.set_mesh(MESH), v)[1])(X)),
         (MeshAxisError, "manual axes", lambda: tw.set_mesh(MESH.update(axis_types=(AxisType.Manual,) * 2))),
         (
@@ -311,7 +316,7 @@ def test_interned():
                 [tw.device_put(np.ones(1, "float32" if i else "int32"), d) for i, d in enumerate(MESH.devices.flat)],
             ),
         ),
-        (TreeError, r"1 \.\.\.\n  at:", lambda: tw.device_put(np.ones((64, 64)), ["x"])),
+        (TreeError, "expected a list of length 1, got a leaf", lambda: tw.device_put(np.ones((64, 64)), ["x"])),
     ],
 )
 def test_errors(error, text, call):
@@ -385,6 +390,60 @@ def test_arrays_like_one_on_another_device_and_shardings_of_one_device():
     assert tw.lax.full_like(split, 2, shape=(5,)).shape == (5,)
 
 
+def test_operations_run_where_committed_arrays_are_and_uncommitted_ones_follow():
+    first, second, third = tw.devices()[:3]
+    here, there, free = tw.device_put(tnp.ones(4), first), tw.device_put(tnp.ones(4), second), tnp.ones(4)
+    on_mesh = tw.device_put(np.ones(4), NamedSharding(tw.make_mesh((4,), ("d",)), P("d")))
+    with tw.default_device(third):
+        elsewhere = tnp.ones(4)
+        assert (free + 1).devices() == {third} and (there + free).devices() == {second}
+    assert not free.committed and not elsewhere.committed and not (free + 1).committed and not free.copy().committed
+    assert here.committed and there.committed and on_mesh.committed and here.copy().committed and here[0].committed
+    for f in (tnp.add, tw.jit(lambda x, y: x * y)):
+        for x, y in ((here, free), (free, there), (free, on_mesh)):
+            result = f(x, y)
+            assert result.committed and result.devices() == (x if x.committed else y).devices()
+        assert f(free, elsewhere).devices() == {first} and not f(free, elsewhere).committed
+        with pytest.raises(ArgumentError, match="on several devices: cpu:0, cpu:1"):
+            f(here, there)
+        with pytest.raises(MeshError, match="is committed to cpu:0, and computes on Mesh"):
+            f(here, on_mesh)
+    result = tw.jit(lambda x: x + 1, device=third)(there)
+    assert result.devices() == {third} and result.committed
+
+
+def test_committing_an_array_to_its_device_shares_memory_that_neither_loses():
+    x = tnp.arange(4096.0)
+    y = tw.device_put(x, tw.devices()[0])
+    assert x.unsafe_buffer_pointer() == y.unsafe_buffer_pointer()
+    tw.jit(lambda a: a + 1, donate_argnums=0)(x)
+    x.delete()
+    assert y[7] == 7
+    assert tw.device_put(y, tw.devices()[0], may_alias=False).unsafe_buffer_pointer() != y.unsafe_buffer_pointer()
+
+
+def test_a_function_of_a_device_runs_there_on_arrays_of_a_mesh_too():
+    device = tw.devices()[1]
+    x = tnp.arange(10.0).reshape(5, 2)
+    run = tw.jit(lambda v: v @ v.T, device=device)
+    result = run(tw.device_put(x, NamedSharding(MESH, P("x", "y"))))
+    assert result.devices() == {device}
+    np.testing.assert_array_equal(result, x @ x.T)
+    with pytest.raises(MeshError, match="on the device cpu:1, and computes on a mesh"):
+        tw.jit(lambda v: with_sharding_constraint(v, NamedSharding(MESH, P("x"))), device=device)(x)
+    with pytest.raises(ArgumentError, match="to run on, with in_shardings"):
+        tw.jit(lambda v: v, device=device, out_shardings=NamedSharding(MESH, P()))
+
+
+def test_an_array_of_no_other_buffer_is_donated():
+    split = NamedSharding(MESH, P("x"))
+    put = tw.device_put(np.arange(4096.0, dtype="float32"), tw.devices()[0])
+    brought = tw.jit(lambda v: v, in_shardings=split, out_shardings=split)(tnp.ones((8, 4)))
+    for x in (put, brought):
+        tw.jit(lambda v: v * 2, donate_argnums=0)(x)
+        assert x.is_deleted()
+
+
 def test_donated_array_that_lies_the_same_on_another_mesh_is_kept():
     split = tw.device_put(X, NamedSharding(MESH, P("x")))
     found = tw.device_put(split, NamedSharding(Mesh(MESH.devices, ("i", "j")), P("i")), donate=True)
@@ -398,3 +457,19 @@ def test_donated_array_whose_parts_stay_on_a_mesh_of_another_device_order(order)
     split = tw.device_put(np.arange(16), NamedSharding(Mesh(devices.reshape(4, 2), names), P("j")))
     found = tw.device_put(split, NamedSharding(mesh, P("j")), donate=True)
     np.testing.assert_array_equal(found, np.arange(16))
+
+
+def test_an_array_moves_to_a_sharding_and_its_struct_names_only_a_sharding_that_was_named():
+    sharding = NamedSharding(MESH, P("x"))
+    assert tnp.asarray(X).to_device(sharding).device == sharding
+    assert tw.ShapeDtypeStruct.like(tnp.asarray(X)).sharding is None
+    for where in (sharding, SingleDeviceSharding(MESH.devices[1, 1])):
+        assert tw.ShapeDtypeStruct.like(tw.device_put(X, where)).sharding == where
+    device = MESH.devices[1, 1]
+    assert tw.make_array_from_process_local_data(device, X).device == device
+
+
+def test_meshes_of_a_kind_of_devices():
+    mesh = AbstractMesh((2,), ("x",), abstract_device=AbstractDevice("TPU v5e", None, "tpu"))
+    assert mesh is pickle.loads(pickle.dumps(mesh)) is not AbstractMesh((2,), ("x",))
+    assert mesh.update(axis_sizes=(4,)).abstract_device.platform == "tpu"

@@ -298,3 +298,34 @@ def test_keys_of_every_generator_have_an_entry_for_each_of_their_dimensions(impl
         drawn = random.normal(found, (8, 2), out_sharding=P("x"))
         assert drawn.sharding.spec == P("x", None)
     np.testing.assert_array_equal(drawn, random.normal(key, (8, 2)))
+
+
+def test_a_result_has_an_entry_for_each_dimension():
+    mesh = tw.make_mesh((8,), ("x",), axis_types=(AxisType.Explicit,))
+    with use_mesh(mesh):
+        ids = tw.device_put(np.arange(8) // 2, P("x"))
+        made = tw.jit(lambda i: tw.ops.segment_sum(i, i, 4, out_sharding=P()))(ids)
+        assert made.sharding.spec is reshard(ids, P()).sharding.spec is P(None)
+
+
+def test_what_is_mapped_over_stays_split():
+    mesh = tw.make_mesh((2, 2), ("x", "y"), axis_types=(AxisType.Explicit,) * 2, devices=tw.devices()[:4])
+    with use_mesh(mesh):
+        a = tw.device_put(np.ones((4, 2, 3), np.float32), P("x", "y", None))
+        i = tw.device_put(np.ones((4, 2, 2), np.int32), P("x", "y", None))
+        taken = tw.jit(tw.vmap(lambda a, i: a.at[i].get(out_sharding=P("y", None))))(a, i)
+        assert taken.sharding.spec is P("x", "y", None, None)
+        product = tw.vmap(lambda a: tnp.einsum("ij,kj->ik", a, a, out_sharding=P(None, "y")), out_axes=2)
+        assert tw.jit(product)(a).sharding.spec is P(None, "y", "x")
+        rows, w = tw.device_put(X[:4, :4], P("x", None)), tw.device_put(X[:4, :4], P(None, "y"))
+        slopes = tw.vmap(tw.grad(lambda x, w: tnp.tanh(x @ w).sum(), (0, 1)), in_axes=(0, None))
+        for run in (slopes, tw.jit(slopes)):
+            assert [g.sharding.spec for g in run(rows, w)] == [P("x", None), P("x", None, "y")]
+        assert tw.jit(tw.vmap(lambda x: tnp.zeros(3), out_axes=1))(rows).sharding.spec is P(None, "x")
+
+
+def test_replicated_arrays_of_several_ranks():
+    mesh = tw.make_mesh((8,), ("x",), axis_types=(AxisType.Explicit,))
+    with use_mesh(mesh):
+        assert tnp.ones((2, 3, 4)).sharding.spec is P(None, None, None)
+        assert tw.device_put(tnp.ones(8), P("x")).sharding.spec is P("x")

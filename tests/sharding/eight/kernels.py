@@ -39,6 +39,30 @@ def matmul(x, w, block=2):
     return call(x, w)
 
 
+def test_an_output_that_starts_as_a_part_of_an_operand():
+    def body(x, o):
+        o[...] = x[...] + 1
+
+    call = tl.kernel_call(body, tw.ShapeDtypeStruct((4, 32), "float32"), input_output_aliases={0: 0})
+    split = tw.shard_map(call, mesh=MESH, in_specs=P("x"), out_specs=P("x"))
+    np.testing.assert_array_equal(tw.jit(split)(X), X + 1)
+
+
+@pytest.mark.parametrize("spec", [P("x"), P(None, "y"), P("y", "x"), P()])
+def test_adamw_of_parts(spec):
+    def lies(a):
+        return tw.device_put(a, NamedSharding(MESH, spec)) if a.ndim else a
+
+    params = {"w": X}
+    state = nn.adamw_init(params) | {"count": np.int32(3)}
+    wanted = nn.fused.adamw(params, {"w": X * X}, state, learning_rate=0.1)
+    found = tw.jit(lambda *args: nn.fused.adamw(*args, learning_rate=0.1))(
+        *(tw.tree.map(lies, t) for t in (params, {"w": X * X}, state)))
+    for a, b in zip(tw.tree.leaves(found), tw.tree.leaves(wanted), strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-6, atol=1e-6)
+    assert found[0]["w"].sharding.is_equivalent_to(NamedSharding(MESH, spec), 2)
+
+
 def test_kernels_within_shard_map():
     split = tw.shard_map(matmul, mesh=MESH, in_specs=(P("x"), P(None, "y")), out_specs=P("x", "y"))
     np.testing.assert_allclose(split(X, W), np.tanh(X @ W), rtol=1e-4, atol=1e-5)

@@ -47,6 +47,23 @@ def opened():
     return tnp.einsum("ij,jk->ik", a, w, out_sharding=OPEN)
 
 
+OF_INTEGERS = {"sum": lambda s: s.sum(0), "negated": lambda s: -s, "scaled": lambda s: s * 2, "turned": lambda s: s.T,
+               "as floats": lambda s: s.astype("float32"), "cut": lambda s: s[:, :2]}  # fmt: skip
+NOT_OF_INTEGERS = {"and": lambda s: s & 1, "add": lambda s: s + 1, "squared": lambda s: s * s,
+                   "narrowed": lambda s: s.astype("int8")}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", [*OF_INTEGERS, *NOT_OF_INTEGERS])
+def test_open_sums_of_integers(name):
+    a, w = np.arange(32).reshape(8, 4), np.arange(24).reshape(4, 6)
+    s = tnp.einsum("ij,jk->ik", tw.device_put(a, P("x", "y")), tw.device_put(w, P("y")), out_sharding=OPEN)
+    if name in OF_INTEGERS:
+        np.testing.assert_array_equal(value(tw.jit(OF_INTEGERS[name])(s)), OF_INTEGERS[name](a @ w))
+    else:
+        with pytest.raises(ShardingTypeError):
+            NOT_OF_INTEGERS[name](s)
+
+
 CONTRACTIONS = {
     "einsum": lambda a, w: tnp.einsum("ij,jk->ik", a, w, out_sharding=OPEN),
     "transposed": lambda a, w: tnp.einsum("ij,jk->ki", a, w, out_sharding=P(None, "x", unreduced={"y"})).T,
@@ -340,3 +357,45 @@ def test_a_sum_over_several_split_axes_stays_open_along_those_that_are_asked_for
     found = tw.jit(lambda x: lax.reduce_sum(x, (0, 1), out_sharding=asked))(reshard(x, P("x", "y")))
     assert found.sharding.spec == asked
     np.testing.assert_array_equal(value(found), x.sum((0, 1)))
+
+
+PARTS, WEIGHTS = P(None, None, unreduced={"y"}), np.linspace(-1, 1, 12, dtype=np.float32).reshape(6, 2)
+
+
+def mapped(body, out_specs=None):
+    return tw.shard_map(body, mesh=MESH, in_specs=PARTS, out_specs=out_specs or P(), axis_names={"x", "y"})
+
+
+LINEAR_BODIES = {
+    "itself": lambda v: v, "scaled": lambda v: v * 3 + v, "transposed": lambda v: v.T, "row sums": lambda v: v.sum(1),
+    "product": lambda v: v @ WEIGHTS, "called": lambda v: tw.jit(lambda a: a - a[::-1])(v),
+    "branches": lambda v: lax.cond(tnp.asarray(True), lambda a: a, lambda a: -a, v),
+    "loop": lambda v: lax.scan(lambda c, k: (c * 2 + v, c[k]), v, np.arange(3))[0],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", LINEAR_BODIES)
+def test_a_linear_body_may_be_summed_before_or_after(name):
+    u, body = reshard(opened(), PARTS), LINEAR_BODIES[name]
+    before = mapped(lambda v: body(lax.psum(v, "y")))(u)
+    after = mapped(lambda v: lax.psum(body(v), "y"))(u)
+    close(after, np.asarray(before))
+
+
+@pytest.mark.parametrize("body", [
+    tnp.sin, lambda v: v + 1, lambda v: v * v, lambda v: v + lax.axis_index("y"), lambda v: v * lax.axis_index("y"),
+    lambda v: lax.all_gather(v, "y"), lambda v: lax.pmax(v, "y"), lambda v: tw.jit(tnp.exp)(v),
+    lambda v: lax.cond(v.sum() > 0, lambda a: a, lambda a: -a, v), lambda v: v.argmax(),
+    lambda v: lax.scan(lambda c, _: (c + v, None), tnp.zeros_like(v), None, length=2)[0],
+    lambda v: lax.while_loop(lambda c: c.sum() < 3, lambda c: c + c, v),
+])  # fmt: skip
+def test_a_body_that_is_not_linear_in_parts_is_refused(body):
+    with pytest.raises((ShardingTypeError, MeshAxisError)):
+        mapped(lambda v: lax.psum(body(v), ("x", "y")))(reshard(opened(), PARTS))
+
+
+def test_parts_do_not_leave_a_body_as_values():
+    for spec in (P("y"), P(("x", "y"))):
+        with pytest.raises(MeshAxisError, match="unreduced along 'y'"):
+            mapped(lambda v: v, spec)(reshard(opened(), PARTS))
+    close(mapped(lambda v: 2 * v, PARTS)(reshard(opened(), PARTS)), 2 * (X @ W))

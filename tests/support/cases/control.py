@@ -22,6 +22,7 @@ ELSEWHERE = {
     "cond": f"tests/core/primitives/test_control_flow.py: {_PROGRAMS}",
     "while": f"tests/core/primitives/test_control_flow.py: {_PROGRAMS}",
     "while_vjp": f"tests/core/primitives/test_loop_reversal.py: {_PROGRAMS}",
+    "while_lin": f"tests/core/primitives/test_loop_reversal.py: {_PROGRAMS}",
     "scan": f"tests/core/primitives/test_control_flow.py: {_PROGRAMS}",
     "custom_jvp_call": f"tests/core/primitives/test_custom_derivatives.py: {_PROGRAMS}",
     "custom_vjp_call": f"tests/core/primitives/test_custom_derivatives.py: {_PROGRAMS}",

@@ -11,7 +11,7 @@ from ... import numpy as jnp
 from ...core.api import transformations
 from ...core.support import pytree
 from ...core.support.call_errors import public
-from ...core.support.errors import ArgumentError, UnsupportedError
+from ...core.support.errors import ArgumentError, UnsupportedError, plural
 from ...core.tracing.trace import shape_of
 from .bcoo import BCOO
 from .transform import is_sparse
@@ -24,7 +24,8 @@ def _derivative(transform: Callable[..., Any], fun: Callable[..., Any], argnums:
     @functools.wraps(fun)
     def derivative(*args: Any, **kwargs: Any) -> tuple[Any, Callable[[Any], Any]]:
         if any(not -len(args) <= i < len(args) for i in chosen):
-            raise ArgumentError(f"argnums={argnums} of a function of {len(args)} arguments", "name arguments it has")
+            raise ArgumentError(f"argnums={argnums} of a function of {plural(len(args), 'argument')}",
+                                "name arguments it has")  # fmt: skip
         places = [i % len(args) for i in chosen]
         given, structure = pytree.flatten([args[i] for i in places], is_sparse)
 

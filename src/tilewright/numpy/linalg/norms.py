@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ... import lax
-from ...core.support.errors import ArgumentError, ConcretizationError
+from ...core.support.errors import ArgumentError, ConcretizationError, plural
 from ...core.tracing.trace import Tracer
 from .. import reductions
 from ..shape import moveaxis
@@ -34,7 +34,7 @@ def norm(x: ArrayLike, ord: Any = None, axis: Any = None, keepdims: bool = False
         return _vector_norm(x, axes, 2 if ord is None else ord, keepdims)
     if len(axes) == 2:
         return _matrix_norm(x, axes, "fro" if ord is None else ord, keepdims)
-    raise ArgumentError(f"a norm over {len(axes)} axes", "use one axis for vectors, two for matrices")
+    raise ArgumentError(f"a norm over {plural(len(axes), 'axis')}", "use one axis for vectors, two for matrices")
 
 
 def _squared(x: Array) -> Array:

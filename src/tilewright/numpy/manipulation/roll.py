@@ -8,7 +8,7 @@ import numpy as np
 
 from ... import lax
 from ...core.support.call_errors import public
-from ...core.support.errors import ArgumentError
+from ...core.support.errors import ArgumentError, plural
 from ..arithmetic import remainder
 from ..index import take
 from ..shape import ravel, reshape
@@ -35,7 +35,8 @@ def _shifts(shift: Any, axis: Any, n: int) -> list[tuple[int, Any]]:
     if len(axes) == 1 and len(shifts) > 1:
         axes = axes * len(shifts)
     if len(shifts) != len(axes):
-        raise ArgumentError(f"{len(shifts)} shifts for {len(axes)} axes", "give one shift per axis")
+        raise ArgumentError(f"{plural(len(shifts), 'shift')} for {plural(len(axes), 'axis')}",
+                            "give one shift per axis")  # fmt: skip
     return list(zip(axes, shifts, strict=True))
 
 

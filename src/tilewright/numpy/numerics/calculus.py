@@ -11,7 +11,7 @@ from ... import lax
 from ...core.ir.array import Axis
 from ...core.primitives.control_flow.subprograms import known
 from ...core.support.call_errors import public
-from ...core.support.errors import ArgumentError
+from ...core.support.errors import ArgumentError, plural
 from ..arithmetic import clip, mod
 from ..create import asarray
 from ..cumulative import cumsum
@@ -116,7 +116,8 @@ def gradient(f: ArrayLike, *varargs: ArrayLike, axis: Axis = None, edge_order: i
     (f,) = promote_dtypes_inexact(value(f, "gradient"))
     axes = axes_of(axis, len(shape_of(f)))
     if len(varargs) not in (0, 1, len(axes)):
-        raise ArgumentError(f"{len(varargs)} spacings for {len(axes)} axes", "give none, one, or one for each axis")
+        raise ArgumentError(f"{plural(len(varargs), 'spacing')} for {plural(len(axes), 'axis')}",
+                            "give none, one, or one for each axis")  # fmt: skip
     steps = list(varargs) * len(axes) if len(varargs) == 1 else list(varargs) or [1.0] * len(axes)
     results = [as_weak_as(_gradient(f, h, d), f, *varargs) for h, d in zip(steps, axes, strict=True)]
     return results[0] if axis is not None and not isinstance(axis, (tuple, list)) or len(axes) == 1 else results
@@ -126,7 +127,7 @@ def gradient(f: ArrayLike, *varargs: ArrayLike, axis: Axis = None, edge_order: i
 def _gradient(f: Array, h: Any, axis: int) -> Array:
     n = shape_of(f)[axis]
     if n < 2:
-        raise ArgumentError(f"gradient along an axis of {n} elements", "there must be at least 2")
+        raise ArgumentError(f"gradient along an axis of {plural(n, 'element')}", "there must be at least 2")
     h = astype(asarray(h), dtype_of(f))
 
     def part(start: int, stop: int | None) -> Array:

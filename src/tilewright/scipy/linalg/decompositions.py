@@ -12,7 +12,7 @@ from ...core.primitives.custom.custom_derivatives import custom_jvp
 from ...core.primitives.linalg import lu as _lu
 from ...core.primitives.linalg.matrices import adjoint, conjugate, eye, part, product, triangle
 from ...core.primitives.linalg.qr import full_product, geqp3_p, geqrf_p
-from ...core.support.errors import ArgumentError, DtypeError, ShapeError, UnsupportedError
+from ...core.support.errors import ArgumentError, DtypeError, ShapeError, UnsupportedError, plural
 from ...numpy import linalg as numpy_linalg
 from ...numpy.linalg.decompositions import operand, square
 from ...numpy.select import where
@@ -328,7 +328,7 @@ def eigh_tridiagonal(
 
 def _indices(chosen: Any, n: int) -> tuple[int, int]:
     if chosen is None or not 0 <= chosen[0] <= chosen[1] < n:
-        raise ArgumentError(f"eigh_tridiagonal: select_range {chosen} of {n} values", "two indices in order")
+        raise ArgumentError(f"eigh_tridiagonal: select_range {chosen} of {plural(n, 'value')}", "two indices in order")
     return int(chosen[0]), int(chosen[1])
 
 

@@ -11,7 +11,7 @@ import numpy as np
 from ... import lax
 from ...core.ir.array import DTypeLike
 from ...core.support.call_errors import public
-from ...core.support.errors import ArgumentError, ShapeError, warn
+from ...core.support.errors import ArgumentError, ShapeError, plural, warn
 from ...core.support.memo import once
 from ...numpy.create import arange
 from ...numpy.elementwise import conj, imag, real, sqrt, where3
@@ -75,9 +75,9 @@ def _window(window: Any, nperseg: int | None, length: int | None, dtype: DTypeLi
         raise ShapeError(f"a window of shape {shape_of(found)}", "a window is a vector")
     (n,) = shape_of(found)
     if length is not None and n > length:
-        raise ShapeError(f"a window of {n} points for a signal of {length}", "it is at most as long")
+        raise ShapeError(f"a window of {plural(n, 'point')} for a signal of {length}", "it is at most as long")
     if nperseg not in (None, n):
-        raise ArgumentError(f"nperseg={nperseg} with a window of {n} points", "leave it out")
+        raise ArgumentError(f"nperseg={nperseg} with a window of {plural(n, 'point')}", "leave it out")
     return found, n
 
 
@@ -152,7 +152,9 @@ def _spectral(
     real_dtype = np.zeros((), dtype_of(both[0])).real.dtype
     length = max(shape_of(v)[-1] for v in both)
     if any(v.size == 0 for v in both):
-        empty = moveaxis(lax.full(lax.broadcast_shapes(*map(shape_of, both)), 0.0, real_dtype), -1, axis)
+        shapes = list(map(shape_of, both))
+        leading, length = lax.broadcast_shapes(*(s[:-1] for s in shapes)), min(s[-1] for s in shapes)
+        empty = moveaxis(lax.full((*leading, length), 0.0, real_dtype), -1, axis)
         power = mode == "psd" and y is None
         return empty, empty, empty if power else astype(empty, np.result_type(real_dtype, np.complex64))
     win, size = _window(window, nperseg, shape_of(both[0])[-1], real_dtype)

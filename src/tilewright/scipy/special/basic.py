@@ -621,12 +621,16 @@ def comb(N: ArrayLike, k: ArrayLike, *, repetition: bool = False) -> Array:
 @composite("repetition")
 def _comb(N: Any, k: Any, repetition: bool) -> Array:
     N, k = promote_inexact(N, k)
+    dtype = dtype_of(N)
+    if dtype.itemsize == 2:  # a difference of logarithms, which half precision has no digits for
+        N, k = (lax.convert_element_type(v, np.float32) for v in (N, k))
     nothing = lax.bitwise_and(lax.eq(N, 0), lax.eq(k, 0))  # is chosen in one way
     N = where3(nothing, 0.0, N + k - 1) if repetition else N
     valid = lax.bitwise_and(lax.ge(k, 0), lax.ge(N, k))
     few = where3(valid, N, 1.0), where3(valid, k, 0.0)
     result = lax.exp(-_betaln(few[0] - few[1] + 1, few[1] + 1)) / (few[0] + 1)
-    return where3(valid, result, 0.0)
+    result = where3(valid, result, 0.0)
+    return lax.convert_element_type(result, dtype) if dtype.itemsize == 2 else result
 
 
 @public

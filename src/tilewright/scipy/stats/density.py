@@ -8,7 +8,7 @@ from typing import Any
 
 from ... import lax, random
 from ...core.api.transformations import vmap
-from ...core.support.errors import ArgumentError, DtypeError, ShapeError, UnsupportedError
+from ...core.support.errors import ArgumentError, DtypeError, ShapeError, UnsupportedError, plural
 from ...core.tracing.trace import dtype_of
 from ...nn.normalisation import logsumexp
 from ...numpy.arithmetic import power
@@ -69,7 +69,8 @@ class gaussian_kde:
         else:
             data, shares = promote_dtypes_inexact(data, atleast_1d(value(weights, "gaussian_kde")))
             if shape_of(shares) != (n,):
-                raise ShapeError(f"gaussian_kde: weights of {shape_of(shares)} for {n} points", f"they are ({n},)")
+                raise ShapeError(f"gaussian_kde: weights of {shape_of(shares)} for {plural(n, 'point')}",
+                                 f"they are ({n},)")  # fmt: skip
             shares = shares / _sum(shares)
         self.dataset, self.weights, self.neff = data, shares, 1 / _sum(shares**2)
         factor = self._factor(bw_method, d)

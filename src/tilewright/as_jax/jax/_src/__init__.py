@@ -8,8 +8,8 @@ from ...missing import not_adapted
 __getattr__ = not_adapted(
     "jax._src",
     submodules=(
-        "ad_util", "api", "api_util", "checkify", "compiler", "core", "dispatch", "distributed", "dtypes", "flattree",
-        "interpreters", "lax", "lib", "numpy", "pjit", "public_test_util", "shard_map", "source_info_util",
-        "test_util", "traceback_util", "tree_util", "util", "xla_bridge",
+        "ad_util", "api", "api_util", "array", "checkify", "compiler", "core", "dispatch", "distributed", "dtypes",
+        "flattree", "interpreters", "lax", "lib", "mesh", "numpy", "pjit", "public_test_util", "shard_map",
+        "source_info_util", "test_util", "traceback_util", "tree_util", "util", "xla_bridge",
     ),
 )  # fmt: skip
