@@ -40,6 +40,7 @@ REFUSED = {  # name: the call, and the error
     "counts that are a number": (lambda: stats.multinomial.pmf(1, 1, DATA), errors.ShapeError),
     "argmax of nothing": (lambda: tnp.argmax(NONE), errors.ArgumentError),
     "maximum of nothing": (lambda: tnp.max(NONE), errors.ArgumentError),
+    "a negative size": (lambda: tnp.broadcast_shapes((2, 1), (-3,)), errors.ShapeError),
     "a mask of another size": (lambda: tnp.place(DATA, ONES[:1], 1, inplace=False), errors.ShapeError),
     "fewer axes than a term names": (lambda: tnp.einsum("...ij,jk->...ik", DATA, ONES), errors.ArgumentError),
     "segment ids of another length": (lambda: ops.segment_sum(DATA, IDS[:2], 3), errors.ShapeError),

@@ -247,3 +247,10 @@ def test_ways_to_choose_in_half_precision_are_rounded_once(dtype):
     k = jnp.array([0.5, 1.5, 2.25, 3.5], dtype)
     near = float(jnp.finfo(dtype).eps)
     np.testing.assert_allclose(np.float64(special.comb(6.0, k)), theirs.comb(6.0, np.float64(k)), near)
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
+def test_quantiles_in_half_precision_are_rounded_once(dtype):
+    p = jnp.array([0.001, 0.1, 0.25, 0.5, 0.75, 0.9], dtype)
+    near = float(jnp.finfo(dtype).eps)
+    np.testing.assert_allclose(np.float64(special.ndtri(p)), theirs.ndtri(np.float64(p)), near)

@@ -533,7 +533,12 @@ def ndtri(p: ArrayLike) -> Array:
     0.0
     """
     (p,) = promote_dtypes_inexact(value(p, "ndtri"))
-    return _ndtri(strong(p))
+    return astype(_ndtri(_float32_or_more(strong(p))), dtype_of(p))
+
+
+def _float32_or_more(x: Any) -> Any:
+    """A number whose dtype has the range and the digits that the coefficients of approximations need."""
+    return lax.convert_element_type(x, np.float32) if dtype_of(x).itemsize == 2 else x
 
 
 @composite()
@@ -545,8 +550,7 @@ def erfcinv(y: ArrayLike) -> Array:
     0.477
     """
     (y,) = promote_dtypes_inexact(value(y, "erfcinv"))
-    wide = dtype_of(y) if dtype_of(y).itemsize > 2 else np.dtype(np.float32)
-    return astype(-math.sqrt(0.5) * _ndtri(0.5 * strong(astype(y, wide))), dtype_of(y))
+    return astype(-math.sqrt(0.5) * _ndtri(0.5 * _float32_or_more(strong(y))), dtype_of(y))
 
 
 _MILLS_TERMS = 8  # of the series in the derivative: the next one is below a rounding error at the bounds below
@@ -622,8 +626,7 @@ def comb(N: ArrayLike, k: ArrayLike, *, repetition: bool = False) -> Array:
 def _comb(N: Any, k: Any, repetition: bool) -> Array:
     N, k = promote_inexact(N, k)
     dtype = dtype_of(N)
-    if dtype.itemsize == 2:  # a difference of logarithms, which half precision has no digits for
-        N, k = (lax.convert_element_type(v, np.float32) for v in (N, k))
+    N, k = _float32_or_more(N), _float32_or_more(k)
     nothing = lax.bitwise_and(lax.eq(N, 0), lax.eq(k, 0))  # is chosen in one way
     N = where3(nothing, 0.0, N + k - 1) if repetition else N
     valid = lax.bitwise_and(lax.ge(k, 0), lax.ge(N, k))
