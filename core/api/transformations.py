@@ -31,7 +31,7 @@ from ..support.errors import (
 )
 from ..support.runtime import runtime
 from ..tracing.trace import Tracer, Value, as_type, extended_axes, trace_program, typeof
-from ..transforms.batching import batch_flat
+from ..transforms.batching import batch_flat, split_as_mapped
 from ..transforms.jvp import jvp_flat
 from ..transforms.linearize import LinearMap, Purpose, linear_part, linearize_flat
 from ..transforms.rule_helpers import instantiate
@@ -730,20 +730,7 @@ def _placed(axis: AxisInfo, x: Array, dim: int | None, wanted: Any, sum_match: b
         raise BatchAxisError(
             f"vmap out_axes={wanted} for an output of rank {ndim - 1}", "an axis of the batched output"
         )
-    return _split_as_mapped(axis, moved(axis, x, dim, wanted % ndim), wanted % ndim)
-
-
-def _split_as_mapped(axis: AxisInfo, x: Any, dim: int) -> Any:
-    """A result whose mapped axis lies as that of the arguments, along Explicit axes of which its type tells nothing."""
-    if axis.lies is None or axis.spmd is not None or not axis.lies.mesh.are_all_axes_explicit:
-        return x
-    placed, names = typeof(x).placed, axis.lies.spec.padded(1)[0]
-    spec = axis.lies.spec.with_dims() if placed is None else placed.spec
-    dims = [*spec.padded(typeof(x).ndim)]
-    if dims[dim] or any(n in d for d in dims for n in names) or not spec.marked.isdisjoint(names):
-        return x
-    dims[dim] = names
-    return axis.lies.with_spec(spec.with_dims(*dims)).constrain(x)
+    return split_as_mapped(axis, moved(axis, x, dim, wanted % ndim), wanted % ndim)
 
 
 # ---------------------------------------------------------------------------- Programs

@@ -193,3 +193,16 @@ def batch_program(
         for v, d in zip(program.inputs, dims, strict=True)
     ]
     return trace_program(fun, types, f"vmap_{program.name}"), tuple(out_dims)
+
+
+def split_as_mapped(axis: AxisInfo, x: Any, dim: int) -> Any:
+    """A result whose mapped axis lies as that of the arguments, along Explicit axes of which its type tells nothing."""
+    if axis.lies is None or axis.spmd is not None or not axis.lies.mesh.are_all_axes_explicit:
+        return x
+    placed, names = typeof(x).placed, axis.lies.spec.padded(1)[0]
+    spec = axis.lies.spec.with_dims() if placed is None else placed.spec
+    dims = [*spec.padded(typeof(x).ndim)]
+    if dims[dim] or any(n in d for d in dims for n in names) or not spec.marked.isdisjoint(names):
+        return x
+    dims[dim] = names
+    return axis.lies.with_spec(spec.with_dims(*dims)).constrain(x)

@@ -232,6 +232,11 @@ class Builder:
         self.declare(name, "void", *(x.type for x in operands))
         self.emit(f"call void @{name}({', '.join(f'{x.type} {x.text}' for x in operands)})")
 
+    def prefetch(self, pointer: Value) -> None:
+        """Have the line of an address in the first cache soon; the address may be any."""
+        self.declare("llvm.prefetch.p0", "void", "ptr", "i32", "i32", "i32")
+        self.emit(f"call void @llvm.prefetch.p0(ptr {pointer.text}, i32 0, i32 3, i32 1)")
+
     def run_defined(self, name: str, *operands: Value) -> None:
         """A call of a function of the same module."""
         self.emit(f"call void @{name}({', '.join(f'{x.type} {x.text}' for x in operands)})")

@@ -17,7 +17,7 @@ import numpy as np
 
 from ...core.primitives.refs.state_primitives import Span, Take
 from ...lang.kernel.kernel import EDGE
-from ..llvm.builder import Builder, Int, Value, vector
+from ..llvm.builder import BYTES, Builder, Int, Value, vector
 from .elementwise import combined, from_stored, is_signed, number, rounded, to_stored
 from .expression_graph import HELD, LINE, STORED, Held, Memory, Monoid, Node
 from .nest import Nest
@@ -37,6 +37,7 @@ class At:
 
 
 ZERO = At(0)
+AHEAD = 2**17  # bytes of a row that is fetched while the one before is computed
 
 
 Position = At | Value  # of every lane one by one
@@ -53,6 +54,7 @@ class Access:
         self.scopes: list[dict[Any, Any]] = [{}]
         self.lanes = 0  # of the pass at hand
         self.tail: Value | None = None  # which lanes there are, where not all
+        self.ahead = False  # whether loads of operands fetch the next row too
         self.multiples: dict[str, int] = {}  # what indices of loops are multiples of
         self.nest = Nest()
 
@@ -237,6 +239,8 @@ class Access:
         mask = self.tail if mask is None else self._live(mask)
         if step == 1 and apart is None:
             pointer = b.offset(memory.base, base, scalar)
+            if self.ahead and memory.fixed and len(memory.shape) > 1 and memory.strides[-2] * BYTES[scalar] <= AHEAD:
+                b.prefetch(b.offset(pointer, memory.strides[-2], scalar))
             found = b.load(pointer, type_) if mask is None else b.masked_load(pointer, mask, self.splat(other, lanes))
             return from_stored(b, found, memory.dtype)
         offsets = self.everywhere(At(base, step))

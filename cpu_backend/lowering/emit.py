@@ -81,11 +81,13 @@ class Emitter(Elements):
                 stack.enter_context(self.nest.inside(f"loop of {size}"))
                 indices.append(At(stack.enter_context(self.b.loop(0, size, empty=False)).index))
             for level in range(max(m.level for m in group.members) + 1):
+                self.ahead = level == 1 and bool(indices)  # the first pass waits for memory, later ones compute
                 members = [m for m in group.members if m.level == level]
                 for width in sorted({m.width for m in members}):
                     rows = sum(f == level and self.rows[n].memory.shape == (width,) for n, (f, _) in kept.items())
                     self._pass([m for m in members if m.width == width], width, indices, sums, rows)
                 self.rows |= {n: replace(self.rows[n], there=True) for n, (first, _) in kept.items() if first == level}
+        self.ahead = False
         self.rows: dict[Node, Row] = {}
         for member, memory in sums.items():
             self._rounded_sum(member, memory)

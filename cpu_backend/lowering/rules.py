@@ -251,9 +251,10 @@ def _dot(e: Body, operands: Sequence[Node], outs: Sequence[Any], dimension_numbe
         if np.dtype(out.dtype).kind == "i" and np.dtype(x.dtype).kind not in "iu" or str(x.dtype) == "bool":
             raise refuse(f"a product of {x.dtype} whose elements are {out.dtype}")
     (lc, rc), (lb, rb) = contracted, batch
+    sums = [root.value for root in e.pending if isinstance(root, Fold)]
     for x in operands:
-        if isinstance(x, Map) and x.dtype == out.dtype:
-            e.keep(x)  # with what else is made of it, as the sums of rows of exponentials
+        if isinstance(x, Map) and x.dtype == out.dtype and any(x in total.operands for total in sums):
+            e.keep(x)  # in the pass that sums it, as the exponentials of rows
     node = Dot(out.shape, out.dtype, tuple(operands), contracted=(tuple(lc), tuple(rc)), batch=(tuple(lb), tuple(rb)))
     e.pending.append(Product(node))
     return [node]

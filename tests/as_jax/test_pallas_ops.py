@@ -89,6 +89,7 @@ MASKS = {
 }  # fmt: skip
 
 
+@pytest.mark.law
 @pytest.mark.parametrize("name", MASKS)
 @pytest.mark.parametrize("soft_cap", [None, 2.0])
 def test_splash_attention(name, soft_cap):

@@ -294,7 +294,7 @@ def test_a_way_that_fails_is_told_beside_the_others():
     device.call = lambda f: f
     device.random = lambda shape, dtype, gradient: np.zeros(shape, np.float32)
     answer = bench.answered(device, case)
-    assert answer["failed"] == {"cuBLAS": "ZeroDivisionError: division by zero"} and "lost" not in answer
+    assert answer["failed"]["cuBLAS"] == "ZeroDivisionError: division by zero" and "lost" not in answer
     row = bench.Row(case, answer["values"], answer["failed"])
     assert "cuBLAS failed: ZeroDivisionError: division by zero" in row.cells()[2] and not row.met
 

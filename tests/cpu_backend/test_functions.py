@@ -59,6 +59,7 @@ def drawn(name: str, dtype: type) -> np.ndarray:
     return np.concatenate(choice).astype(dtype)
 
 
+@pytest.mark.law
 @pytest.mark.parametrize("lanes", [0, 4, 8, 16])
 @pytest.mark.parametrize(("name", "scalar"), list(ULPS))
 def test_a_function_is_within_its_bound(name, scalar, lanes):

@@ -68,6 +68,13 @@ def test_stores_past_the_caches_are_named():
     assert "caches" not in nest(call, (64, 256))
 
 
+@pytest.mark.parametrize(("columns", "fetched"), [(1024, True), (2**16, False)])
+def test_later_passes_over_a_row_fetch_the_next_one(columns, fetched):
+    types = [ArrayType((64, columns), np.dtype(F32))]
+    (kernel,) = set(kernels_of(trace_program(lambda *xs: [softmax((64, columns), 8)(*xs)], types)))
+    assert ("@llvm.prefetch" in code_of(kernel, CPU, AVX512, 1, NEVER).text) == fetched
+
+
 @needs_llvm
 def test_explain_prints_loops_and_on_request_the_assembly():
     x = np.ones((16, 64), F32)

@@ -50,6 +50,7 @@ def numbers(shape, dtype="float32", low=-4, high=5):
     return np.random.default_rng(0).integers(low, high, shape).astype(tnp.dtype(dtype))
 
 
+@pytest.mark.law
 @pytest.mark.parametrize("axis", [0, 1, 2])
 @pytest.mark.parametrize("dtype", ["float32", "int32", "bfloat16", "uint8"])
 def test_cumulative_operations(axis, dtype):
@@ -190,6 +191,7 @@ def test_products_and_what_is_made_of_them(shape, dtype):
     np.testing.assert_allclose(found.astype(np.float64), wanted.astype(np.float64), rtol=1e-2 if dtype[0] == "b" else 0)
 
 
+@pytest.mark.law
 @pytest.mark.parametrize("axes", [(1, 0), (1, 1), (0, 0)])
 @pytest.mark.parametrize(("m", "k", "n"), [(40, 600, 33), (67, 1024, 64), (33, 513, 7)])
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float64"])
@@ -229,6 +231,7 @@ def test_quotients_and_remainders_of_integers(dtype, off):
         np.testing.assert_array_equal(found, wanted)
 
 
+@pytest.mark.law
 @pytest.mark.parametrize("off", [(), ("avx512vnni", "avxvnni"), AVX512], ids=["all", "no VNNI", "no AVX-512"])
 @pytest.mark.parametrize("shape", [(5, 7, 3), (9, 2, 16), (16, 40, 33), (3, 67, 70), (40, 1, 70)])
 @pytest.mark.parametrize(("left", "right"), [

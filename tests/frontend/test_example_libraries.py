@@ -25,6 +25,7 @@ def steps(library, name, namespace):
     return {k: np.asarray(v) for k, v in params(state).items()}
 
 
+@pytest.mark.law
 @pytest.mark.parametrize("name", RULES)
 def test_optimisers_step_as_the_reference(name):
     theirs = pytest.importorskip("jax.example_libraries.optimizers")

@@ -91,6 +91,7 @@ OPERATIONS = {
 }  # fmt: skip
 
 
+@pytest.mark.law
 @pytest.mark.parametrize("name", OPERATIONS)
 def test_operations_with_a_symbolic_size_are_those_of_each_size(name):
     function = OPERATIONS[name]

@@ -59,6 +59,7 @@ FORMULAS = {
 }
 
 
+@pytest.mark.law
 @pytest.mark.parametrize("name", FORMULAS)
 def test_values_and_derivatives(name):
     with tw.config(enable_x64=True):
@@ -131,6 +132,7 @@ ATTENTION = {
 }
 
 
+@pytest.mark.law
 @pytest.mark.parametrize("name", ATTENTION)
 def test_attention(name):
     rng = np.random.default_rng(0)

@@ -82,7 +82,7 @@ def test_attributes_of_arrays_and_devices():
     device = tw.devices()[0]
     assert X.platform() == device.platform == "cpu" and X.on_device_size_in_bytes() == 24
     assert device.memory_stats() is None or isinstance(device.memory_stats(), dict)
-    assert device.host_id == 0 and X.to_device(device) is X
+    assert device.host_id == 0 and X.to_device(device).to_device(device).committed
     assert X.flat.tolist() == list(range(6)) and tw.jit(lambda x: x.flat)(X).shape == (6,)
     struct = tw.ShapeDtypeStruct((2,), "float32").update(shape=[3])
     assert struct.shape == (3,) and struct.dtype == np.float32

@@ -369,6 +369,7 @@ def test_axes_of_size_0(shape):
 # ------------------------------------------------------------------------------------------- other formats and files
 
 
+@pytest.mark.law
 @pytest.mark.parametrize("made", [sparse.COO, sparse.CSR, sparse.CSC, BCSR, BCOO])
 def test_matrices(made, tmp_path):
     x = mat(3, 4).todense()

@@ -74,6 +74,7 @@ KERNELS = {
 }  # fmt: skip
 
 
+@pytest.mark.law
 @pytest.mark.parametrize("name", KERNELS)
 def test_a_symbolic_number_of_tiles(name):
     (b,) = export.symbolic_shape("b")

@@ -42,6 +42,7 @@ def close(found, expected):
         np.testing.assert_allclose(f, e, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.law
 @pytest.mark.parametrize("name", [n for n in CALLS if n[-1] not in "1245"])
 def test_as_the_library(name):
     operation, (ours, theirs), args = call(name)
@@ -58,6 +59,7 @@ def test_as_the_library(name):
         close(tw.jit(tw.grad(loss(ours)))(*args), by_numpy(tw.grad(loss(theirs)), *args))
 
 
+@pytest.mark.law
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("name", CALLS)
 def test_walked_and_compiled_for_targets(name, target):

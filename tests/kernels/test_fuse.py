@@ -39,12 +39,14 @@ TARGETS = ("cpu", "cuda:sm_90", "rocm:gfx942", "tpu:v5e")
 # ---------------------------------------------------------------------------- programs written out
 
 
+@pytest.mark.law
 @pytest.mark.parametrize("name", programs.CASES)
 def test_fused_is_plain_at_ragged_tiles(name):
     function, args = programs.case(name)
     check_fused(traced(function, *args), args, tiles=small_tiles)
 
 
+@pytest.mark.law
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("name", ["softmax_grad", "layer_norm_grad", "mlp_grad", "attention"])
 def test_fused_is_plain_at_the_tiles_of_targets(name, target):
@@ -267,6 +269,7 @@ def layer(x, y, b):
     return tw.nn.gelu(tnp.tanh(x) @ y + b)
 
 
+@pytest.mark.law
 @pytest.mark.parametrize("k", [2048, 2000, 2112])  # 32 steps; a ragged one; 33 in runs of 5
 @pytest.mark.parametrize("target", ["cuda:sm_90", "rocm:gfx942", "tpu:v5p"])
 def test_a_long_sum_with_few_cells_is_split_over_the_cores(k, target):
@@ -536,6 +539,7 @@ def standing_in(fusion):
     return one
 
 
+@pytest.mark.law
 @pytest.mark.parametrize("name", IRREGULAR)
 def test_loops_of_their_own_with_their_neighbours_are_one_kernel(name):
     function, large, *args = IRREGULAR[name]

@@ -170,6 +170,7 @@ def test_attention_in_runs_of_queries(options, columns):
     all_close(found, by_numpy(tw.value_and_grad(scalar(operation.reference, (), options), (0, 1, 2)), *args))
 
 
+@pytest.mark.law
 @pytest.mark.parametrize(
     ("name", "args", "rest"),
     [

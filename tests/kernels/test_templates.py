@@ -281,6 +281,7 @@ SPLIT = [
 ]  # fmt: skip
 
 
+@pytest.mark.law
 @pytest.mark.parametrize("dtypes", [("float32", None), ("bfloat16", None), ("bfloat16", "float32"), ("int32", None)])
 @pytest.mark.parametrize("case", SPLIT, ids=lambda c: f"{c[0].shape}-{c[3]}-{c[4]}")
 def test_a_split_contraction_is_the_contraction(case, dtypes):

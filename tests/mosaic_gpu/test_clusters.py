@@ -20,6 +20,7 @@ FORMS = {
 }  # fmt: skip
 
 
+@pytest.mark.law
 @pytest.mark.parametrize("target", ["cuda:sm_90", "cuda:sm_100"])
 @pytest.mark.parametrize("name", FORMS)
 def test_pairs_of_blocks(name, target):

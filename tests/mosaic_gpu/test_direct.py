@@ -17,6 +17,7 @@ from tilewright.lang import mosaic_gpu as plgpu
 from tilewright.mosaic_gpu import compiler
 
 
+@pytest.mark.law
 @pytest.mark.parametrize("kernel, rows, target", [
     (kernels.double_buffered, 64, "cuda:sm_90"), (kernels.pipelined, 64, "cuda:sm_90"),
     (kernels.specialised, 128, "cuda:sm_90"), (kernels.persistent, 64, "cuda:sm_90"),

@@ -46,6 +46,7 @@ from tilewright.mosaic_gpu.schedule import products, schedule
 SM_90 = target_of("cuda:sm_90")
 
 
+@pytest.mark.law
 @pytest.mark.parametrize("name", PRODUCTS)
 def test_products_are_those_of_the_interpreter(name):
     kernel = product(**PRODUCTS[name])
@@ -65,6 +66,7 @@ def test_attention_forwards_and_backwards(name, options):
         check_hopper(kernel, *values)
 
 
+@pytest.mark.law
 @pytest.mark.parametrize("target", ["cuda:sm_90", "cuda:sm_100"])
 @pytest.mark.parametrize("edit, said", [
     (without(r".*cp\.async\.bulk\.shared.*\n"), "all wait"),
@@ -205,6 +207,7 @@ BLACKWELL = [
 ]  # fmt: skip
 
 
+@pytest.mark.law
 @pytest.mark.parametrize("name", BLACKWELL)
 def test_products_in_tensor_memory(name):
     kernel = product(**PRODUCTS[name])
@@ -305,6 +308,7 @@ def test_blocks_of_few_rows_are_not_for_tensor_memory():
 MANY = dict(m=128, n=320, k=192, columns=64, num_stages=3)
 
 
+@pytest.mark.law
 @pytest.mark.parametrize("target", ["cuda:sm_90", "cuda:sm_100"])
 @pytest.mark.parametrize("options", [dict(MANY), dict(MANY, out=SINGLE, num_stages=1), dict(MANY, turned=(True, True))])
 def test_blocks_that_make_many_tiles(target, options):

@@ -133,6 +133,7 @@ def fused(case, target, differentiated):
     compiled(tw.grad(f, numbers) if differentiated else f, *args, target=target)
 
 
+@pytest.mark.law
 @pytest.mark.parametrize("case", {c[0]: c for c in FUSED}.values(), ids=lambda c: c[0])
 def test_every_fused_operation_with_its_gradient_for_v5e(case):
     fused(case, V5E, True)

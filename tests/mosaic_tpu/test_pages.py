@@ -128,6 +128,7 @@ def test_a_cache_is_updated_at_prefetched_positions(space):
     check_all(check_mosaic, f, positions, new, cache)
 
 
+@pytest.mark.law
 @with_compiler
 @everywhere
 @SPACES

@@ -13,8 +13,8 @@ TOGETHER = (
     ("remote", "checked", "saved", "drawn", "ruled", "types_of_clients", "exported"),
     ("laws", "arrays", "effects", "explicit", "summed"),
     ("mapped", "kernels", "corpus", "operations", "named", "convolutions"),
+    ("gradients",),
 )  # fmt: skip
-OF_LAWS = ("gradients",)  # a share of these is drawn
 
 
 def run(names, marks, options=()):
@@ -28,16 +28,12 @@ def run(names, marks, options=()):
 
 def test_every_file_is_run():
     files = [p.stem for p in (ROOT / "tests/sharding/eight").glob("*.py")]
-    assert sorted(files) == sorted(name for names in (*TOGETHER, OF_LAWS) for name in names)
+    assert sorted(files) == sorted(name for names in TOGETHER for name in names)
 
 
 @pytest.mark.parametrize("names", TOGETHER, ids="-".join)
-def test_on_eight_devices(names):
-    run(names, "not targets")
-
-
-def test_laws_on_eight_devices(law_options):
-    run(OF_LAWS, "not targets", law_options)
+def test_on_eight_devices(names, law_options):
+    run(names, "not targets", law_options)
 
 
 @pytest.mark.targets

@@ -85,6 +85,7 @@ def test_an_option_changes_the_program_and_no_value(name):
     np.testing.assert_allclose(found[0], found[1], rtol=1e-4, atol=1e-4)
 
 
+@pytest.mark.law
 @pytest.mark.parametrize("shape", [(3, 1), (5, 17), (2, 3, 300)])
 @pytest.mark.parametrize("reverse", [False, True])
 @pytest.mark.parametrize("scan", ["cumsum", "cummax", "cummin"])

@@ -19,6 +19,7 @@ BARRIERS = {  # how many there are in the module
 }
 
 
+@pytest.mark.law
 @pytest.mark.parametrize("what", BARRIERS)
 def test_barriers_are_in_front_of_what_repeats_words(what):
     f, count = BARRIERS[what]

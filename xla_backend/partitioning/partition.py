@@ -184,10 +184,17 @@ def _listed(mesh: Mesh) -> str:
     return f"{mesh} of devices {', '.join(map(str, ids[:8]))}{', ...' * (len(ids) > 8)}"
 
 
+def _as(mesh: Mesh, axes: AbstractMesh) -> Mesh:
+    """The devices of a mesh in the grid of one without devices."""
+    if mesh.abstract_mesh is axes:
+        return mesh
+    return Mesh(mesh.devices.reshape(axes.axis_sizes), axes.axis_names, axes.axis_types)
+
+
 def _on(sharding: NamedSharding, mesh: Any) -> NamedSharding:
     """A sharding over a mesh with devices, where the program has one."""
-    if isinstance(sharding.mesh, AbstractMesh) and mesh.abstract_mesh is sharding.mesh:
-        sharding = NamedSharding(mesh, sharding.spec, sharding.kind)
+    if isinstance(sharding.mesh, AbstractMesh) and isinstance(mesh, Mesh):
+        sharding = NamedSharding(_as(mesh, sharding.mesh), sharding.spec, sharding.kind)
     dims = sharding.spec.dims
     if UNCONSTRAINED in dims:  # at the boundary nothing is left open
         return sharding.with_spec(PartitionSpec(*[None if d is UNCONSTRAINED else d for d in dims]))

@@ -36,6 +36,7 @@ CLIENTS: dict[str, Client] = {
     "dm-pix": Client("0.4.5", ("chex",), _CHEX),
     "e3nn-jax": Client("0.21.0", ("dm-haiku", "equinox", "flax", "jraph"), ("attrs", "sympy")),
     "equinox": Client("0.13.8", needs=_EQUINOX),
+    "evosax": Client("0.3.2", ("flax", "optax", "orbax-checkpoint"), ("dotmap", "matplotlib")),
     "flax": Client(
         "0.12.12", ("optax", "orbax-checkpoint"),
         ("absl-py", "aiofiles", "etils[epath,epy]", "humanize", "msgpack", "prometheus-client", "protobuf", "psutil",

@@ -121,6 +121,7 @@ PROGRAMS = [
 ]  # fmt: skip
 
 
+@pytest.mark.law
 @pytest.mark.parametrize(("f", "args", "text"), PROGRAMS)
 def test_programs_within(f, args, text):
     """Compiled before and after, and batched before and after, the same failure is found and the value is the same."""
@@ -191,6 +192,7 @@ def _cases(np_, lax_, nn):
     ]
 
 
+@pytest.mark.law
 @pytest.mark.parametrize("number", range(22))
 def test_automatic_checks_are_those_of_jax(number):
     jax = pytest.importorskip("jax")

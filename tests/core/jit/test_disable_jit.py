@@ -163,6 +163,7 @@ def under_grad(ref, x):
 PROGRAMS = [through_loops, through_branches, through_functions, under_vmap, batched_late, under_grad]
 
 
+@pytest.mark.law
 @pytest.mark.parametrize("program", PROGRAMS)
 @pytest.mark.parametrize("wrap", [
     lambda f: f, tw.jit, lambda f: lambda ref, x: tw.jit(lambda: f(ref, x))(),

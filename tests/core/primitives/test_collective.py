@@ -140,6 +140,7 @@ def test_slices_that_do_not_fit(change, error):
         over(lambda _: lax.ragged_all_to_all(*args, axis_name="i"), np.zeros(2))
 
 
+@pytest.mark.law
 @pytest.mark.parametrize("tiled", [False, True])
 @pytest.mark.parametrize(("split", "concat"), [(0, 0), (1, 0), (0, 1)])
 def test_all_to_all_over_two_mapped_axes(split, concat, tiled):

@@ -157,6 +157,7 @@ def test_map_in_batches():
         np.testing.assert_allclose(lax.map(lambda v: v * v, x, batch_size=batch_size), x * x)
 
 
+@pytest.mark.law
 @pytest.mark.parametrize("n", [1, 2, 3, 5, 8, 13])
 @pytest.mark.parametrize("reverse", [False, True])
 def test_associative_scan_of_affine_maps(n, reverse):

@@ -158,6 +158,7 @@ BY_JVP = {
 }  # fmt: skip
 
 
+@pytest.mark.law
 @pytest.mark.parametrize("name", BY_JVP)
 def test_rules_may_be_made_by_jvp(name):
     f = tw.custom_jvp(BY_JVP[name])

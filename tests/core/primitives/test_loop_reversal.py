@@ -72,6 +72,7 @@ def _gradient(make, name, checkpoints):
     return tw.jit(tw.grad(f, (1, 2)))
 
 
+@pytest.mark.law
 @pytest.mark.parametrize("make", [looped, whiled])
 @pytest.mark.parametrize("name", BODIES)
 @settings(max_examples=4, deadline=None)
@@ -92,6 +93,7 @@ def test_gradients_of_long_loops(checkpoints):
         np.testing.assert_allclose(f(np.float32(0.7), n), wanted, rtol=1e-5)
 
 
+@pytest.mark.law
 @pytest.mark.parametrize("modes", [("fwd", "rev"), ("rev", "fwd"), ("rev", "rev")], ids="-".join)
 @pytest.mark.parametrize("name", ["nonlinear", "gathering"])
 def test_second_derivatives(name, modes):

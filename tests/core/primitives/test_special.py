@@ -94,6 +94,7 @@ EDGES = {
 }  # fmt: skip
 
 
+@pytest.mark.law
 @pytest.mark.parametrize("function", EDGES, ids=lambda f: f.__name__)
 def test_edges(function):
     reference, points = EDGES[function]

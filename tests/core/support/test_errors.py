@@ -60,7 +60,7 @@ BAD = {
         lambda: tw.grad(lambda x: x, has_aux=True)(1.0), errors.ArgumentTypeError, ["returned f32[]", "(output, aux"]),
     "axes of other keys": (
         lambda: tw.vmap(lambda p: p["a"], in_axes=({"b": 0},))({"a": tnp.ones(3)}), errors.BatchAxisError,
-        ["present keys: ['a']", "name each of their keys"]),
+        ["expected a dict with the keys 'b', got a dict with the keys 'a'", "name each of their keys"]),
     "format of an array": (lambda: f"{tnp.ones(3):.2f}", errors.ArgumentError, ["'.2f'", "(3,)"]),
     "a loop's body without result": (
         lambda: lax.fori_loop(0, 3, lambda i, x: None, 0.0), errors.ControlFlowTypeError, ["fori_loop"]),

@@ -28,7 +28,7 @@ FULL = 0.95  # of the multiprocessors: 128 blocks of a power of two are as many 
 LARGE = 8e6  # bytes
 # Kernels that have few blocks as they are written, and carry more than sums from step to step.
 FEW = {
-    "grouped_matmul": "a schedule in memory says which block each step adds to, so that steps run in order",
+    "grouped_matmul": "a schedule in memory says which rows each step adds to: blocks of columns alone are parallel",
     "cross_entropy": "16 rows to a block of 256 rows; the maximum so far scales the sum",
     "paged_attention": "a block for each sequence and head, as decoding has them; the maximum so far scales the sum",
     "ring_cache": "a copy in far memory for each of 8 sequences",

@@ -66,6 +66,7 @@ HERE = {
 }  # fmt: skip
 
 
+@pytest.mark.law
 @pytest.mark.parametrize("name", HERE)
 def test_runs_here_and_under_transformations(name):
     expected = [np.asarray(v) for v in leaves(HERE[name](X))]

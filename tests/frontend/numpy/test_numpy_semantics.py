@@ -57,6 +57,7 @@ def test_half_sums_are_accumulated_in_float32():
     check(jnp.sum(jnp.ones(4096, jnp.bfloat16)), 4096)
 
 
+@pytest.mark.law
 @pytest.mark.parametrize(
     "call,expected",
     [
@@ -153,6 +154,7 @@ def test_gradients_at_singular_points():
     check(tw.grad(lambda x: jnp.where(x > 0, x, 0.0))(0.0), 0.0)
 
 
+@pytest.mark.law
 @pytest.mark.parametrize(
     "call",
     [

@@ -144,6 +144,7 @@ VALUES = [
 ]
 
 
+@pytest.mark.law
 @pytest.mark.parametrize("call,expected,dtype", [row[1:] for row in VALUES], ids=[row[0] for row in VALUES])
 def test_values(call, expected, dtype):
     found = call()

@@ -165,6 +165,7 @@ def test_entropy_of_poisson(numpy_meaning):
     assert tw.grad(stats.poisson.entropy)(0.0) == np.inf == tw.jvp(stats.poisson.entropy, (0.0,), (1.0,))[1]
 
 
+@pytest.mark.law
 @pytest.mark.parametrize("function,x,by", [
     (stats.expon.logpdf, -1.0, ()), (stats.gamma.logpdf, -1.0, (0.5,)), (stats.beta.logpdf, 1.5, (0.5, 0.5)),
     (stats.pareto.logcdf, 0.5, (2.0,)), (stats.uniform.cdf, 3.0, ()), (stats.poisson.logpmf, 2.5, (1.0,)),

@@ -36,6 +36,7 @@ def slope(f, x, step=1e-5):
     return np.array([(f(x + d) - f(x - d)) / (2 * step) for d in step * np.eye(len(x))])
 
 
+@pytest.mark.law
 @pytest.mark.parametrize("order", [0, 1])
 @pytest.mark.parametrize("mode, theirs", [
     ("constant", "grid-constant"), ("nearest", "nearest"), ("wrap", "grid-wrap"), ("mirror", "mirror"),

@@ -126,6 +126,7 @@ SPECTRA = [
 ]
 
 
+@pytest.mark.law
 @pytest.mark.parametrize("name,keywords", SPECTRA, ids=lambda x: str(x)[:40])
 def test_spectra(name, keywords):
     x, axis = (Y, 1) if name == "welch" else (Y[0], 0)

@@ -89,6 +89,7 @@ def test_as_scipy_and_derivatives_as_differences(name, operands, points, first, 
         np.testing.assert_allclose(np.asarray(t), slope, rtol=1e-5, atol=1e-7)
 
 
+@pytest.mark.law
 @pytest.mark.parametrize("name,parameters", [
     ("hyp1f1", (-1.0, -2.0)), ("hyp1f1", (-3.0, -3.0)), ("hyp1f1", (1.0, -2.0)), ("hyp1f1", (-3.0, -2.0)),
     ("hyp2f1", (-3.0, -2.0, -2.0)), ("hyp2f1", (-0.3, -2.0, -2.0)), ("hyp2f1", (0.5, -2.0, -4.0)),

@@ -141,6 +141,7 @@ def plain(x):
 X = rand(8)
 
 
+@pytest.mark.law
 @pytest.mark.parametrize("wrap", [
     lambda f: lambda x: lax.scan(lambda c, _: (f(c), c.sum()), x, None, length=3)[0],
     lambda f: tw.checkpoint(lambda x: f(f(x))),

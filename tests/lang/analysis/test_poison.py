@@ -108,6 +108,7 @@ def test_what_is_proved_of_a_primitive_lets_no_poison_out(case):
         assert same(*given), f"operand {number}, axis {axis}: proved, and what lies past the end comes out"
 
 
+@pytest.mark.law
 @pytest.mark.parametrize("case", CUT)
 def test_what_is_proved_without_a_walk_the_walk_proves(case):
     values = operands(case)

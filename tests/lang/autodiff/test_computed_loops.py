@@ -136,6 +136,7 @@ def tolerance(name):
     return {"rtol": 2e-2, "atol": 1e-2} if name == "squaring" else {"rtol": 1e-4, "atol": 1e-5}
 
 
+@pytest.mark.law
 @pytest.mark.parametrize("name", BODIES)
 def test_gradients_are_those_of_the_unrolled_loop(name):
     body, width = BODIES[name]
@@ -146,6 +147,7 @@ def test_gradients_are_those_of_the_unrolled_loop(name):
         np.testing.assert_allclose(tw.grad(lambda x, f=f: loss(f, x))(x), wanted, **tolerance(name))
 
 
+@pytest.mark.law
 @pytest.mark.parametrize("name", BODIES)
 def test_gradients_on_gpus_and_tpus(name):
     body, width = BODIES[name]

@@ -77,6 +77,7 @@ for example in EXAMPLES:
             CARRIES.append(example)
 
 
+@pytest.mark.law
 @pytest.mark.parametrize("example", CARRIES, ids=lambda e: e.name)
 def test_budgets_change_no_gradient_of_any_kernel_with_a_carry(example):
     f, xs, _ = floats(example)

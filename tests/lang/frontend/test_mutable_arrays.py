@@ -118,6 +118,7 @@ def plain(x):
     return jnp.sum(ref**2) + jnp.sum(y0) * 1.5**3 + 3
 
 
+@pytest.mark.law
 @pytest.mark.parametrize("wrap", [
     lambda f: f, tw.jit, tw.grad, lambda f: tw.jit(tw.grad(f)), lambda f: tw.grad(tw.jit(f)), tw.jacfwd,
     lambda f: lambda x: tw.vmap(tw.value_and_grad(f))(jnp.stack([x, 2 * x])),

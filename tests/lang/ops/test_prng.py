@@ -85,6 +85,7 @@ MOMENTS = {  # mean and standard deviation
 }  # fmt: skip
 
 
+@pytest.mark.law
 @pytest.mark.parametrize("name", DRAWS)
 def test_distributions(name):
     def body(seed_ref, o_ref):

@@ -87,6 +87,7 @@ def check(call, arrays, derived, mesh, tolerance=1e-4):
     return far
 
 
+@pytest.mark.law
 @pytest.mark.parametrize("name, mesh", cases(CORPUS))
 def test_the_corpus(name, mesh):
     kernel = CORPUS[name]

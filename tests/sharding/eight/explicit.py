@@ -10,12 +10,14 @@ from tilewright import numpy as tnp
 from tilewright.as_jax.aliases import TypeNames
 from tilewright.core.support.errors import ArgumentError, ControlFlowTypeError, MeshError, ShardingTypeError
 from tilewright.sharding import (
+    AbstractMesh,
     AxisType,
     NamedSharding,
     P,
     auto_axes,
     explicit_axes,
     reshard,
+    use_abstract_mesh,
     use_mesh,
     with_sharding_constraint,
 )
@@ -102,6 +104,7 @@ def reference(name):
         return np.asarray(by_numpy(f, X))
 
 
+@pytest.mark.law
 @pytest.mark.parametrize("name", CALLS)
 def test_types_tell_how_results_lie(name):
     f, wanted = CALLS[name]
@@ -329,3 +332,16 @@ def test_replicated_arrays_of_several_ranks():
     with use_mesh(mesh):
         assert tnp.ones((2, 3, 4)).sharding.spec is P(None, None, None)
         assert tw.device_put(tnp.ones(8), P("x")).sharding.spec is P("x")
+
+
+def test_the_devices_in_the_grid_of_another_mesh():
+    flat = AbstractMesh((8,), ("a",), AxisType.Explicit)
+
+    @tw.jit
+    def f(x):
+        with use_abstract_mesh(flat):
+            return reshard(x, P("a", None)) * 2
+
+    found = f(A)
+    assert found.sharding.mesh.flat == MESH.flat and found.sharding.spec == P("a", None)
+    np.testing.assert_array_equal(found, 2 * np.asarray(A))

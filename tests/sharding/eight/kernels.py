@@ -185,6 +185,7 @@ EXCHANGES = {
 }
 
 
+@pytest.mark.law
 @pytest.mark.parametrize("name", EXCHANGES)
 def test_what_cells_see_of_other_devices(name):
     f, n, axes, count = EXCHANGES[name]

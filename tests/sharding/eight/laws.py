@@ -52,6 +52,7 @@ class Drawing:
                                        for d in range(ndim))))  # fmt: skip
 
 
+@pytest.mark.law
 @pytest.mark.parametrize("case", CHOSEN, ids=str)
 @settings(max_examples=DRAWN, deadline=None, derandomize=DRAWN == 1, database=None)
 @given(data=st.data())

@@ -43,6 +43,7 @@ def over_devices(f, x, mesh=FOUR[1]):
     return mapped(lambda part: f(part[0])[None], P("i"), P("i"), mesh)(x)
 
 
+@pytest.mark.law
 @pytest.mark.parametrize("name", CASES)
 def test_collectives_are_those_of_vmap(name):
     f, x, expected = CASES[name]

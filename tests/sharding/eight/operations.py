@@ -62,6 +62,7 @@ def collectives(f, *args):
     return [(c.kind, c.bytes) for c in tw.explain(f, *args).communication.collectives]
 
 
+@pytest.mark.law
 @pytest.mark.parametrize("name", LOCAL)
 def test_operation_is_local(name):
     f, x, spec = LOCAL[name]
@@ -89,6 +90,7 @@ JOINED = {
 }
 
 
+@pytest.mark.law
 @pytest.mark.parametrize("spec", [ROWS, BOTH, P("x")], ids=str)
 @pytest.mark.parametrize("name", JOINED)
 def test_operation_joins_results_alone(name, spec):
@@ -101,6 +103,7 @@ def test_operation_joins_results_alone(name, spec):
 SCANS = (lax.cumsum, lax.cumprod, lax.cummax, lax.cummin, lax.cumlogsumexp)
 
 
+@pytest.mark.law
 @pytest.mark.parametrize("reverse", [False, True])
 @pytest.mark.parametrize("spec", [P("x"), P(("y", "x")), BOTH], ids=str)
 @pytest.mark.parametrize("scan", SCANS, ids=lambda scan: scan.__name__)
@@ -114,6 +117,7 @@ def test_scan_along_a_split_axis_exchanges_totals_once(scan, spec, reverse):
     np.testing.assert_allclose(tw.jit(f)(split), f(X), rtol=1e-3, atol=1e-4)
 
 
+@pytest.mark.law
 @pytest.mark.parametrize("reverse", [False, True])
 @pytest.mark.parametrize("dtype", ["float32", "int32"])
 @pytest.mark.parametrize("scan", SCANS, ids=lambda scan: scan.__name__)
@@ -149,6 +153,7 @@ SELECTED = {
 }
 
 
+@pytest.mark.law
 @pytest.mark.parametrize("spec", [ROWS, COLUMNS, BOTH, P("x"), P("y", "x")], ids=str)
 @pytest.mark.parametrize("name", SELECTED)
 def test_indices_along_a_split_axis(name, spec):

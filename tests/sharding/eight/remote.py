@@ -71,6 +71,7 @@ CASES = {
 }  # fmt: skip
 
 
+@pytest.mark.law
 @pytest.mark.parametrize("way", ["ring", "kernel"])
 @pytest.mark.parametrize("name", CASES)
 def test_collective_operations_are_their_references(name, way):
