@@ -140,7 +140,7 @@ def run_block(guide: str, line: int, code: str, space: dict[str, Any], limit: in
     ]  # fmt: skip
     errors: list[str] = []
     for how, settings in ways:
-        signal.alarm(limit)
+        signal.setitimer(signal.ITIMER_PROF, limit)
         try:
             with config(**settings), contextlib.redirect_stdout(io.StringIO()):
                 exec(compile(code, name, "exec"), space)
@@ -150,7 +150,7 @@ def run_block(guide: str, line: int, code: str, space: dict[str, Any], limit: in
             if not errors[-1].startswith("UnsupportedError"):
                 break
         finally:
-            signal.alarm(0)
+            signal.setitimer(signal.ITIMER_PROF, 0)
     return Block(line, "fails", errors[-1])
 
 
@@ -183,12 +183,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("checkout", type=Path, help="a checkout of JAX's repository")
     parser.add_argument("--only", help="the guides whose names have this in them")
-    parser.add_argument("--limit", type=int, default=60, help="seconds for each block (default 60)")
+    parser.add_argument("--limit", type=int, default=60, help="seconds of the CPUs for each block (default 60)")
     parser.add_argument("--guide", help=argparse.SUPPRESS)  # in the process of one guide
     options = parser.parse_args()
     folder = options.checkout.resolve() / "docs" / "pallas"
     if options.guide:
-        signal.signal(signal.SIGALRM, late)
+        signal.signal(signal.SIGPROF, late)
         return run_here(options.guide, folder / f"{options.guide}.md", options.limit)
     known = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
     for guide in (g for g in GUIDES if options.only is None or options.only in g):
