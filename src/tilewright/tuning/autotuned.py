@@ -13,6 +13,7 @@ from contextvars import ContextVar
 from typing import Any, Protocol
 
 from ..core.ir.binding import is_evaluating
+from ..core.ir.symbolic.dim import is_symbolic
 from ..core.jit.jit import jit
 from ..core.support import pytree
 from ..core.support.errors import ArgumentError, ArgumentTypeError, NotTunedError
@@ -72,12 +73,14 @@ class Autotuned[**P, R]:
         return Problem(measure.device_name(), _identity(self.fun), f"{__version__}/{JAXLIB}", dtypes, shapes, extra)
 
     def best(self, *args: Any, **kwargs: Any) -> Configuration:
-        """The configuration a call with these arguments uses.
+        """The configuration a call with these arguments uses: of symbolic sizes, which nobody measures, the defaults.
 
         Raises:
           NotTunedError: nothing was measured for such arguments, and that is `required`.
         """
         problem = self.problem(*args, **kwargs)
+        if any(is_symbolic(size) for shape in problem.shapes for size in shape):
+            return self.defaults()
         given = nearest(in_force(), problem) if in_force() else None
         if given is not None and self._fits(given[0]):
             return self._as_given(given[0])

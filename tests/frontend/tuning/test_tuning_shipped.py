@@ -32,6 +32,16 @@ def test_the_identity_of_a_function_is_its_code(tmp_path):
     assert plain != of(2, "def f(x):\n    return x * 3\n")
 
 
+def test_symbolic_sizes_use_the_defaults():
+    @tw.autotune(space={"block": [2, 4, 8]})
+    def double(x, *, block=2):
+        return x * block
+
+    (b,) = tw.export.symbolic_shape("b")
+    exported = tw.export.export(tw.jit(lambda x: double(x)))(tw.ShapeDtypeStruct((b, 3), "float32"))
+    assert exported.call(np.ones((5, 3), np.float32)).tolist() == [[2.0] * 3] * 5
+
+
 @pytest.fixture
 def table(tmp_path, monkeypatch):
     monkeypatch.setattr(tables, "SHIPPED", tmp_path / "shipped")
