@@ -27,6 +27,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, NamedTuple
 
+from tilewright import config
+
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "docs" / "pallas_guides.md"
 RESULTS = Path(__file__).with_suffix(".json")
@@ -130,8 +132,6 @@ def run_here(guide: str, path: Path, limit: int) -> None:
 
 def run_block(guide: str, line: int, code: str, space: dict[str, Any], limit: int) -> Block:
     """Run a block as it is; where the CPU has no way to, in the interpreter for the target of its guide."""
-    from tilewright import config
-
     target = next(t for name, t in TARGETS.items() if guide.startswith(name))
     name = f"<{guide}:{line}>"
     linecache.cache[name] = (len(code), None, code.splitlines(True), name)

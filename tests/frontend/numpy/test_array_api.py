@@ -63,7 +63,8 @@ def test_what_the_suite_found():
     assert tnp.unique_inverse(tnp.ones((2, 2))).inverse_indices.shape == (2, 2)
     assert type(tnp.meshgrid(np.ones(2), np.ones(3))) is tuple is type(tnp.broadcast_arrays(1, 2))
     x = tnp.ones(2)
-    assert x.to_device(x.device, stream=None) is x and x.to_device(None) is x
+    here = x.to_device(x.device, stream=None)
+    assert here.committed and here.to_device(here.device) is here and x.to_device(None) is x
     with pytest.raises(errors.UnsupportedError, match="stream"):
         x.to_device(x.device, stream=1)
 
