@@ -7,9 +7,12 @@ import textwrap
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING
 
 from ...lang.targets.target import Target
+
+if TYPE_CHECKING:
+    from ..execution.executable import Executable
 
 WIDTH = 116  # columns of a line
 # Instructions that compute nothing and move nothing.
@@ -133,7 +136,7 @@ def show_seconds(seconds: float) -> str:
     return f"{seconds / unit:.3g} {name}"
 
 
-def xla_report(executable: Any, machine: Target) -> XlaReport:
+def xla_report(executable: Executable, machine: Target) -> XlaReport:
     """The report on an executable, with the bound of a machine's roofline."""
     cost = executable.cost_analysis()
     steps = steps_of(executable.as_text())

@@ -38,6 +38,8 @@ from .array_operators import CompiledOperators
 from .transfer import LARGE, as_numpy, host_buffer, physical, put
 
 if TYPE_CHECKING:
+    from ...core.ir.array import ArrayLike, DTypeLike
+    from ...core.sharding.mesh import NamedSharding
     from ..execution import sharded_execution
 else:
     sharded_execution = LazyModule("..execution.sharded_execution", __package__)
@@ -87,7 +89,7 @@ def deleted(type: ArrayType) -> DeletedArrayError:
 class _IsArray(type):
     """Tracers are instances of `Array` too, so that `isinstance` means the same under every transformation."""
 
-    def __instancecheck__(cls, instance: Any) -> bool:
+    def __instancecheck__(cls, instance: object) -> bool:
         return isinstance(instance, Value) and not isinstance(instance.aval, RefType)
 
 
@@ -131,7 +133,7 @@ class Array(CompiledOperators, Value, metaclass=_IsArray):
         deleted = self._buffer.is_deleted()
         return Format(None if deleted else Layout.from_pjrt_layout(self._buffer._pjrt_layout), self.sharding)
 
-    def to_device(self, device: Any, *, stream: Any = None) -> Array:
+    def to_device(self, device: Device | NamedSharding | None, *, stream: object = None) -> Array:
         """The array on a device, or as a sharding says; the array itself where it is there, or where None is named.
 
         Raises:
@@ -222,7 +224,7 @@ class Array(CompiledOperators, Value, metaclass=_IsArray):
             what = f"the values of an array of type {self.aval.show()} go to the host"
             guard(DEVICE_TO_HOST, what, "`device_get` it", explicit)
 
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+    def __array__(self, dtype: DTypeLike = None, copy: bool | None = None) -> np.ndarray:
         values = self._numpy()
         if dtype is not None and np.dtype(dtype) != values.dtype:
             if copy is False:
@@ -305,7 +307,7 @@ class Array(CompiledOperators, Value, metaclass=_IsArray):
     def __reversed__(self) -> Iterator[Array]:
         return reversed(list(self))
 
-    def __contains__(self, x: Any) -> bool:
+    def __contains__(self, x: ArrayLike) -> bool:
         if np.ndim(x):
             raise ArgumentError(f"whether something of shape {np.shape(x)} is in an array", "ask for one number")
         return bool(np.any(self._numpy() == np.asarray(x)))
@@ -428,7 +430,7 @@ class Array(CompiledOperators, Value, metaclass=_IsArray):
 
     __copy__ = copy
 
-    def __deepcopy__(self, memo: Any) -> Array:
+    def __deepcopy__(self, memo: dict[int, Any]) -> Array:
         return self.copy()
 
     def __reduce__(self) -> Any:
@@ -436,13 +438,13 @@ class Array(CompiledOperators, Value, metaclass=_IsArray):
         name = dtype.generator if isinstance(dtype, KeyDtype) else None
         return (_unpickle, (np.array(self._bits()), self.aval.weak_type, name))
 
-    def __setitem__(self, index: Any, value: Any) -> None:
+    def __setitem__(self, index: object, value: object) -> None:
         raise ImmutableArrayError(
             f"an array of type {self.aval.show()} was assigned to in place, and arrays are immutable",
             "write x = x.at[i].set(v), which gives the changed array, for x[i] = v",
         )
 
-    def __delitem__(self, index: Any) -> None:
+    def __delitem__(self, index: object) -> None:
         self.__setitem__(index, None)
 
     # ------------------------------------------------------------ other libraries

@@ -7,7 +7,7 @@ so that one that takes several primitives (`%`, or `+` of unlike dtypes) still r
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -18,6 +18,9 @@ from ...core.ir.binding import EVAL, _current
 from ...core.jit.dispatch_cache import BOUND, RUNS, array_key, bound_key, can_bind, dispatched, specialize
 from ...core.jit.jit import Jit, Options
 from ...core.support.config import current
+
+if TYPE_CHECKING:
+    from ...core.support.settings import Config
 
 _PYTHON = (float, int, bool, complex)
 # A number on the right means something else than an array there: a known exponent.
@@ -53,7 +56,7 @@ class _Operator:
             self._bind(config, x, rest[0])
         return out
 
-    def _bind(self, config: Any, x: Any, y: Any) -> None:
+    def _bind(self, config: Config, x: Any, y: Any) -> None:
         """Keep what runs on arrays like x beside the Python number y."""
         owner = self.jitted.known
         run = RUNS.get(array_key(owner, config, (x, y)))

@@ -5,7 +5,7 @@ A program would exchange them, over threads that wait for each other: for arrays
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -49,12 +49,12 @@ def _bounds(index: tuple[slice, ...], shape: tuple[int, ...]) -> tuple[tuple[int
     return tuple(i.indices(n)[:2] for i, n in zip(index, shape, strict=True))
 
 
-def _common(a: Any, b: Any) -> Any:
+def _common(a: Sequence[tuple[int, int]], b: Sequence[tuple[int, int]]) -> Any:
     cut = tuple((max(x, u), min(y, v)) for (x, y), (u, v) in zip(a, b, strict=True))
     return cut if cut and all(x < y for x, y in cut) else None
 
 
-def _within(cut: Any, outer: Any) -> tuple[slice, ...]:
+def _within(cut: Sequence[tuple[int, int]], outer: Sequence[tuple[int, int]]) -> tuple[slice, ...]:
     return tuple(slice(a - o, b - o) for (a, b), (o, _) in zip(cut, outer, strict=True))
 
 
@@ -67,7 +67,8 @@ def suits(buffer: Any, wide: ArrayType, source: NamedSharding, to: NamedSharding
 
 
 def recut(
-    buffer: Any, shape: tuple[int, ...], wide: ArrayType, source: NamedSharding, to: NamedSharding, leading: Any,
+    buffer: Any, shape: tuple[int, ...], wide: ArrayType, source: NamedSharding, to: NamedSharding,
+    leading: Callable[..., Any],
 ) -> Any:
     """A buffer resharded to `to`, with the type `wide`; `leading(mesh, n)` is the sharding in which part n is read."""
     shim.wait(buffer)

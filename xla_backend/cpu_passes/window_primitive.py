@@ -8,7 +8,7 @@ A body that takes windows and then uses static parts of them (a stencil) never n
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -18,14 +18,17 @@ from ...core.ir.types import ArrayType
 from ...core.primitives.movement.shape import concatenate, pad, reshape_to, slice_in_dim
 from ...core.tracing.trace import dtype_of, shape_of
 
+if TYPE_CHECKING:
+    from ...core.ir.array import Array
+
 Spec = tuple[int, int, int, int]
 
 
-def _typing(x: Any, *, specs: tuple[Spec, ...]) -> ArrayType:
+def _typing(x: ArrayType, *, specs: tuple[Spec, ...]) -> ArrayType:
     return x.with_shape(n for _, count, _, size in specs for n in (count, size))
 
 
-def cut_axis(x: Any, axis: int, spec: Spec) -> Any:
+def cut_axis(x: Array, axis: int, spec: Spec) -> Any:
     """Windows (first, count, stride, size) along one axis, which becomes (count, size): slices and reshapes alone."""
     first, count, stride, size = spec
     shape = shape_of(x)
@@ -43,7 +46,7 @@ def cut_axis(x: Any, axis: int, spec: Spec) -> Any:
     return parts[0] if len(parts) == 1 else concatenate(parts, axis + 1)
 
 
-def _expand(x: Any, *, specs: tuple[Spec, ...]) -> Any:
+def _expand(x: Array, *, specs: tuple[Spec, ...]) -> Any:
     for axis in reversed(range(len(specs))):
         first, count, stride, size = specs[axis]
         x = cut_axis(x, axis, (first, count, stride if count > 1 else size, size))

@@ -378,7 +378,7 @@ def device_list(device: Device) -> Any:
     return shim.DeviceList((device.raw,))
 
 
-def as_device(device: Any) -> Device:
+def as_device(device: object) -> Device:
     """A device from a Device, a sharding on one device, or a platform's name."""
     if isinstance(device, Device):
         return device

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ...core.ir.types import ArrayType, KeyDtype
-from ...core.sharding.mesh import UNCONSTRAINED, Mesh, NamedSharding
+from ...core.sharding.mesh import UNCONSTRAINED, AnyMesh, Mesh, NamedSharding
 from ...core.support.memo import once
 from ...core.support.runtime import runtime
 from ..jaxlib import shim
@@ -67,20 +67,20 @@ def hlo_sharding(sharding: NamedSharding, ndim: int) -> Any:
 # ---------------------------------------------------------------------------- texts
 
 
-def axes_text(axes: Any) -> str:
+def axes_text(axes: Sequence[Any]) -> str:
     """One dimension of a Shardy sharding; `{?}`: left to the compiler."""
     if axes is UNCONSTRAINED:
         return "{?}"
     return "{" + ", ".join(json.dumps(str(a)) for a in axes) + "}"
 
 
-def sharding_text(mesh_name: str, dims: Any, unreduced: Any = ()) -> str:
+def sharding_text(mesh_name: str, dims: Sequence[Any], unreduced: Sequence[Any] = ()) -> str:
     """`<@mesh, [{"x"}, {}], unreduced={"y"}>`, the body of Shardy's attributes."""
     more = f", unreduced={axes_text(unreduced)}" if unreduced else ""
     return f"<@{mesh_name}, [{', '.join(map(axes_text, dims))}]{more}>"
 
 
-def places(mesh: Any, devices: tuple[Any, ...] | None) -> np.ndarray:
+def places(mesh: AnyMesh, devices: tuple[Any, ...] | None) -> np.ndarray:
     """The numbers in a program of a mesh's devices, in its grid."""
     found = np.arange(mesh.size)
     if devices is not None and isinstance(mesh, Mesh):
@@ -88,7 +88,7 @@ def places(mesh: Any, devices: tuple[Any, ...] | None) -> np.ndarray:
     return found.reshape(mesh.axis_sizes)
 
 
-def mesh_text(mesh: Any, devices: tuple[Any, ...] | None, names: Sequence[Any]) -> str:
+def mesh_text(mesh: AnyMesh, devices: tuple[Any, ...] | None, names: Sequence[Any]) -> str:
     """A mesh as it is declared with its axes in some order; and the order of its devices, if not the program's."""
     axes = ", ".join(f"{json.dumps(str(n))}={mesh.shape[n]}" for n in names)
     found = places(mesh, devices).transpose([mesh.axis_names.index(n) for n in names]).ravel().tolist()

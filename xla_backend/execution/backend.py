@@ -48,7 +48,9 @@ class XlaBackend:
         """A module as jaxlib's MLIR module, or as its computation in HLO."""
         return shim.computation(module.text) if dialect == "hlo" else shim.parsed(module.text)
 
-    def runner(self, executable: Executable, result: str, unflatten: Any = None) -> Callable[..., Any]:
+    def runner(
+        self, executable: Executable, result: str, unflatten: Callable[..., Any] | None = None
+    ) -> Callable[..., Any]:
         """A function from buffers to Arrays, structured by `result`."""
         return dispatch.make_runner(executable, result, unflatten)
 

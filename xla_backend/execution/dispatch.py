@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import functools
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -32,6 +32,9 @@ from ..host import malloc_tuning as memory
 from ..jaxlib import shim
 from .executable import Executable, compile_module, in_callback
 
+if TYPE_CHECKING:
+    from ...core.ir.primitive import Primitive
+
 Runner = Callable[..., Any]
 
 # ---------------------------------------------------------------------------- runners
@@ -53,7 +56,7 @@ def _failed(executable: Executable, error: Exception | None, given: Sequence[Any
     return execution_error(error)
 
 
-def make_runner(executable: Executable, result: str = "list", unflatten: Any = None) -> Runner:
+def make_runner(executable: Executable, result: str = "list", unflatten: Callable[..., Any] | None = None) -> Runner:
     """A function from the arguments' buffers to Arrays.
 
     `result`: "one" for a single Array, "tuple" or "list" of Arrays, or "tree", built by `unflatten`.
@@ -72,7 +75,7 @@ def make_runner(executable: Executable, result: str = "list", unflatten: Any = N
     return run
 
 
-def _runner(executable: Executable, result: str, unflatten: Any, committed: bool) -> Runner:
+def _runner(executable: Executable, result: str, unflatten: Callable[..., Any] | None, committed: bool) -> Runner:
     module, device = executable.module, executable.device
     of_constants = module.in_types[: len(module.constants)]
     constants = buffers(module.constants, of_constants)
@@ -103,7 +106,7 @@ def _execution(executable: Executable) -> Callable[[Sequence[Any]], Any]:
     return _with_effects(executable) if executable.module.has_effects else executable.loaded.execute_sharded
 
 
-def _following(executable: Executable, run: Runner, result: str, unflatten: Any) -> Runner:
+def _following(executable: Executable, run: Runner, result: str, unflatten: Callable[..., Any] | None) -> Runner:
     """A runner that computes where its committed arguments are; the others follow."""
     module, home, pinned = executable.module, executable.device, executable.pinned
     types = module.in_types[len(module.constants) :]
@@ -246,7 +249,9 @@ def evaluate(primitive: Any, args: Sequence[Any], params: dict[str, Any]) -> Any
     return out
 
 
-def _compiled(primitive: Any, types: Sequence[Any], params: dict[str, Any], lying: Any = None) -> Runner:
+def _compiled(
+    primitive: Any, types: Sequence[Any], params: dict[str, Any], lying: tuple[Any, ...] | None = None
+) -> Runner:
     if primitive.eager:
         return lambda *given: primitive.numpy(*map(np.asarray, given), **params)
     program = single(primitive, types, params)
@@ -276,7 +281,7 @@ def _donated(params: dict[str, Any]) -> tuple[int, ...]:
     return tuple(i for i, flag in enumerate(flags) if flag)
 
 
-def single(primitive: Any, types: Sequence[Any], params: dict[str, Any]) -> Program:
+def single(primitive: Primitive, types: Sequence[Any], params: dict[str, Any]) -> Program:
     """The Program of one equation."""
     out = typed(primitive, types, params)
     effects = NO_EFFECTS if primitive.effects is None else primitive.effects(*types, **params)

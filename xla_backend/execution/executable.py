@@ -6,7 +6,7 @@ import functools
 import os
 import re
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -231,7 +231,7 @@ def in_callback() -> bool:
     return getattr(_calling, "depth", 0) > 0
 
 
-def _guarded(callback: Any) -> Any:
+def _guarded(callback: Callable[..., Any]) -> Any:
     """A host callback during which `in_callback` is true."""
 
     @functools.wraps(callback)

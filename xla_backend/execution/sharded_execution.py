@@ -27,7 +27,7 @@ from ..arrays import fast_path_codegen as code
 from ..arrays.array import Array, Shard, as_array, deleted, execution_error
 from ..arrays.host_reshard import aligned, recut, suits
 from ..arrays.transfer import as_numpy, buffers, physical, put
-from ..devices.client import SingleDeviceSharding, as_device, device_of
+from ..devices.client import Device, SingleDeviceSharding, as_device, device_of
 from ..devices.coordination import group, members_of
 from ..devices.jaxlib_shardings import device_list, named, rank, raw
 from ..host.digest import digest
@@ -88,7 +88,7 @@ class OnMesh:
         except shim.RuntimeFault as error:
             raise execution_error(error) from None
 
-    def moved(self, x: Array, where: Any) -> Array:
+    def moved(self, x: Array, where: NamedSharding | Device) -> Array:
         """The array on a device, or as a sharding says."""
         return place(x, where if isinstance(where, NamedSharding) else as_device(where))
 
@@ -241,7 +241,7 @@ def assemble(type: ArrayType, sharding: NamedSharding | SingleDeviceSharding, pa
     return made(type, shim.put_parts(wide, raw(sharding, wide.ndim), bits, raws), sharding)
 
 
-def place(x: Any, where: Any) -> Any:
+def place(x: Array | np.ndarray, where: NamedSharding | Device) -> Any:
     """An array, or a value of NumPy's for a sharding, as the sharding or a device says."""
     if isinstance(where, NamedSharding):
         if type(x) is Array and x._placed is not None:
@@ -383,7 +383,9 @@ def own_arguments(given: Sequence[Any]) -> dict[str, str]:
     return found
 
 
-def make_runner(executable: Any, result: str, unflatten: Any, execute: Any, failed: Any) -> Callable[..., Any]:
+def make_runner(
+    executable: Any, result: str, unflatten: Callable[..., Any] | None, execute: Any, failed: Any
+) -> Callable[..., Any]:
     """A function from buffers of any sharding to arrays on the executable's mesh."""
     module, place = executable.module, executable.module.place
     held = module.in_types[: len(module.constants)]

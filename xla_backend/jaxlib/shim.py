@@ -7,7 +7,8 @@ import functools
 import io
 import os
 import warnings
-from typing import Any
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
 import ml_dtypes
 import numpy as np
@@ -21,6 +22,10 @@ from .interruptible import interruptible
 check_jaxlib()
 
 from jaxlib import _jax, xla_client  # noqa: E402
+
+if TYPE_CHECKING:
+    from ...core.ir.types import ArrayType
+    from ...core.sharding.mesh import NamedSharding
 
 ArrayImpl: type = _jax.ArrayImpl
 RuntimeFault: type[Exception] = _jax.JaxRuntimeError
@@ -69,7 +74,7 @@ def among_processes(store: Any, index: int, count: int, host: str | None) -> dic
     return {"distributed_client": store, "node_id": index, "num_nodes": count, "collectives": collectives}
 
 
-def put(aval: Any, sharding: Any, x: Any, device: Any, owned: bool, committed: bool) -> Any:
+def put(aval: ArrayType, sharding: NamedSharding, x: Any, device: Any, owned: bool, committed: bool) -> Any:
     """A NumPy array as a buffer. `owned`: nobody will write to its memory, so that it may be shared."""
     forks.check()
     semantics = ZERO_COPY if owned else DURING_CALL
@@ -258,7 +263,9 @@ def tiled_sharding(tiles: list[int], copies: int, sizes: list[int], order: list[
     return HloSharding.iota_tile(tiles + [n for n, _ in last], sizes, order, [kind for _, kind in last])
 
 
-def put_parts(aval: Any, sharding: Any, parts: list[Any], devices: list[Any], owned: bool = True) -> Any:
+def put_parts(
+    aval: ArrayType, sharding: NamedSharding, parts: list[Any], devices: list[Any], owned: bool = True
+) -> Any:
     """A sharded buffer of parts, one for each device of this process; `owned`: memory of NumPy arrays is given up."""
     # Where one array is named twice, copying semantics fail.
     forks.check()
@@ -344,7 +351,7 @@ def odd_part_of(buffer: Any, leading: Any, device: Any) -> Any:
     return part._single_device_array_to_np_array_did_copy()[0]
 
 
-def copied_to(buffer: Any, devices: Any, sharding: Any) -> Any:
+def copied_to(buffer: Any, devices: Any, sharding: NamedSharding) -> Any:
     """A sharded buffer's parts as they are, on other devices or in another kind of memory."""
     forks.check()
     reuse = _jax.ArrayCopySemantics.REUSE_INPUT
@@ -507,7 +514,7 @@ def register_foreign(name: str, handler: Any, platform: str, version: int, **mor
     xla_client.register_custom_call_target(name, handler, platform, version, **more)
 
 
-def register_foreign_type(name: str, registration: Any, platform: str) -> None:
+def register_foreign_type(name: str, registration: Mapping[str, Any], platform: str) -> None:
     """Register a type that foreign functions keep between calls."""
     xla_client.register_custom_type(name, registration, platform=platform)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ...core.ir.primitive import AxisInfo
 from ...core.ir.program import Program
@@ -22,6 +22,9 @@ from ...lang.analysis.affine import Affine
 from ...lang.kernel.kernel import Block
 from ...lang.transforms.windows import padded
 from ..cpu_passes.window_primitive import windows_p
+
+if TYPE_CHECKING:
+    from ...core.ir.array import Array
 
 Entry = tuple[str, int]
 Layout = tuple[Entry, ...]
@@ -97,7 +100,7 @@ def natural_layout(block: Block, plans: Sequence[DimPlan]) -> Layout:
     return tuple(out)
 
 
-def tile(block: Block, plans: Sequence[DimPlan], grid: Sequence[int], array: Any) -> Any:
+def tile(block: Block, plans: Sequence[DimPlan], grid: Sequence[int], array: Array) -> Any:
     """An array as a value of its natural layout."""
     lows, highs, pads, shape, reverse, specs = [], [], [], [], [], []
     for d, plan in enumerate(plans):
@@ -122,7 +125,7 @@ def tile(block: Block, plans: Sequence[DimPlan], grid: Sequence[int], array: Any
     return rev_p.bind(array, dimensions=tuple(reverse)) if reverse else array
 
 
-def untile(block: Block, plans: Sequence[DimPlan], value: Any, base: Callable[[], Any]) -> Any:
+def untile(block: Block, plans: Sequence[DimPlan], value: Array, base: Callable[[], Any]) -> Any:
     """The array that a value of natural layout is; `base` gives what parts that no block covers hold."""
     reverse, sizes, position = [], [], 0
     for d, plan in enumerate(plans):

@@ -58,6 +58,7 @@ from .block_layout import (
 from .grid_chunking import budget_of, chunked, peak_bytes
 
 if TYPE_CHECKING:
+    from ...core.ir.array import Array, ArrayLike
     from ...lang.analysis.loop_carried import Axes
 
 
@@ -78,7 +79,7 @@ class View:
         return self.block.shape
 
 
-def view_of(kernel: Kernel, block: Block, array: Any) -> View:
+def view_of(kernel: Kernel, block: Block, array: Array) -> View:
     """An array tiled, or padded so that each block is in bounds."""
     fact = map_of(kernel, block)
     plans = plan_dims(block, fact.affine, kernel.grid) if fact is not None else None
@@ -178,7 +179,7 @@ def _axes(numbers: Sequence[int]) -> str:
     return f"grid {'axis' if len(numbers) == 1 else 'axes'} {', '.join(map(str, numbers))}"
 
 
-def at_ids(value: Any, layout: Layout, fixed: dict[int, Any]) -> tuple[Any, Layout]:
+def at_ids(value: Array, layout: Layout, fixed: dict[int, Any]) -> tuple[Any, Layout]:
     """A value at given ids of some of its grid axes."""
     for axis, i in fixed.items():
         entry = grid_entry(axis)
@@ -448,7 +449,7 @@ class Sequential:
             for s in self.kernel.scratch
         ]
 
-    def fixed(self, t: Any) -> dict[int, Any]:
+    def fixed(self, t: ArrayLike) -> dict[int, Any]:
         """The ids of the carry axes in iteration `t` of the loop."""
         return unravel(t, self.carry, self.sizes)
 
@@ -475,7 +476,9 @@ class Sequential:
             found[number] = dynamic_update_slice(held[number], part, where, allow_negative_indices=False)
         return found
 
-    def turn(self, t: Any, prefetched: Sequence[Any], operands: Sequence[Any], states: Sequence[Any]) -> list[Any]:
+    def turn(
+        self, t: ArrayLike, prefetched: Sequence[Any], operands: Sequence[Any], states: Sequence[Any]
+    ) -> list[Any]:
         """All parallel cells in one iteration of the loop."""
         fixed = self.fixed(t) if self.carry else {}
         values, layouts = self.low.ids(self.parallel, fixed)
@@ -543,7 +546,7 @@ class Sequential:
         for axis in self.kernel.computed:
             total = mul_p.bind(sizes[axis], total)
 
-        def body(t: Any, held: Any) -> Any:
+        def body(t: Array, held: Any) -> Any:
             return tuple(self.turn(t, prefetched, operands, held))
 
         return list(fori_loop(np.int32(0), total, body, tuple(states)))
@@ -569,7 +572,7 @@ def computed_sizes(kernel: Kernel, prefetched: Sequence[Any]) -> dict[int, Any]:
     return found
 
 
-def put_at(held: Any, part: Any, layout: Layout, fixed: dict[int, Any]) -> Any:
+def put_at(held: Array, part: Array, layout: Layout, fixed: dict[int, Any]) -> Any:
     """What the loop carries with the part at given ids replaced."""
     at = {layout.index(grid_entry(a)): i for a, i in fixed.items() if grid_entry(a) in layout}
     if not at:

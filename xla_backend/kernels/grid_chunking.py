@@ -89,7 +89,7 @@ def split_axis(kernel: Kernel, axis: int, inner: int) -> Kernel:
         joined = add_p.bind(mul_p.bind(ids[axis], np.int32(inner)), ids[axis + 1])
         return [*ids[:axis], joined, *ids[axis + 2 :]]
 
-    def body(ids: Any, prefetched: Any, inputs: Any, outputs: Any, scratch: Any) -> None:
+    def body(ids: Sequence[Any], prefetched: Sequence[Any], inputs: Any, outputs: Any, scratch: Sequence[Any]) -> None:
         eval_program(kernel.body, *old_ids(ids), *prefetched, *inputs, *outputs, *scratch)
 
     semantics = kernel.semantics

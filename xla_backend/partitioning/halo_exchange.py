@@ -7,7 +7,7 @@ many devices on either side as have any of them.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -22,6 +22,9 @@ from ...lang.kernel.kernel import EDGE
 from ...lang.partition.per_device import Piece
 from ..stablehlo.spmd import kernel_permute_p
 
+if TYPE_CHECKING:
+    from ...core.ir.array import Array, ArrayLike
+
 
 def place(names: Sequence[Any], sizes: Sequence[int]) -> Any:
     """A device's number along some axes of the mesh."""
@@ -31,7 +34,9 @@ def place(names: Sequence[Any], sizes: Sequence[int]) -> Any:
     return number
 
 
-def moved(x: Any, d: int, piece: Piece, end: int, names: tuple[Any, ...], sizes: Sequence[int], fill: Any) -> Any:
+def moved(
+    x: Array, d: int, piece: Piece, end: int, names: tuple[Any, ...], sizes: Sequence[int], fill: ArrayLike | None
+) -> Any:
     """A device's piece of dimension `d` of an array that ends at `end`, of its own and its neighbours' parts.
 
     Beyond the array's ends there is `fill`: of a part, what the array was padded with.
@@ -66,13 +71,13 @@ def moved(x: Any, d: int, piece: Piece, end: int, names: tuple[Any, ...], sizes:
     return slice_in_dim(found, left - piece.before, left - piece.before + piece.length, axis=d)
 
 
-def _sent(x: Any, names: tuple[Any, ...], count: int, hop: int) -> Any:
+def _sent(x: Array, names: tuple[Any, ...], count: int, hop: int) -> Any:
     """What the device `hop` places before this one has; zeros where there is none."""
     perm = tuple((q, q + hop) for q in range(count) if 0 <= q + hop < count)
     return kernel_permute_p.bind(x, axes=names, perm=perm)
 
 
-def _filled(x: Any, d: int, first: Any, end: int, own: Any, fill: Any) -> Any:
+def _filled(x: Array, d: int, first: Array, end: int, own: Array, fill: ArrayLike) -> Any:
     """An array whose element 0 is number `first` of the whole, with a fill before 0 and from `end` on.
 
     In place of the array's edge elements there are the device's own.
@@ -90,5 +95,5 @@ def _filled(x: Any, d: int, first: Any, end: int, own: Any, fill: Any) -> Any:
     return select_n_p.bind(after, select_n_p.bind(before, x, edges[0]), edges[1])
 
 
-def _spread(x: Any, shape: Sequence[int]) -> Any:
+def _spread(x: ArrayLike, shape: Sequence[int]) -> Any:
     return broadcast_in_dim_p.bind(x, shape=tuple(shape), broadcast_dimensions=())

@@ -8,17 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ...core.ir.passes import hoist, primitives_of, vocabulary
 from ...core.ir.program import Program, Var, subprograms
-from ...core.ir.types import ArrayType, with_sharding
+from ...core.ir.types import ArrayType, Type, with_sharding
 from ...core.primitives.control_flow.jit_primitive import jit_p
 from ...core.primitives.elementwise.conversion import convert_element_type_p
 from ...core.primitives.movement.shape import pad_p, slice_p
 from ...core.random.key_lowering import physicalize
 from ...core.sharding import sharding_in_types
-from ...core.sharding.mesh import UNCONSTRAINED, AbstractMesh, Mesh, NamedSharding, PartitionSpec, constraint_p
+from ...core.sharding.mesh import UNCONSTRAINED, AbstractMesh, AnyMesh, Mesh, NamedSharding, PartitionSpec, constraint_p
 from ...core.sharding.mesh_in_force import everywhere, get_mesh
 from ...core.sharding.shard_map import shard_map_p
 from ...core.sharding.visualize import inspect_sharding_p
@@ -29,6 +29,9 @@ from ..execution.sharded_execution import make_runner
 from ..options.compile_options import Place, Settings, Unit
 from ..pipeline import inspect_sharding
 from ..stablehlo import spmd
+
+if TYPE_CHECKING:
+    from ...core.ir.array import Array
 
 
 def on_mesh(program: Program, here: bool = False) -> bool:
@@ -102,13 +105,13 @@ def partition(
     return unit, None if calls is None else calls.told
 
 
-def _out_type(type: Any, asked: Any, found: Any) -> Any:
+def _out_type(type: Type, asked: NamedSharding | None, found: NamedSharding | None) -> Any:
     """The type of a result: as it was traced, unless the caller or the compiler decided how it lies."""
     decides = asked is not None or not (found is None or found.mesh.are_all_axes_explicit)
     return with_sharding(type.plain, found) if decides and isinstance(type, ArrayType) else type
 
 
-def _decided(found: Sequence[Any], outs: Sequence[Any], program: Program, mesh: Any) -> tuple[NamedSharding, ...]:
+def _decided(found: Sequence[Any], outs: Sequence[Any], program: Program, mesh: AnyMesh) -> tuple[NamedSharding, ...]:
     """The sharding of every result, of those that are open by what Shardy found for the module's results."""
     names, inputs = {str(n): n for n in mesh.axis_names}, set(program.inputs)
     given, decided = iter(found), []
@@ -191,7 +194,7 @@ def _as(mesh: Mesh, axes: AbstractMesh) -> Mesh:
     return Mesh(mesh.devices.reshape(axes.axis_sizes), axes.axis_names, axes.axis_types)
 
 
-def _on(sharding: NamedSharding, mesh: Any) -> NamedSharding:
+def _on(sharding: NamedSharding, mesh: AnyMesh) -> NamedSharding:
     """A sharding over a mesh with devices, where the program has one."""
     if isinstance(sharding.mesh, AbstractMesh) and isinstance(mesh, Mesh):
         sharding = NamedSharding(_as(mesh, sharding.mesh), sharding.spec, sharding.kind)
@@ -224,7 +227,7 @@ def _between(program: Program, place: Place) -> Program:
     return trace_program(run, types, program.name)
 
 
-def _cut(x: Any, type: Any, sharding: NamedSharding | None) -> Any:
+def _cut(x: Array, type: Type, sharding: NamedSharding | None) -> Any:
     if sharding is None or sharding.padded_shape(type.shape) == type.shape:
         return x
     start = (0,) * type.ndim
@@ -232,7 +235,7 @@ def _cut(x: Any, type: Any, sharding: NamedSharding | None) -> Any:
                              sharding=sharding)  # fmt: skip
 
 
-def _padded(x: Any, type: Any, sharding: NamedSharding | None) -> Any:
+def _padded(x: Array, type: Any, sharding: NamedSharding | None) -> Any:
     if sharding is None or sharding.padded_shape(type.shape) == type.shape:
         return x
     wide = sharding.padded_shape(type.shape)

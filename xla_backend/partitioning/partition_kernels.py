@@ -10,7 +10,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -20,7 +20,7 @@ from ...core.primitives.control_flow.jit_primitive import jit_p
 from ...core.primitives.elementwise.arithmetic import mul_p
 from ...core.primitives.movement.shape import broadcast_in_dim_p, concatenate, pad_p, slice_in_dim, slice_p
 from ...core.primitives.spmd.varying_axes import pvary
-from ...core.sharding.mesh import PartitionSpec, constraint_p
+from ...core.sharding.mesh import AnyMesh, PartitionSpec, constraint_p
 from ...core.sharding.shard_map import part_type, shard_map_p
 from ...core.support.errors import MeshError, ShapeError
 from ...core.tracing.trace import eval_program, on_each_device, trace_program, typeof
@@ -33,6 +33,10 @@ from ...lang.transforms.split_reduction import Sums, sums
 from ..stablehlo.spmd import kernel_sum_p, unknown_call_p
 from .halo_exchange import moved, place
 from .partition_operations import operation_splits
+
+if TYPE_CHECKING:
+    from ...core.ir.array import Array, ArrayLike
+    from ...core.ir.types import Type
 
 KERNELS = (kernel_call_p, partitioned_p)
 Chosen = dict[Any, tuple[Any, ...]]  # the axes of the mesh that split what may be split
@@ -137,7 +141,7 @@ class Calls:
         plain = eqn.params["program"] if eqn.primitive is partitioned_p else self._made(eqn)
         return eqn if plain is None else _inlined(eqn, plain)
 
-    def split(self, mesh: Any, shardings: Found) -> Program:
+    def split(self, mesh: AnyMesh, shardings: Found) -> Program:
         """The Program with its kernels split by how their operands and results came to lie."""
         kernels = iter(self.kernels)
 
@@ -175,7 +179,7 @@ FINER = "it would gather sharded operands"
 UNSPLIT = "what it is given is not split along axes of its grid, or into more parts than these have cells"
 
 
-def _marked(x: Any, number: int) -> Any:
+def _marked(x: Array, number: int) -> Any:
     """A value that goes through a call that XLA does not know, which tells how it lies."""
     type: Any = typeof(x)
     keys = tuple(range(type.ndim))
@@ -184,7 +188,7 @@ def _marked(x: Any, number: int) -> Any:
     return x
 
 
-def _gathers(found: Splits, chosen: Chosen, mesh: Any, ins: Sequence[Any], outs: Sequence[Any]) -> bool:
+def _gathers(found: Splits, chosen: Chosen, mesh: AnyMesh, ins: Sequence[Any], outs: Sequence[Any]) -> bool:
     """Whether a kernel, split so, would gather what lies split otherwise."""
     names = {str(n): n for n in mesh.axis_names}
     pairs = [pair for keys, lying in [*zip(found.outs, outs), *zip(found.ins, ins)] if lying
@@ -202,7 +206,7 @@ def _name(eqn: Eqn) -> str:
     return eqn.params["program" if eqn.primitive is partitioned_p else "kernel"].name
 
 
-def _shown(found: Splits, mesh: Any, chosen: Chosen) -> str:
+def _shown(found: Splits, mesh: AnyMesh, chosen: Chosen) -> str:
     """How a kernel is split, in words."""
     what = []
     for key, names in chosen.items():
@@ -216,7 +220,7 @@ def _inlined(eqn: Eqn, program: Program) -> Eqn:
     return eqn.replace(primitive=jit_p, params=params)
 
 
-def _chosen(found: Splits, mesh: Any, ins: Sequence[Any], outs: Sequence[Any]) -> Chosen:
+def _chosen(found: Splits, mesh: AnyMesh, ins: Sequence[Any], outs: Sequence[Any]) -> Chosen:
     """The axes of the mesh that split what may be split: those of the results, then those of the operands."""
     names, chosen = {str(n): n for n in mesh.axis_names}, dict[Any, tuple[Any, ...]]()
     taken: set[Any] = set()
@@ -238,12 +242,12 @@ def _chosen(found: Splits, mesh: Any, ins: Sequence[Any], outs: Sequence[Any]) -
     return chosen
 
 
-def _on_devices(eqn: Eqn, found: Splits, mesh: Any, chosen: Chosen) -> Eqn:
+def _on_devices(eqn: Eqn, found: Splits, mesh: AnyMesh, chosen: Chosen) -> Eqn:
     """The equation of a kernel as a program of each device; where sizes do not divide, on arrays that are padded."""
     part = _Ruled(eqn, found, mesh, chosen) if found.rule else _Split(eqn.params["kernel"], found, mesh, chosen)
     manual, name, (ins, outs) = tuple(mesh.axis_names), _name(eqn), _types(eqn)
 
-    def wide(type: Any, spec: PartitionSpec) -> tuple[int, ...]:
+    def wide(type: Type, spec: PartitionSpec) -> tuple[int, ...]:
         return tuple(-(-n // mesh.parts(a)) * mesh.parts(a) for n, a in zip(type.shape, spec.padded(type.ndim)))
 
     def run(*operands: Any) -> list[Any]:
@@ -261,7 +265,7 @@ def _on_devices(eqn: Eqn, found: Splits, mesh: Any, chosen: Chosen) -> Eqn:
     return _inlined(eqn, trace_program(run, ins, name))
 
 
-def _padded(x: Any, shape: tuple[int, ...], fill: Any) -> Any:
+def _padded(x: Array, shape: tuple[int, ...], fill: ArrayLike | None) -> Any:
     """An array that ends with what a kernel's blocks hold past its end."""
     for d, n in enumerate(shape):
         had = typeof(x).shape
@@ -280,7 +284,7 @@ def _padded(x: Any, shape: tuple[int, ...], fill: Any) -> Any:
 class _Split:
     """A kernel on each device, split by its index maps."""
 
-    def __init__(self, kernel: Kernel, found: Splits, mesh: Any, chosen: Chosen):
+    def __init__(self, kernel: Kernel, found: Splits, mesh: AnyMesh, chosen: Chosen):
         self.kernel, self.mesh, self.chosen = kernel, mesh, chosen
         self.parts = {a: mesh.parts(names) for a, names in chosen.items()}
         self.over = tuple(name for a in found.sizes if a in found.summed for name in chosen.get(a, ()))
@@ -325,7 +329,7 @@ class _Split:
     def _sizes(self, names: Sequence[Any]) -> list[int]:
         return [self.mesh.shape[n] for n in names]
 
-    def _moved(self, x: Any, pieces: Pieces, end: tuple[int, ...], fill: Any) -> Any:
+    def _moved(self, x: Array, pieces: Pieces, end: tuple[int, ...], fill: ArrayLike | None) -> Any:
         for d, piece in enumerate(pieces):
             if piece is not None:
                 names = self.chosen[piece.axis]
@@ -348,7 +352,7 @@ class _Split:
 class _Ruled:
     """A kernel on each device, by the rule that its author gave, or one made of it."""
 
-    def __init__(self, eqn: Eqn, found: Splits, mesh: Any, chosen: Chosen):
+    def __init__(self, eqn: Eqn, found: Splits, mesh: AnyMesh, chosen: Chosen):
         assert found.rule is not None
         self.eqn, self.rule, self.mesh = eqn, found.rule, mesh
         self.axes = {name: chosen.get(name, ()) for name in found.sizes}

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ...core.ir.program import Eqn
 from ...core.primitives.spmd.varying_axes import mesh_axes, pvary
@@ -19,6 +19,9 @@ from ...lang.partition.per_device import Piece
 from ...lang.partition.sharding_rule import Splits, ruled
 from ..stablehlo.spmd import kernel_sum_p
 from .halo_exchange import moved
+
+if TYPE_CHECKING:
+    from ...core.ir.array import Array
 
 EXAMPLES, INPUTS, OUTPUTS, GROUPS = "examples", "inputs", "outputs", "groups"
 
@@ -74,7 +77,7 @@ def convolution_splits(eqn: Eqn) -> Splits:
     types = [a.type for a in eqn.inputs], [v.type for v in eqn.outputs]
     ins, outs = ([[names.get(d) for d in range(types[0][0].ndim)] for names in side] for side in ((lhs, rhs), (out,)))
 
-    def part(axes: Mapping[Any, tuple[Any, ...]], x: Any, w: Any) -> Any:
+    def part(axes: Mapping[Any, tuple[Any, ...]], x: Array, w: Array) -> Any:
         return _part(eqn, axes, x, w)
 
     found = ruled(Partition.of(ins, outs, part), *types)
@@ -82,7 +85,7 @@ def convolution_splits(eqn: Eqn) -> Splits:
     return replace(found, sizes={n: known.get(n, size) for n, size in found.sizes.items()}, fills=(0, 0), exact=exact)
 
 
-def _part(eqn: Eqn, axes: Mapping[Any, tuple[Any, ...]], x: Any, w: Any) -> Any:
+def _part(eqn: Eqn, axes: Mapping[Any, tuple[Any, ...]], x: Array, w: Array) -> Any:
     """A convolution on a device's parts of its operands."""
     params, over = dict(eqn.params), list(axes.get(INPUTS, ()))
     sizes = {name: [mesh_axes()[a] for a in names] for name, names in axes.items()}

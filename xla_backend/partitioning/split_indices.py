@@ -9,7 +9,7 @@ are joined.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -26,6 +26,9 @@ from ...core.primitives.spmd.varying_axes import mesh_axes, pmax_invariant_p, pm
 from ...core.tracing.trace import typeof
 from ..stablehlo.spmd import kernel_sum_p
 from .halo_exchange import place
+
+if TYPE_CHECKING:
+    from ...core.ir.array import Array, ArrayLike
 
 JOINED = {scatter_max_p: pmax_invariant_p, scatter_min_p: pmin_invariant_p}
 Part = Callable[[Eqn, Sequence[Any]], Any]
@@ -63,7 +66,7 @@ def listed(eqn: Eqn) -> dict[int, int]:
     return {k: u for k, u in enumerate(places) if k not in d.scatter_indices_batching_dims and updates.shape[u] > 1}
 
 
-def joined(eqn: Eqn, out: Any, over: tuple[Any, ...]) -> Any:
+def joined(eqn: Eqn, out: Array, over: tuple[Any, ...]) -> Any:
     """A result of a device's own updates, joined with those of the devices along some axes."""
     return JOINED[eqn.primitive].bind(pvary(out, over), axes=over) if over else out
 
@@ -88,7 +91,7 @@ def on_part(eqn: Eqn, split: Mapping[int, tuple[Any, ...]], parts: Sequence[Any]
     return _filled(eqn, out, indices, lasts) if eqn.params["mode"] is FILL else out
 
 
-def _columns(indices: Any) -> list[Any]:
+def _columns(indices: Array) -> list[Any]:
     """The indices of each indexed axis."""
     last = typeof(indices).ndim - 1
     return [slice_in_dim(indices, k, k + 1, axis=last) for k in range(typeof(indices).shape[last])]
@@ -98,18 +101,18 @@ def _joined(columns: Sequence[Any]) -> Any:
     return concatenate(columns, typeof(columns[0]).ndim - 1) if len(columns) > 1 else columns[0]
 
 
-def _number(value: int, like: Any) -> Any:
+def _number(value: int, like: Array) -> Any:
     """A bound of indices: beyond their dtype it is the dtype's own."""
     dtype = np.dtype(typeof(like).dtype)
     return dtype.type(max(np.iinfo(dtype).min, min(value, np.iinfo(dtype).max)))
 
 
-def _bounded(indices: Any, lows: Sequence[int], highs: Sequence[int]) -> Any:
+def _bounded(indices: Array, lows: Sequence[int], highs: Sequence[int]) -> Any:
     return _joined([clamp(_number(low, c), c, _number(high, c))
                     for c, low, high in zip(_columns(indices), lows, highs, strict=True)])  # fmt: skip
 
 
-def _shifted(indices: Any, index_map: Sequence[int], split: Mapping[int, Any], have: Sequence[int],
+def _shifted(indices: Array, index_map: Sequence[int], split: Mapping[int, Any], have: Sequence[int],
              shape: Sequence[int]) -> Any:  # fmt: skip
     """The indices as seen from the start of a device's part; those outside of the array stay outside of every part."""
     indices = convert_element_type(_bounded(indices, [-1] * len(index_map), [shape[a] for a in index_map]), np.int32)
@@ -124,11 +127,11 @@ def _shifted(indices: Any, index_map: Sequence[int], split: Mapping[int, Any], h
     return _joined(columns)
 
 
-def _like(value: Any, x: Any) -> Any:
+def _like(value: ArrayLike, x: Array) -> Any:
     return broadcast_in_dim_p.bind(value, shape=typeof(x).shape, broadcast_dimensions=())
 
 
-def _filled(eqn: Eqn, out: Any, indices: Any, lasts: Sequence[int]) -> Any:
+def _filled(eqn: Eqn, out: Array, indices: Array, lasts: Sequence[int]) -> Any:
     """A gather's result with the fill value where windows leave the array."""
     inside = [and_p.bind(le_p.bind(_like(_number(0, c), c), c), le_p.bind(c, _like(_number(last, c), c)))
               for c, last in zip(_columns(indices), lasts, strict=True)]  # fmt: skip

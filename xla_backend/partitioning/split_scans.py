@@ -7,7 +7,7 @@ in a fraction of the time of a scan in steps.
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -32,6 +32,9 @@ from ...core.primitives.spmd.varying_axes import mesh_axes
 from ...core.tracing.trace import typeof
 from .halo_exchange import place
 
+if TYPE_CHECKING:
+    from ...core.ir.array import Array, ArrayLike
+
 # What pads a scanned axis: reversed scans begin with the padding.
 NEUTRAL = {cumsum_p: SUM.neutral, cumprod_p: PRODUCT.neutral, cummax_p: MAXIMUM.neutral, cummin_p: MINIMUM.neutral,
            cumlogsumexp_p: lambda dtype: np.asarray(-np.inf).astype(dtype)[()]}  # fmt: skip
@@ -39,7 +42,7 @@ _REDUCE = {cumsum_p: reduce_sum_p, cumprod_p: reduce_prod_p, cummax_p: reduce_ma
 _SHORT = 32  # elements of a device's part up to which each prefix is a reduction of its own
 
 
-def scan_parts(eqn: Eqn, x: Any, over: tuple[Any, ...]) -> Any:
+def scan_parts(eqn: Eqn, x: Array, over: tuple[Any, ...]) -> Any:
     """A device's part of a scan along an axis that the mesh axes `over` split."""
     axis, reverse = eqn.params["axis"], eqn.params["reverse"]
     sizes = [mesh_axes()[name] for name in over]
@@ -67,11 +70,11 @@ def scan_parts(eqn: Eqn, x: Any, over: tuple[Any, ...]) -> Any:
     return select_n_p.bind(eq_p.bind(number, first), joined, local)
 
 
-def _zero(x: Any) -> Any:
+def _zero(x: Array) -> Any:
     return np.zeros((), typeof(x).dtype)[()]
 
 
-def _spread(value: Any, shape: tuple[int, ...]) -> Any:
+def _spread(value: ArrayLike, shape: tuple[int, ...]) -> Any:
     return broadcast_in_dim_p.bind(value, shape=shape, broadcast_dimensions=())
 
 
@@ -79,7 +82,7 @@ def _along(shape: tuple[int, ...], d: int) -> Any:
     return iota_p.bind(dtype=np.dtype(np.int32), shape=shape, dimension=d)
 
 
-def _prefixes(eqn: Eqn, x: Any) -> Any:
+def _prefixes(eqn: Eqn, x: Array) -> Any:
     """The scan of a short axis: for each element a reduction of those up to it."""
     axis, shape = eqn.params["axis"], typeof(x).shape
     n = shape[axis]
@@ -90,7 +93,7 @@ def _prefixes(eqn: Eqn, x: Any) -> Any:
     return _reduced(eqn, wide, kept, axis + 1)
 
 
-def _reduced(eqn: Eqn, x: Any, kept: Any, axis: int) -> Any:
+def _reduced(eqn: Eqn, x: Array, kept: Array, axis: int) -> Any:
     """The elements that are kept along an axis, joined; the neutral element where there are none."""
     shape, dtype = typeof(x).shape, typeof(x).dtype
     neutral = _spread(NEUTRAL[eqn.primitive](dtype), shape)

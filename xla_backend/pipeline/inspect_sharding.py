@@ -8,7 +8,7 @@ from typing import Any
 
 from ...core.ir.passes import primitives_of, rewritten, within
 from ...core.ir.program import Eqn, Program
-from ...core.sharding.mesh import NamedSharding, PartitionSpec
+from ...core.sharding.mesh import AnyMesh, NamedSharding, PartitionSpec
 from ...core.sharding.visualize import inspect_sharding_p
 from ..devices.client import Device, SingleDeviceSharding, default_device
 from ..options.compile_options import Unit
@@ -41,7 +41,7 @@ def inspected_on_one_device(unit: Unit, device: Device | None) -> Unit:
     return replace(unit, program=without_inspections(program)) if told else unit
 
 
-def call_back(told: list[Callable[[Any], None]], mesh: Any, found: Mapping[int, Any]) -> None:
+def call_back(told: list[Callable[[Any], None]], mesh: AnyMesh, found: Mapping[int, Any]) -> None:
     """Call each callback with the sharding that Shardy inferred for its value."""
     names = {str(n): n for n in mesh.axis_names}
     for number, callback in enumerate(told):

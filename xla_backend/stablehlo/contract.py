@@ -7,24 +7,24 @@ from typing import Any
 
 import numpy as np
 
-from ...core.ir.types import INT32, ArrayType
-from ...core.primitives.contraction.dot_general import accumulator, dot_general_p
+from ...core.ir.types import INT32, ArrayType, Dtype
+from ...core.primitives.contraction.dot_general import Precision, accumulator, dot_general_p
 from .emit import Emitter, Operand
 
 INT8 = np.dtype(np.int8)
 
 
-def precision_config(precision: Any) -> str:
+def precision_config(precision: tuple[Precision, Precision] | None) -> str:
     """The `precision_config` attribute of a pair of precisions (None: the default of both)."""
     pair = ("DEFAULT", "DEFAULT") if precision is None else tuple(p.name for p in precision)
     return "precision_config = [" + ", ".join(f"#stablehlo<precision {p}>" for p in pair) + "]"
 
 
-def _axes(values: Any) -> str:
+def _axes(values: Sequence[int]) -> str:
     return "[" + ", ".join(map(str, values)) + "]"
 
 
-def operand_dtype(e: Emitter, lhs: Any, rhs: Any, wide: Any) -> Any:
+def operand_dtype(e: Emitter, lhs: Dtype, rhs: Dtype, wide: Dtype) -> Any:
     """The dtype to give XLA the operands in: `wide`, in which the sums are kept, or their own.
 
     GPU and TPU units take narrow operands with a wide result. The CPU's fast products take one dtype
@@ -40,7 +40,9 @@ def free_axes(x: Operand, contracted: Sequence[int], batch: Sequence[int]) -> li
     return [a for a in range(len(x.shape)) if a not in (*contracted, *batch)]
 
 
-def product(e: Emitter, lhs: Operand, rhs: Operand, numbers: Any, precision: Any, wide: Any) -> Operand:
+def product(
+    e: Emitter, lhs: Operand, rhs: Operand, numbers: Any, precision: tuple[Precision, Precision] | None, wide: Dtype
+) -> Operand:
     """One `stablehlo.dot_general`; `numbers` are the contracted and the batch axes of both."""
     (lc, rc), (lb, rb) = numbers
     left, right = free_axes(lhs, lc, lb), free_axes(rhs, rc, rb)
@@ -54,8 +56,8 @@ def product(e: Emitter, lhs: Operand, rhs: Operand, numbers: Any, precision: Any
 
 
 def dot_general(
-    e: Emitter, operands: list[Operand], out: ArrayType, *, dimension_numbers: Any, precision: Any,
-    preferred_element_type: Any,
+    e: Emitter, operands: list[Operand], out: ArrayType, *, dimension_numbers: Any,
+    precision: tuple[Precision, Precision] | None, preferred_element_type: Dtype,
 ) -> Operand:  # fmt: skip
     lhs, rhs = operands
     wide = accumulator(out.dtype)

@@ -6,8 +6,8 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from ...core.ir.types import FLOAT32, ArrayType
-from ...core.primitives.contraction.dot_general import accumulator, dot_general_p
+from ...core.ir.types import FLOAT32, ArrayType, Dtype
+from ...core.primitives.contraction.dot_general import Precision, accumulator, dot_general_p
 from ..cpu_passes.options import LONG_COLUMNS, WIDER
 from .contract import dot_general as as_written
 from .contract import free_axes, operand_dtype, product
@@ -15,8 +15,8 @@ from .emit import Emitter, Operand, integers
 
 
 def dot_general(
-    e: Emitter, operands: list[Operand], out: ArrayType, *, dimension_numbers: Any, precision: Any,
-    preferred_element_type: Any,
+    e: Emitter, operands: list[Operand], out: ArrayType, *, dimension_numbers: Any,
+    precision: tuple[Precision, Precision] | None, preferred_element_type: Dtype,
 ) -> Operand:  # fmt: skip
     if e.meshes is not None and not e.within_mesh:  # devices would be sent the transpose too, of what they have
         return as_written(e, operands, out, dimension_numbers=dimension_numbers, precision=precision,
@@ -56,7 +56,9 @@ def _before_transpose(e: Emitter, lhs: Operand, numbers: Any) -> tuple[Operand, 
     return lhs, numbers
 
 
-def _by_rows(e: Emitter, lhs: Operand, rhs: Operand, numbers: Any, precision: Any, wide: Any) -> Operand:
+def _by_rows(
+    e: Emitter, lhs: Operand, rhs: Operand, numbers: Any, precision: tuple[Precision, Precision] | None, wide: Dtype
+) -> Operand:
     """Such a product with the left matrix transposed before it; or, where it is the larger, taken as the right one."""
     (lc, rc), (lb, rb) = numbers
     batch, contracted, free = range(len(lb)), len(lc), free_axes(rhs, rc, rb)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ...core.ir.primitive import Primitive
-from ...core.ir.types import ArrayType, is_bool, is_complex, is_float, is_inexact, is_integer, is_unsigned
+from ...core.ir.types import ArrayType, Dtype, is_bool, is_complex, is_float, is_inexact, is_integer, is_unsigned
 from ...core.primitives.elementwise.arithmetic import (
     abs_p,
     acos_p,
@@ -91,6 +91,9 @@ from .special_values import poles
 from .special_values.limits import LIMITS, with_limits
 from .special_values.signed_zeros import SYMMETRIES, reflected
 
+if TYPE_CHECKING:
+    from ...core.ir.array import ArrayLike
+
 # Primitive -> operation of one type of operands; scalar operands are broadcast by the rule.
 PLAIN = {
     neg_p: "stablehlo.negate", floor_p: "stablehlo.floor", ceil_p: "stablehlo.ceil",
@@ -128,7 +131,7 @@ def one_operation(name: str) -> Rule:
     return rule
 
 
-def scalar(e: Emitter, value: Any, like: ArrayType) -> Operand:
+def scalar(e: Emitter, value: ArrayLike, like: ArrayType) -> Operand:
     """A constant of the shape and dtype of a type."""
     return e.constant(value, ArrayType(like.shape, like.dtype))
 
@@ -304,7 +307,7 @@ def _convert(e: Emitter, operands: list[Operand], out: ArrayType, **params: Any)
     return convert(e, operands[0], out.dtype)
 
 
-def convert(e: Emitter, x: Operand, dtype: Any) -> Operand:
+def convert(e: Emitter, x: Operand, dtype: Dtype) -> Operand:
     """`convert_element_type`: to a boolean by comparison with zero; a complex number gives its real part."""
     if x.dtype == dtype:
         return x
@@ -326,7 +329,7 @@ def _reduce_precision(
     return e.op("stablehlo.reduce_precision", operands, out, attributes)
 
 
-def _conj(e: Emitter, operands: list[Operand], out: ArrayType, input_dtype: Any) -> Operand:
+def _conj(e: Emitter, operands: list[Operand], out: ArrayType, input_dtype: Dtype) -> Operand:
     (x,) = operands
     part = ArrayType(x.shape, np.float32 if out.dtype == np.complex64 else np.float64)
     if is_complex(x.dtype):

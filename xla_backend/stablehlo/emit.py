@@ -15,8 +15,8 @@ import numpy as np
 
 from ...core.ir.primitive import Primitive
 from ...core.ir.printer import identifier
-from ...core.ir.program import ORDERED, Eqn, Literal, Program, Var
-from ...core.ir.types import FLOAT0, INT32, RARE_FLOATS, ArrayType, Type
+from ...core.ir.program import ORDERED, Atom, Eqn, Literal, Program, Var
+from ...core.ir.types import FLOAT0, INT32, RARE_FLOATS, ArrayType, Dtype, Type
 from ...core.support.errors import Source
 from ...core.support.memo import cached
 from ...core.tracing.trace import at_line
@@ -35,13 +35,13 @@ type_of = type  # the builtin, whose name is that of a value's type here
 
 
 @cached()
-def element(dtype: Any) -> str:
+def element(dtype: Dtype) -> str:
     """The MLIR element type of a dtype."""
     return "i1" if dtype == FLOAT0 else _ELEMENTS[str(dtype)]
 
 
 @cached(4096)
-def tensor(type: Any) -> str:
+def tensor(type: ArrayType) -> str:
     """The MLIR tensor type of an `ArrayType`."""
     sizes = [f"{d}x" if type_of(d) is int else "?x" for d in type.shape]
     return f"tensor<{''.join(sizes)}{element(type.dtype)}>"
@@ -250,7 +250,7 @@ class Emitter:
             env[var] = self.constant(np.asarray(value), var.type)  # type: ignore[arg-type]
         literals: dict[Any, Operand] = {}
 
-        def read(atom: Any) -> Operand:
+        def read(atom: Atom) -> Operand:
             if type(atom) is Var:
                 return env[atom]
             assert type(atom) is Literal

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -12,7 +12,9 @@ from ...core.support.errors import UnsupportedError
 from .emit import Emitter, Operand
 
 
-def _fft(e: Emitter, operands: list[Operand], out: ArrayType, *, fft_type: FftType, fft_lengths: Any) -> Operand:
+def _fft(
+    e: Emitter, operands: list[Operand], out: ArrayType, *, fft_type: FftType, fft_lengths: Sequence[int]
+) -> Operand:
     if out.size == 0:
         return e.constant(0, out)
     wide = FLOAT32 not in (out.dtype, np.zeros((), out.dtype).real.dtype)

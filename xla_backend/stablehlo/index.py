@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -11,7 +11,7 @@ from ...core.ir.primitive import Primitive
 from ...core.ir.types import BOOL, INT32, INT64, ArrayType
 from ...core.primitives.elementwise.arithmetic import max_p, min_p
 from ...core.primitives.movement.dynamic_slice import dynamic_slice_p, dynamic_update_slice_p
-from ...core.primitives.movement.gather_dimension_numbers import default_fill, window_sizes
+from ...core.primitives.movement.gather_dimension_numbers import GatherDimensionNumbers, default_fill, window_sizes
 from ...core.primitives.movement.gather_scatter import (
     gather_p,
     scatter_add_p,
@@ -26,6 +26,10 @@ from ...core.primitives.movement.index_functions import GatherScatterMode
 from .elementwise import RULES as ELEMENTWISE
 from .emit import Emitter, Operand, integers
 
+if TYPE_CHECKING:
+    from ...core.ir.array import ArrayLike
+    from ...core.ir.program import Program
+
 _INT32_MAX = np.iinfo(np.int32).max
 
 
@@ -33,7 +37,7 @@ def _index_dtype(operands: Sequence[Operand]) -> Any:
     return INT64 if any(str(o.dtype) in ("int64", "uint64") for o in operands) else INT32
 
 
-def _starts(e: Emitter, starts: list[Operand], shape: Any) -> list[Operand]:
+def _starts(e: Emitter, starts: list[Operand], shape: Sequence[int]) -> list[Operand]:
     """Start indices as one signed type, which XLA asks for."""
     largest = max((n for n in shape if type(n) is int), default=0)
     dtype = INT64 if largest > _INT32_MAX else _index_dtype(starts)
@@ -46,14 +50,14 @@ def _starts(e: Emitter, starts: list[Operand], shape: Any) -> list[Operand]:
     return bounded
 
 
-def _dynamic_slice(e: Emitter, operands: list[Operand], out: Any, *, slice_sizes: Any) -> Operand:
+def _dynamic_slice(e: Emitter, operands: list[Operand], out: ArrayType, *, slice_sizes: Sequence[int]) -> Operand:
     x, *starts = operands
     return e.op(
         "stablehlo.dynamic_slice", [x, *_starts(e, starts, x.shape)], out, f"slice_sizes = {integers(slice_sizes)}"
     )
 
 
-def _dynamic_update_slice(e: Emitter, operands: list[Operand], out: Any) -> Operand:
+def _dynamic_update_slice(e: Emitter, operands: list[Operand], out: ArrayType) -> Operand:
     x, update, *starts = operands
     return e.op("stablehlo.dynamic_update_slice", [x, update, *_starts(e, starts, x.shape)], out)
 
@@ -65,7 +69,7 @@ def _axes(dims: Sequence[int]) -> str:
     return f"[{', '.join(map(str, dims))}]"
 
 
-def _signed(e: Emitter, indices: Operand, shape: Any) -> Operand:
+def _signed(e: Emitter, indices: Operand, shape: Sequence[int]) -> Operand:
     return _starts(e, [indices], shape)[0]
 
 
@@ -77,7 +81,7 @@ def _vector(e: Emitter, values: Sequence[int], like: Operand) -> Operand:
     return e.broadcast(vector, like.shape)
 
 
-def _limits(shape: Any, sizes: Any, mapped: Sequence[int]) -> list[int]:
+def _limits(shape: Sequence[int], sizes: Sequence[int], mapped: Sequence[int]) -> list[int]:
     return [max(shape[i] - sizes[i], 0) for i in mapped]
 
 
@@ -99,8 +103,9 @@ def _inside(e: Emitter, indices: Operand, limits: list[int]) -> Operand:
 
 
 def gather(
-    e: Emitter, operands: list[Operand], out: Any, sizes: Operand | None = None, *, dimension_numbers: Any,
-    slice_sizes: Any, indices_are_sorted: bool, unique_indices: bool, mode: Any, fill_value: Any,
+    e: Emitter, operands: list[Operand], out: ArrayType, sizes: Operand | None = None, *,
+    dimension_numbers: GatherDimensionNumbers, slice_sizes: Sequence[int], indices_are_sorted: bool,
+    unique_indices: bool, mode: GatherScatterMode, fill_value: ArrayLike,
 ) -> Operand:  # fmt: skip
     """A gather; `sizes` are those of the slices, where they are not all numbers."""
     x, d = operands[0], dimension_numbers
@@ -143,7 +148,9 @@ def _extreme(primitive: Primitive) -> Combine:
     return lambda e, old, new: ELEMENTWISE[primitive](e, [old, new], old.type)
 
 
-def _emit_scatter(e: Emitter, operands: list[Operand], out: Any, combine: Combine, params: dict[str, Any]) -> Operand:
+def _emit_scatter(
+    e: Emitter, operands: list[Operand], out: ArrayType, combine: Combine, params: dict[str, Any]
+) -> Operand:
     x, indices, updates = operands
     d, mode = params["dimension_numbers"], params["mode"]
     if 0 in updates.shape or 0 in x.shape:
@@ -169,13 +176,13 @@ def _emit_scatter(e: Emitter, operands: list[Operand], out: Any, combine: Combin
 
 
 def _scatter(combine: Combine) -> Any:
-    def rule(e: Emitter, operands: list[Operand], out: Any, **params: Any) -> Operand:
+    def rule(e: Emitter, operands: list[Operand], out: ArrayType, **params: Any) -> Operand:
         return _emit_scatter(e, operands, out, combine, params)
 
     return rule
 
 
-def _scatter_apply(e: Emitter, operands: list[Operand], out: Any, *, update: Any, **params: Any) -> Operand:
+def _scatter_apply(e: Emitter, operands: list[Operand], out: ArrayType, *, update: Program, **params: Any) -> Operand:
     return _emit_scatter(e, operands, out, lambda e, old, new: e.inline(update, [old])[0], params)
 
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ...core.ir.primitive import Primitive
-from ...core.ir.types import ArrayType, is_bool, is_complex, is_float
+from ...core.ir.types import ArrayType, Dtype, is_bool, is_complex, is_float
 from ...core.primitives.reduction.reduce import (
     argmax_p,
     argmin_p,
@@ -25,6 +25,9 @@ from ...core.primitives.reduction.reduce import (
 )
 from .elementwise import compare
 from .emit import Emitter, Operand, Rule, integers
+
+if TYPE_CHECKING:
+    from ...core.ir.program import Program
 
 Combine = Callable[[Emitter, list[Operand]], Sequence[Operand]]
 
@@ -95,7 +98,7 @@ def _position(direction: str) -> Rule:
             e.op("stablehlo.select", [e.op("stablehlo.or", [wins, first], wins.type), i, j], i.type),
         ]
 
-    def rule(e: Emitter, operands: list[Operand], out: ArrayType, axes: Sequence[int], index_dtype: Any) -> Operand:
+    def rule(e: Emitter, operands: list[Operand], out: ArrayType, axes: Sequence[int], index_dtype: Dtype) -> Operand:
         (x,) = operands
         index = ArrayType(x.shape, out.dtype)
         counted = e.op("stablehlo.iota", [], index, f"iota_dimension = {axes[0]} : i64")
@@ -107,7 +110,7 @@ def _position(direction: str) -> Rule:
 
 
 def _reduce(
-    e: Emitter, operands: list[Operand], outs: Sequence[ArrayType], computation: Any, dimensions: Sequence[int]
+    e: Emitter, operands: list[Operand], outs: Sequence[ArrayType], computation: Program, dimensions: Sequence[int]
 ) -> list[Operand]:
     count = len(operands) // 2
     arrays, starts = operands[:count], operands[count:]

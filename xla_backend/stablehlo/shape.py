@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 from ...core.ir.dimension import dimension_p
 from ...core.ir.primitive import Primitive
@@ -21,41 +22,53 @@ from ...core.primitives.movement.shape import (
 )
 from .emit import Emitter, Operand, integers
 
+if TYPE_CHECKING:
+    from ...core.ir.symbolic.dim import Size
+    from ...core.ir.types import ArrayType, Dtype
 
-def _broadcast_in_dim(e: Emitter, operands: list[Operand], out: Any, *, shape: Any, broadcast_dimensions: Any) -> Any:
+
+def _broadcast_in_dim(
+    e: Emitter, operands: list[Operand], out: ArrayType, *, shape: Sequence[int], broadcast_dimensions: Sequence[int]
+) -> Any:
     return e.broadcast(operands[0], shape, broadcast_dimensions)
 
 
-def _reshape(e: Emitter, operands: list[Operand], out: Any, **_: Any) -> Operand:
+def _reshape(e: Emitter, operands: list[Operand], out: ArrayType, **_: Any) -> Operand:
     return e.reshape(operands[0], out.shape)
 
 
-def _transpose(e: Emitter, operands: list[Operand], out: Any, *, permutation: Any) -> Operand:
+def _transpose(e: Emitter, operands: list[Operand], out: ArrayType, *, permutation: Sequence[int]) -> Operand:
     moved = e.op("stablehlo.transpose", operands, out, f"permutation = {integers(permutation)}")
     e.transposes[moved.name] = (operands[0], permutation)
     return moved
 
 
-def _rev(e: Emitter, operands: list[Operand], out: Any, *, dimensions: Any) -> Operand:
+def _rev(e: Emitter, operands: list[Operand], out: ArrayType, *, dimensions: Sequence[int]) -> Operand:
     return e.op("stablehlo.reverse", operands, out, f"dimensions = {integers(dimensions)}")
 
 
-def _copy(e: Emitter, operands: list[Operand], out: Any) -> Operand:
+def _copy(e: Emitter, operands: list[Operand], out: ArrayType) -> Operand:
     return operands[0]
 
 
-def slice_attributes(starts: Any, limits: Any, strides: Any) -> str:
+def slice_attributes(starts: Sequence[int], limits: Sequence[int], strides: Sequence[int] | None) -> str:
     strides = strides or (1,) * len(starts)
     return f"start_indices = {integers(starts)}, limit_indices = {integers(limits)}, strides = {integers(strides)}"
 
 
 def _slice(
-    e: Emitter, operands: list[Operand], out: Any, *, start_indices: Any, limit_indices: Any, strides: Any
+    e: Emitter,
+    operands: list[Operand],
+    out: ArrayType,
+    *,
+    start_indices: Sequence[int],
+    limit_indices: Sequence[int],
+    strides: Sequence[int] | None,
 ) -> Operand:
     return e.op("stablehlo.slice", operands, out, slice_attributes(start_indices, limit_indices, strides))
 
 
-def _split(e: Emitter, operands: list[Operand], outs: list[Any], *, sizes: Any, axis: int) -> list[Operand]:
+def _split(e: Emitter, operands: list[Operand], outs: list[Any], *, sizes: Sequence[int], axis: int) -> list[Operand]:
     shape, start, results = operands[0].shape, 0, []
     for size, out in zip(sizes, outs, strict=True):
         starts = tuple(start if d == axis else 0 for d in range(len(shape)))
@@ -65,11 +78,15 @@ def _split(e: Emitter, operands: list[Operand], outs: list[Any], *, sizes: Any, 
     return results
 
 
-def _iota(e: Emitter, operands: list[Operand], out: Any, *, dtype: Any, shape: Any, dimension: int) -> Operand:
+def _iota(
+    e: Emitter, operands: list[Operand], out: ArrayType, *, dtype: Dtype, shape: Sequence[int], dimension: int
+) -> Operand:
     return e.op("stablehlo.iota", [], out, f"iota_dimension = {dimension} : i64")
 
 
-def _pad(e: Emitter, operands: list[Operand], out: Any, *, padding_config: Any) -> Operand:
+def _pad(
+    e: Emitter, operands: list[Operand], out: ArrayType, *, padding_config: Sequence[tuple[int, int, int]]
+) -> Operand:
     low, high, interior = ([c[i] for c in padding_config] for i in range(3))
     return e.op(
         "stablehlo.pad", operands, out,
@@ -77,11 +94,11 @@ def _pad(e: Emitter, operands: list[Operand], out: Any, *, padding_config: Any) 
         f"interior_padding = {integers(interior)}")  # fmt: skip
 
 
-def _concatenate(e: Emitter, operands: list[Operand], out: Any, *, dimension: int) -> Operand:
+def _concatenate(e: Emitter, operands: list[Operand], out: ArrayType, *, dimension: int) -> Operand:
     return e.op("stablehlo.concatenate", operands, out, f"dimension = {dimension} : i64")
 
 
-def _dimension(e: Any, operands: list[Operand], out: Any, *, size: Any) -> Operand:
+def _dimension(e: Any, operands: list[Operand], out: ArrayType, *, size: Size) -> Operand:
     return e.convert(e.size(size), out.dtype)  # there are none but in what `SymbolicEmitter` prints
 
 

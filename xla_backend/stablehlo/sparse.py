@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -27,21 +27,24 @@ from ...core.transforms.structural_primitives import spread
 from .emit import Emitter, Operand
 from .linalg.call import call, expanded, inline
 
+if TYPE_CHECKING:
+    from ...core.ir.array import Array
+
 TARGET = "cpu_csr_sparse_dense_ffi"
 _DTYPES = frozenset(map(np.dtype, ("int32", "int64", "float32", "float64", "complex64", "complex128")))
 NARROW = 8  # columns of the dense matrix up to which a gather and a scatter take less time than putting rows in order
 _plainly = expanded(coo_matmul_p)
 
 
-def _within(index: Any, size: int) -> Any:
+def _within(index: Array, size: int) -> Any:
     return and_p.bind(ge_p.bind(index, like(index, 0)), lt_p.bind(index, like(index, size)))
 
 
-def _in_order(key: Any, columns: Any, data: Any, size: int) -> Any:
+def _in_order(key: Array, columns: Array, data: Array, size: int) -> Any:
     """Elements in order of their rows; where they are so already, as from most makers, nothing is moved."""
     count = shape_of(key)[0]
 
-    def put_in_order(key: Any, columns: Any, data: Any) -> Any:
+    def put_in_order(key: Array, columns: Array, data: Array) -> Any:
         places = broadcasted_iota(INT32, (count,), 0)
         if (size + 1) * count < 1 << 31:  # both in one number, which takes a third of the time
             both = add_p.bind(mul_p.bind(key, np.int32(count)), places)

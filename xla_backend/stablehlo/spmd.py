@@ -13,7 +13,7 @@ import numpy as np
 from ...core.ir.passes import primitives_of
 from ...core.ir.primitive import Primitive
 from ...core.ir.program import ORDERED, Program, subprograms
-from ...core.ir.types import BOOL, INT32, UINT32, ArrayType
+from ...core.ir.types import BOOL, INT32, UINT32, ArrayType, Dtype, Type
 from ...core.primitives.contraction.conv import conv_general_dilated_p
 from ...core.primitives.external.host_callback import debug_callback_p, io_callback_p
 from ...core.primitives.movement.gather_scatter import (
@@ -48,7 +48,7 @@ from ...core.primitives.spmd.varying_axes import (
     psum_invariant_p,
     pvary_p,
 )
-from ...core.sharding.mesh import UNCONSTRAINED, PartitionSpec, constraint_p
+from ...core.sharding.mesh import UNCONSTRAINED, AnyMesh, NamedSharding, PartitionSpec, constraint_p
 from ...core.sharding.shard_map import shard_map_p
 from ...core.sharding.visualize import inspect_sharding_p
 from ...core.support.errors import UnsupportedError
@@ -82,7 +82,7 @@ class Meshes:
         self.inner: Inner | None = None  # where the program of each device is being printed
         self.channels = 0
 
-    def name(self, mesh: Any, order: Sequence[Any] | None = None) -> str:
+    def name(self, mesh: AnyMesh, order: Sequence[Any] | None = None) -> str:
         """A mesh's name in the module, where it is declared once; `order`: of its axes, if not its own."""
         return self.declared(mesh_text(mesh, self.devices, mesh.axis_names if order is None else order))
 
@@ -97,7 +97,7 @@ class Meshes:
         value = f"<@{self.declared('<[], device_ids=[0]>')}, []>"
         return f"sdy.sharding = #sdy.sharding_per_value<[{', '.join([value] * max(results, 1))}]>"
 
-    def sharding(self, sharding: Any, ndim: int) -> str:
+    def sharding(self, sharding: NamedSharding, ndim: int) -> str:
         """A `NamedSharding` as the body of an attribute, for a value with `ndim` dimensions."""
         mesh, spec = sharding.mesh, sharding.spec
         unreduced = [name for name in mesh.axis_names if name in spec.unreduced]
@@ -163,11 +163,11 @@ def boundary(
     return ins, outs
 
 
-def _attribute(e: Emitter, sharding: Any, type: Any) -> str:
+def _attribute(e: Emitter, sharding: NamedSharding, type: Type) -> str:
     return f"sdy.sharding = #sdy.sharding{e.meshes.sharding(sharding, len(type.shape))}"
 
 
-def _constraint(e: Emitter, operands: list[Operand], out: ArrayType, *, sharding: Any) -> Operand:
+def _constraint(e: Emitter, operands: list[Operand], out: ArrayType, *, sharding: NamedSharding) -> Operand:
     text = f"sharding = #sdy.sharding{e.meshes.sharding(sharding, len(out.shape))}"
     return e.op("sdy.sharding_constraint", operands, out, text)
 
@@ -176,8 +176,8 @@ def _constraint(e: Emitter, operands: list[Operand], out: ArrayType, *, sharding
 
 
 def _shard_map(
-    e: Emitter, operands: list[Operand], outs: list[Any], *, program: Program, mesh: Any, in_specs: Any, out_specs: Any,
-    manual: tuple[Any, ...],
+    e: Emitter, operands: list[Operand], outs: list[Any], *, program: Program, mesh: AnyMesh,
+    in_specs: Sequence[Any], out_specs: Sequence[Any], manual: tuple[Any, ...],
 ) -> list[Operand]:  # fmt: skip
     outer = e.meshes.inner
     order = _nested(manual, program, mesh.axis_names) if outer is None else outer.order
@@ -254,7 +254,7 @@ def _chains(program: Program, around: tuple[Any, ...], names: tuple[Any, ...]) -
             yield from _chains(inner, within, names)
 
 
-def _specs_text(mesh_name: str, spec: Any, ndim: int, free: set[Any]) -> str:
+def _specs_text(mesh_name: str, spec: PartitionSpec, ndim: int, free: set[Any]) -> str:
     """A sharding that leaves open what axes that the body does not see split."""
     text = sharding_text(mesh_name, spec.padded(ndim), sorted(spec.unreduced, key=str))
     if not free:
@@ -280,13 +280,15 @@ def _attributes(e: Emitter, groups: list[list[int]], shared: bool = True) -> str
             + (", use_global_device_ids" if shared else ""))  # fmt: skip
 
 
-def _folding(e: Emitter, operation: str, dtype: Any) -> str:
+def _folding(e: Emitter, operation: str, dtype: Dtype) -> str:
     scalar = ArrayType((), dtype)
     return e.region([scalar, scalar], lambda args: [e.op(operation, args, scalar)])
 
 
 def _reduce(operation: str, more: str = "") -> Any:
-    def rule(e: Emitter, operands: list[Operand], out: ArrayType, *, axes: Any, groups: Any = None) -> Operand:
+    def rule(
+        e: Emitter, operands: list[Operand], out: ArrayType, *, axes: Sequence[Any], groups: Any = None
+    ) -> Operand:
         attributes = _attributes(e, _groups(e, axes, groups))
         folding = _folding(e, operation, out.dtype)
         return e.ops("stablehlo.all_reduce", operands, [out], attributes, folding, more=more)[0]
@@ -295,7 +297,7 @@ def _reduce(operation: str, more: str = "") -> Any:
 
 
 def _all_gather(
-    e: Emitter, operands: list[Operand], out: ArrayType, *, axes: Any, dimension: int, size: int, tiled: bool,
+    e: Emitter, operands: list[Operand], out: ArrayType, *, axes: Sequence[Any], dimension: int, size: int, tiled: bool,
     groups: Any = None,
 ) -> Operand:  # fmt: skip
     (x,) = operands
@@ -306,7 +308,7 @@ def _all_gather(
 
 
 def _reduce_scatter(
-    e: Emitter, operands: list[Operand], out: ArrayType, *, axes: Any, dimension: int, size: int, tiled: bool,
+    e: Emitter, operands: list[Operand], out: ArrayType, *, axes: Sequence[Any], dimension: int, size: int, tiled: bool,
     groups: Any = None,
 ) -> Operand:  # fmt: skip
     wide = out if tiled else out.with_shape((*out.shape[:dimension], 1, *out.shape[dimension:]))
@@ -316,7 +318,7 @@ def _reduce_scatter(
 
 
 def _all_to_all(
-    e: Emitter, operands: list[Operand], out: ArrayType, *, axes: Any, split: int, concat: int, size: int,
+    e: Emitter, operands: list[Operand], out: ArrayType, *, axes: Sequence[Any], split: int, concat: int, size: int,
     groups: Any = None,
 ) -> Operand:  # fmt: skip
     attributes = (f"split_dimension = {split} : i64, concat_dimension = {concat} : i64, split_count = {size} : i64, "
@@ -325,8 +327,9 @@ def _all_to_all(
 
 
 def _permute(
-    e: Emitter, operands: list[Operand], out: ArrayType, *, axes: Any, perm: Any, more: str = ""
-) -> Operand:
+    e: Emitter, operands: list[Operand], out: ArrayType, *, axes: Sequence[Any], perm: Sequence[tuple[int, int]],
+    more: str = "",
+) -> Operand:  # fmt: skip
     pairs = [[row[a], row[b]] for row in _groups(e, axes) for a, b in perm]
     e.meshes.channels += 1
     attributes = (f"source_target_pairs = dense<{pairs or ''}> : tensor<{len(pairs)}x2xi64>, channel_handle = "
@@ -334,7 +337,7 @@ def _permute(
     return e.ops("stablehlo.collective_permute", operands, [out], attributes, more=more)[0]
 
 
-def _axis_index(e: Emitter, operands: list[Operand], out: ArrayType, *, axes: Any) -> Operand:
+def _axis_index(e: Emitter, operands: list[Operand], out: ArrayType, *, axes: Sequence[Any]) -> Operand:
     return e.meshes.inner.indices[axes[0]]
 
 
@@ -347,7 +350,7 @@ def _same(e: Emitter, operands: list[Operand], out: ArrayType, **_: Any) -> Oper
 Free = Callable[[int, Any, dict[str, Any]], Any]
 
 
-def _unknown_typing(*given: Any, number: int, rule: str, types: Any) -> list[Any]:
+def _unknown_typing(*given: Any, number: int, rule: str, types: Sequence[Any]) -> list[Any]:
     return list(types)
 
 
@@ -377,10 +380,10 @@ def _inspected(e: Emitter, operands: list[Operand], outs: list[Any], *, number: 
     return []
 
 
-def _limited(rule: Any, free: Free) -> Any:
+def _limited(rule: Callable[..., Any], free: Free) -> Any:
     """A rule whose operands and results are kept whole along dimensions that are not free."""
 
-    def wrapped(e: Emitter, operands: list[Operand], out: Any, **params: Any) -> Any:
+    def wrapped(e: Emitter, operands: list[Operand], out: ArrayType, **params: Any) -> Any:
         if e.meshes is None or e.within_mesh:
             return rule(e, operands, out, **params)
         found = rule(e, [_unsplit(e, o, free(i, o, params)) for i, o in enumerate(operands)], out, **params)
@@ -415,11 +418,11 @@ def _whole(i: int, x: Operand, params: dict[str, Any]) -> Any:
     return ()
 
 
-def _scattered(rule: Any, adds: bool) -> Any:
+def _scattered(rule: Callable[..., Any], adds: bool) -> Any:
     """A scatter. XLA ends the process where windows and updates are split along different axes, and gives wrong values
     where what is not a sum is split along updates: of a sum those are split, of any other whole windows are."""
 
-    def wrapped(e: Emitter, operands: list[Operand], out: Any, **params: Any) -> Operand:
+    def wrapped(e: Emitter, operands: list[Operand], out: ArrayType, **params: Any) -> Operand:
         if e.meshes is None or e.within_mesh:
             return rule(e, operands, out, **params)
         x, indices, updates = operands
@@ -439,7 +442,7 @@ def _scattered(rule: Any, adds: bool) -> Any:
     return wrapped
 
 
-def _unsplit(e: Emitter, x: Operand, free: Any) -> Operand:
+def _unsplit(e: Emitter, x: Operand, free: set[Any]) -> Operand:
     """A value that is split along free dimensions at most."""
     dims = [UNCONSTRAINED if i in free else () for i in range(len(x.shape))]
     if () not in dims:
@@ -455,7 +458,7 @@ kernel_sum_p: Primitive = Primitive(
 kernel_permute_p: Primitive = Primitive("kernel_permute", lambda x, *, axes, perm: x.strong(), effects=axis_effects)
 MADE = 'mhlo.frontend_attributes = {tilewright = "made"}'
 SUM, MAX, MIN = (_reduce(f"stablehlo.{name}") for name in ("add", "maximum", "minimum"))
-def _gathered(e: Emitter, operands: list[Operand], out: Any, **params: Any) -> Operand:
+def _gathered(e: Emitter, operands: list[Operand], out: ArrayType, **params: Any) -> Operand:
     """A gather. XLA makes slices of wrong sizes where batches and windows are split at once: of these only batches."""
     d = params["dimension_numbers"]
     if e.meshes is None or e.within_mesh or not (d.operand_batching_dims and d.offset_dims):

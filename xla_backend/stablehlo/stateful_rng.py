@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -11,7 +11,7 @@ from ...core.primitives.rng.stateful_rng import rng_uniform_p
 from .emit import Emitter, Operand
 
 
-def _rng_uniform(e: Emitter, operands: list[Operand], out: ArrayType, *, shape: Any) -> Operand:
+def _rng_uniform(e: Emitter, operands: list[Operand], out: ArrayType, *, shape: Sequence[int]) -> Operand:
     sizes = e.constant(np.array(shape, np.int64), ArrayType((len(shape),), INT64))
     return e.op("stablehlo.rng", [*operands, sizes], out, "rng_distribution = #stablehlo<rng_distribution UNIFORM>")
 

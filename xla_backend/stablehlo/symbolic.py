@@ -15,7 +15,7 @@ import numpy as np
 from ...core.ir.primitive import Primitive
 from ...core.ir.program import Eqn, Program
 from ...core.ir.symbolic.dim import Dim, Operation, Size, is_symbolic
-from ...core.ir.types import BOOL, INT32, ArrayType
+from ...core.ir.types import BOOL, INT32, ArrayType, Dtype
 from ...core.primitives.movement.gather_scatter import gather_p
 from ...core.primitives.movement.shape import pad_p, slice_p, split_p
 from ...core.support.errors import TilewrightError, UnsupportedError
@@ -33,7 +33,9 @@ class SymbolicEmitter(Emitter):
 
     sizes: dict[str, Operand] = {}
 
-    def op(self, name: str, operands: Sequence[Operand], out: Any, attributes: str = "", regions: str = "") -> Operand:
+    def op(
+        self, name: str, operands: Sequence[Operand], out: ArrayType, attributes: str = "", regions: str = ""
+    ) -> Operand:
         if isinstance(out, ArrayType) and out.symbolic:
             short = name.removeprefix("stablehlo.")
             if short in _DYNAMIC:
@@ -88,7 +90,7 @@ class SymbolicEmitter(Emitter):
         """An operation of numbers."""
         return super().op(f"stablehlo.{name}", operands, NUMBER)
 
-    def _factor(self, factor: Any, power: int) -> Operand:
+    def _factor(self, factor: str | Operation, power: int) -> Operand:
         one = self.sizes[factor] if isinstance(factor, str) else self._operation(factor)
         result = one
         for _ in range(power - 1):
@@ -112,7 +114,7 @@ class SymbolicEmitter(Emitter):
         direction = f"comparison_direction = #stablehlo<comparison_direction {sign}>"
         return super().op("stablehlo.compare", [left, right], ArrayType((), BOOL), direction)
 
-    def vector(self, sizes: Sequence[Size], dtype: Any = INT32) -> Operand:
+    def vector(self, sizes: Sequence[Size], dtype: Dtype = INT32) -> Operand:
         """Sizes as a vector."""
         out = ArrayType((len(sizes),), dtype)
         if not any(map(is_symbolic, sizes)):
@@ -124,7 +126,9 @@ class SymbolicEmitter(Emitter):
 
     # ------------------------------------------------------------ operations
 
-    def cut(self, x: Operand, starts: Any, limits: Any, steps: Sequence[int], out: Any) -> Operand:
+    def cut(
+        self, x: Operand, starts: Sequence[Size], limits: Sequence[Size], steps: Sequence[int], out: ArrayType
+    ) -> Operand:
         """A slice from starts to limits, which are sizes."""
         ends = [self.vector(v) for v in (starts, limits, steps)]
         return super().op("stablehlo.real_dynamic_slice", [x, *ends], out)
@@ -155,12 +159,20 @@ class SymbolicEmitter(Emitter):
 
 
 def _slice(
-    e: Any, operands: list[Operand], out: Any, *, start_indices: Any, limit_indices: Any, strides: Any
+    e: SymbolicEmitter,
+    operands: list[Operand],
+    out: ArrayType,
+    *,
+    start_indices: Any,
+    limit_indices: Sequence[int],
+    strides: Sequence[int],
 ) -> Operand:
     return e.cut(operands[0], start_indices, limit_indices, strides or [1] * len(start_indices), out)
 
 
-def _split(e: Any, operands: list[Operand], outs: list[Any], *, sizes: Any, axis: int) -> list[Operand]:
+def _split(
+    e: SymbolicEmitter, operands: list[Operand], outs: list[Any], *, sizes: Sequence[int], axis: int
+) -> list[Operand]:
     shape, start, results = operands[0].shape, 0, []
     for size, out in zip(sizes, outs, strict=True):
         starts = [start if d == axis else 0 for d in range(len(shape))]
@@ -170,7 +182,9 @@ def _split(e: Any, operands: list[Operand], outs: list[Any], *, sizes: Any, axis
     return results
 
 
-def _pad(e: Any, operands: list[Operand], out: Any, *, padding_config: Any) -> Operand:
+def _pad(
+    e: SymbolicEmitter, operands: list[Operand], out: ArrayType, *, padding_config: Sequence[tuple[int, int, int]]
+) -> Operand:
     if not any(is_symbolic(n) for c in padding_config for n in c):
         low, high, interior = (integers([c[i] for c in padding_config]) for i in range(3))
         attributes = f"edge_padding_low = {low}, edge_padding_high = {high}, interior_padding = {interior}"
@@ -179,7 +193,7 @@ def _pad(e: Any, operands: list[Operand], out: Any, *, padding_config: Any) -> O
     return e.op("stablehlo.dynamic_pad", [*operands, *ends], out)
 
 
-def _gather(e: Any, operands: list[Operand], out: Any, **params: Any) -> Operand:
+def _gather(e: SymbolicEmitter, operands: list[Operand], out: ArrayType, **params: Any) -> Operand:
     if not any(map(is_symbolic, params["slice_sizes"])):
         return index.RULES[gather_p](e, operands, out, **params)
     return index.gather(e, operands, out, e.vector(params["slice_sizes"]), **params)

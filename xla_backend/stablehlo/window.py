@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -21,6 +21,10 @@ from ...core.primitives.reduction.reduce_window import (
 from .conv import pads_attribute
 from .elementwise import compare
 from .emit import Emitter, Operand, Rule, integers
+
+if TYPE_CHECKING:
+    from ...core.ir.array import ArrayLike
+    from ...core.ir.program import Program
 
 Body = Callable[[Emitter, list[Operand]], Sequence[Operand]]
 
@@ -56,13 +60,15 @@ def _monoid(operation: str, start: Callable[[Any], Any]) -> Rule:
     return rule
 
 
-def _generic(e: Emitter, operands: list[Operand], outs: Sequence[ArrayType], *, computation: Any, **params: Any) -> Any:
+def _generic(
+    e: Emitter, operands: list[Operand], outs: Sequence[ArrayType], *, computation: Program, **params: Any
+) -> Any:
     count = len(operands) // 2
     body: Body = lambda e, values: e.inline(computation, values)  # noqa: E731
     return _reduce_window(e, operands[:count], operands[count:], outs[0].shape, body, params)
 
 
-def _pad(e: Emitter, x: Operand, value: Any, padding: Sequence[tuple[int, int]]) -> Operand:
+def _pad(e: Emitter, x: Operand, value: ArrayLike, padding: Sequence[tuple[int, int]]) -> Operand:
     shape = tuple(n + low + high for n, (low, high) in zip(x.shape, padding, strict=True))
     fill = e.constant(value, ArrayType((), x.dtype))
     low, high = zip(*padding, strict=True)
@@ -74,8 +80,8 @@ def _pad(e: Emitter, x: Operand, value: Any, padding: Sequence[tuple[int, int]])
 
 
 def _select_and_scatter_add(
-    e: Emitter, operands: list[Operand], out: ArrayType, *, select_prim: Any, window_dimensions: Any,
-    window_strides: Any, padding: Any,
+    e: Emitter, operands: list[Operand], out: ArrayType, *, select_prim: Any, window_dimensions: Sequence[int],
+    window_strides: Sequence[int], padding: Sequence[tuple[int, int]],
 ) -> Operand:  # fmt: skip
     """The operand is padded beforehand with the value that is never preferred, and the result cropped."""
     source, operand = operands

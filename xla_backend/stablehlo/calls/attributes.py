@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 import ml_dtypes
 import numpy as np
@@ -18,7 +17,7 @@ def quoted(text: str) -> str:
     return '"' + text.replace("\\", "\\5C").replace('"', "\\22").replace("\n", "\\0A") + '"'
 
 
-def attribute(value: Any, where: str) -> str:
+def attribute(value: object, where: str) -> str:
     """A value as an MLIR attribute: Python's integers have 64 bits and its floats too, NumPy's scalars their own."""
     match value:
         case bool() | np.bool_():
@@ -52,7 +51,7 @@ def _vector(array: np.ndarray) -> str:
     return f"array<{kind}: {', '.join(items)}>" if items else f"array<{kind}>"
 
 
-def of_composite(value: Any, where: str) -> str:
+def of_composite(value: object, where: str) -> str:
     """A value as an attribute of a `stablehlo.composite`: sequences of attributes, arrays as constants, dtypes."""
     match value:
         case Mapping():

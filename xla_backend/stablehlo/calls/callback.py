@@ -68,12 +68,14 @@ def _emit(
     return results
 
 
-def _pure(e: Emitter, operands: list[Operand], outs: Sequence[Any], *, callback: Any, **_: Any) -> list[Operand]:
+def _pure(
+    e: Emitter, operands: list[Operand], outs: Sequence[Any], *, callback: Callable[..., Any], **_: Any
+) -> list[Operand]:
     return _emit(e, operands, outs, callback, effect=False, ordered=False)
 
 
 def _effectful(
-    e: Emitter, operands: list[Operand], outs: Sequence[Any], *, callback: Any, ordered: bool, **_: Any
+    e: Emitter, operands: list[Operand], outs: Sequence[Any], *, callback: Callable[..., Any], ordered: bool, **_: Any
 ) -> list[Operand]:
     return _emit(e, operands, outs, callback, effect=True, ordered=ordered)
 

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ....core.ir.program import Program
 from ....core.primitives.custom.checkpoint import checkpoint_p, name_p, optimization_barrier_p
 from ....core.primitives.custom.custom_derivative_primitives import custom_jvp_call_p, custom_vjp_call_p, linear_call_p
 from ..emit import Emitter, Operand
+
+if TYPE_CHECKING:
+    from ....core.ir.types import ArrayType
 
 
 def _inlined(e: Emitter, operands: list[Operand], outs: Sequence[Any], *, program: Program, **_: Any) -> list[Operand]:
@@ -35,7 +38,7 @@ def _checkpoint(
     return e.inline(program, operands)
 
 
-def _name(e: Emitter, operands: list[Operand], out: Any, *, name: str) -> Operand:
+def _name(e: Emitter, operands: list[Operand], out: ArrayType, *, name: str) -> Operand:
     return operands[0]
 
 

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ....core.ir.primitive import Primitive
 from ....core.ir.types import ArrayType
 from ....core.support.errors import ShapeError
 from ..emit import Emitter, Operand
 
+if TYPE_CHECKING:
+    from ....lang.targets.target import CustomCall
 
-def _typing(*types: Any, call: Any) -> list[Any]:
+
+def _typing(*types: Any, call: CustomCall) -> list[Any]:
     """`call`: a `lang.targets.target.CustomCall`; its types are those that `prepare` gives and `finish` takes."""
     wanted = call.in_types if call.prepare is None else call.prepare.in_types
     if [(t.shape, t.dtype) for t in types] != [(t.shape, t.dtype) for t in wanted]:
@@ -23,13 +26,13 @@ def _typing(*types: Any, call: Any) -> list[Any]:
 custom_call_p: Primitive = Primitive("custom_call", _typing, multiple=True)
 
 
-def _custom_call(e: Emitter, operands: list[Operand], outs: Sequence[Any], *, call: Any) -> list[Operand]:
+def _custom_call(e: Emitter, operands: list[Operand], outs: Sequence[Any], *, call: CustomCall) -> list[Operand]:
     taken = list(operands) if call.prepare is None else e.inline(call.prepare, operands)
     results = e.ops("stablehlo.custom_call", taken, call.out_types, _attributes(call), label=call.name)
     return results if call.finish is None else e.inline(call.finish, [*operands, *results])
 
 
-def _attributes(call: Any) -> str:
+def _attributes(call: CustomCall) -> str:
     many = len(call.out_types) != 1
     aliases = ", ".join(
         f"#stablehlo.output_operand_alias<output_tuple_indices = [{o if many else ''}], operand_index = {i}, "

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -54,7 +54,13 @@ def _ffi_call(e: Emitter, operands: list[Operand], outs: Sequence[Any], *, call:
 
 
 def _buffer_callback(
-    e: Emitter, operands: list[Operand], outs: Sequence[Any], *, call: ForeignCall, callback: Any, **_: Any
+    e: Emitter,
+    operands: list[Operand],
+    outs: Sequence[Any],
+    *,
+    call: ForeignCall,
+    callback: Callable[..., Any],
+    **_: Any,
 ) -> Any:
     if e.platform not in _BUFFERS:
         raise UnsupportedError(f"callbacks on the buffers of platform {e.platform}", "use pure_callback")

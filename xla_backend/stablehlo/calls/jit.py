@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ....core.ir.program import ORDERED, Program
 from ....core.jit.xla_metadata import tagged_p
@@ -12,6 +12,9 @@ from ....core.primitives.control_flow.jit_primitive import Composite, jit_p
 from ....core.support.errors import ArgumentError
 from ..emit import Emitter, Operand, noted
 from .attributes import of_composite, quoted
+
+if TYPE_CHECKING:
+    from ....core.ir.types import ArrayType
 
 _NAME = re.compile(r"[a-zA-Z]\w*([.][\w$]+)+", re.ASCII)  # of composites, as StableHLO has them
 
@@ -42,7 +45,7 @@ def _composite(e: Emitter, operands: list[Operand], program: Program, composite:
     )  # fmt: skip
 
 
-def _tagged(e: Emitter, operands: list[Operand], out: Any, *, entries: Sequence[tuple[str, str]]) -> Operand:
+def _tagged(e: Emitter, operands: list[Operand], out: ArrayType, *, entries: Sequence[tuple[str, str]]) -> Operand:
     """The value as it is; the operation that gave it has the notes."""
     name = operands[0].name.partition("#")[0]
     places = [i for i, line in enumerate(e.lines) if line.startswith((f"{name} = ", f"{name}:"))]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -20,6 +20,9 @@ from ....core.tracing.numpy_interpreter import apply
 from ....core.tracing.trace import shape_of, trace_program, typeof
 from ....core.transforms.structural_primitives import spread
 from ..emit import Emitter, Operand
+
+if TYPE_CHECKING:
+    from ....core.ir.array import Array
 
 Rule = Callable[..., Any]
 
@@ -96,7 +99,7 @@ def info_of(x: Operand) -> ArrayType:
     return ArrayType(x.shape[:-2], INT32)
 
 
-def checked(result: Any, info: Any, negative_only: bool = False) -> Any:
+def checked(result: Array, info: Array, negative_only: bool = False) -> Any:
     """A result with NaN where a routine failed; with `negative_only` only where it could not begin."""
     type_: Any = typeof(result)
     shape = shape_of(info)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ....core.ir.types import ArrayType, is_complex
+from ....core.ir.types import ArrayType, Dtype, is_complex
 from ....core.primitives.elementwise.arithmetic import sub_p
 from ....core.primitives.elementwise.conversion import conj_p
 from ....core.primitives.linalg.cholesky import cholesky_p, cholesky_update_p, symmetric_product_p
@@ -25,33 +25,41 @@ from ....core.transforms.structural_primitives import spread
 from ..emit import Emitter, Operand
 from .call import Rule, all_checked, call, checked, eigen, expanded, info_of, inline, letter
 
+if TYPE_CHECKING:
+    from ....core.ir.array import Array
+
 _PREFIX = {"float32": "s", "float64": "d", "complex64": "c", "complex128": "z"}
 
 
-def routine(name: str, dtype: Any) -> str:
+def routine(name: str, dtype: Dtype) -> str:
     """The target of a LAPACK routine for a dtype."""
     return f"lapack_{_PREFIX[str(dtype)]}{name}_ffi"
 
 
 def _call(
-    e: Emitter, name: str, operands: Sequence[Operand], outs: Sequence[ArrayType], config: Any = None, aliases: Any = ()
+    e: Emitter,
+    name: str,
+    operands: Sequence[Operand],
+    outs: Sequence[ArrayType],
+    config: dict[str, str] | None = None,
+    aliases: Sequence[tuple[int, int]] = (),
 ) -> list[Operand]:
     """A routine on matrices, the first operand one of them."""
     return call(e, routine(name, operands[0].dtype), operands, outs, len(operands[0].shape), config, aliases)
 
 
-def _one_minus(x: Any) -> Any:
+def _one_minus(x: Array) -> Any:
     return sub_p.bind(x, spread(np.int32(1), shape_of(x)))
 
 
-def _cholesky(e: Emitter, operands: list[Operand], out: Any) -> Operand:
+def _cholesky(e: Emitter, operands: list[Operand], out: ArrayType) -> Operand:
     types = [out, info_of(operands[0])]
     found = _call(e, "potrf", operands, types, {"uplo": letter("L")}, [(0, 0)])
     return inline(e, lambda factor, info: triangle(checked(factor, info), True), found)[0]
 
 
 def _triangular_solve(
-    e: Emitter, operands: list[Operand], out: Any, *, left_side: bool, lower: bool, transpose_a: bool,
+    e: Emitter, operands: list[Operand], out: ArrayType, *, left_side: bool, lower: bool, transpose_a: bool,
     conjugate_a: bool, unit_diagonal: bool,
 ) -> Operand:  # fmt: skip
     a, b = operands
@@ -67,7 +75,7 @@ def _triangular_solve(
 def _lu(e: Emitter, operands: list[Operand], outs: Sequence[Any]) -> list[Operand]:
     factors, pivots, info = _call(e, "getrf", operands, [*outs[:2], info_of(operands[0])], {}, [(0, 0)])
 
-    def finish(factors: Any, pivots: Any, info: Any) -> Any:
+    def finish(factors: Array, pivots: Array, info: Array) -> Any:
         pivots = _one_minus(pivots)
         return checked(factors, info, True), pivots, lu_pivots_to_permutation(pivots, outs[2].shape[-1])
 
@@ -82,18 +90,20 @@ def _geqp3(e: Emitter, operands: list[Operand], outs: Sequence[Any]) -> list[Ope
     return _call(e, "geqp3", operands, outs, {}, [(0, 0), (1, 1)])
 
 
-def _householder_product(e: Emitter, operands: list[Operand], out: Any) -> Operand:
+def _householder_product(e: Emitter, operands: list[Operand], out: ArrayType) -> Operand:
     name = "ungqr" if is_complex(out.dtype) else "orgqr"
     return _call(e, name, operands, [out], {}, [(0, 0)])[0]
 
 
-def _ormqr(e: Emitter, operands: list[Operand], out: Any, *, left: bool, transpose: bool) -> Operand:
+def _ormqr(e: Emitter, operands: list[Operand], out: ArrayType, *, left: bool, transpose: bool) -> Operand:
     name = "unmqr" if is_complex(out.dtype) else "ormqr"
     config = {"left": str(left).lower(), "transpose": str(transpose).lower()}
     return _call(e, name, operands, [out], config, [(2, 0)])[0]
 
 
-def _eigh(e: Emitter, operands: list[Operand], outs: Any, *, lower: bool, compute_vectors: bool) -> list[Operand]:
+def _eigh(
+    e: Emitter, operands: list[Operand], outs: Sequence[Any], *, lower: bool, compute_vectors: bool
+) -> list[Operand]:
     (x,) = operands
     name = "heevd" if is_complex(x.dtype) else "syevd"
     config = {"mode": letter("V" if compute_vectors else "N"), "uplo": letter("L" if lower else "U")}
@@ -103,7 +113,13 @@ def _eigh(e: Emitter, operands: list[Operand], outs: Any, *, lower: bool, comput
 
 
 def _svd(
-    e: Emitter, operands: list[Operand], outs: Any, *, full_matrices: bool, compute_uv: bool, algorithm: SvdAlgorithm
+    e: Emitter,
+    operands: list[Operand],
+    outs: Sequence[Any],
+    *,
+    full_matrices: bool,
+    compute_uv: bool,
+    algorithm: SvdAlgorithm,
 ) -> list[Operand]:
     (x,) = operands
     if algorithm is SvdAlgorithm.POLAR:
@@ -157,7 +173,7 @@ def _tridiagonal(e: Emitter, operands: list[Operand], outs: Sequence[Any], *, lo
     return all_checked(e, info, found)
 
 
-def _tridiagonal_solve(e: Emitter, operands: list[Operand], out: Any, *, perturb_singular: bool) -> Operand:
+def _tridiagonal_solve(e: Emitter, operands: list[Operand], out: ArrayType, *, perturb_singular: bool) -> Operand:
     matrix = len(out.shape)
     if perturb_singular:
         return call(e, "tridiagonal_solve_perturbed_ffi", operands, [out], matrix, {})[0]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -24,6 +24,9 @@ from ..emit import Emitter, Operand
 from .call import Rule, all_checked, call, checked, eigen, expanded, flag, info_of, inline, unsupported
 from .plain import triangular_solve
 
+if TYPE_CHECKING:
+    from ....core.ir.array import Array
+
 SMALL = 1024  # sizes up to which Jacobi's algorithm is the faster for singular values
 
 
@@ -33,13 +36,18 @@ def _name(e: Emitter, library: str, routine: str) -> str:
 
 
 def _solver(
-    e: Emitter, name: str, operands: Sequence[Operand], outs: Sequence[ArrayType], config: Any = None, aliases: Any = ()
+    e: Emitter,
+    name: str,
+    operands: Sequence[Operand],
+    outs: Sequence[ArrayType],
+    config: dict[str, str] | None = None,
+    aliases: Sequence[tuple[int, int]] = (),
 ) -> list[Operand]:
     target = _name(e, "solver", f"{name}_ffi")
     return call(e, target, operands, outs, len(operands[0].shape), config, aliases)
 
 
-def _cholesky(e: Emitter, operands: list[Operand], out: Any) -> Operand:
+def _cholesky(e: Emitter, operands: list[Operand], out: ArrayType) -> Operand:
     found = _solver(e, "potrf", operands, [out, info_of(operands[0])], {"lower": "true"}, [(0, 0)])
     return inline(e, lambda factor, info: triangle(checked(factor, info), True), found)[0]
 
@@ -47,14 +55,14 @@ def _cholesky(e: Emitter, operands: list[Operand], out: Any) -> Operand:
 def _lu(e: Emitter, operands: list[Operand], outs: Sequence[Any]) -> list[Operand]:
     found = _solver(e, "getrf", operands, [*outs[:2], info_of(operands[0])], {}, [(0, 0)])
 
-    def finish(factors: Any, pivots: Any, info: Any) -> Any:
+    def finish(factors: Array, pivots: Array, info: Array) -> Any:
         pivots = sub_p.bind(pivots, spread(np.int32(1), shape_of(pivots)))
         return checked(factors, info, True), pivots, lu_pivots_to_permutation(pivots, outs[2].shape[-1])
 
     return inline(e, finish, found)
 
 
-def _permutation(e: Emitter, operands: list[Operand], out: Any, *, permutation_size: int) -> Operand:
+def _permutation(e: Emitter, operands: list[Operand], out: ArrayType, *, permutation_size: int) -> Operand:
     return call(e, _name(e, "", "lu_pivots_to_permutation"), operands, [out], 0, {})[0]
 
 
@@ -68,15 +76,17 @@ def _geqp3(e: Emitter, operands: list[Operand], outs: Sequence[Any]) -> list[Ope
     return call(e, target, operands, outs, matrix, {"magma": '"auto"'}, [(0, 0), (1, 1)])
 
 
-def _householder_product(e: Emitter, operands: list[Operand], out: Any) -> Operand:
+def _householder_product(e: Emitter, operands: list[Operand], out: ArrayType) -> Operand:
     return _solver(e, "orgqr", operands, [out], {}, [(0, 0)])[0]
 
 
-def _ormqr(e: Emitter, operands: list[Operand], out: Any, *, left: bool, transpose: bool) -> Operand:
+def _ormqr(e: Emitter, operands: list[Operand], out: ArrayType, *, left: bool, transpose: bool) -> Operand:
     return _solver(e, "ormqr", operands, [out], {"left": flag(left), "transpose": flag(transpose)}, [(2, 0)])[0]
 
 
-def _eigh(e: Emitter, operands: list[Operand], outs: Any, *, lower: bool, compute_vectors: bool) -> list[Operand]:
+def _eigh(
+    e: Emitter, operands: list[Operand], outs: Sequence[Any], *, lower: bool, compute_vectors: bool
+) -> list[Operand]:
     (x,) = operands
     config = {"algorithm": "0 : ui8", "lower": flag(lower)}
     vectors, values, info = _solver(e, "syevd", [x], [x.type, outs[-1], info_of(x)], config, [(0, 0)])
@@ -85,7 +95,13 @@ def _eigh(e: Emitter, operands: list[Operand], outs: Any, *, lower: bool, comput
 
 
 def _svd(
-    e: Emitter, operands: list[Operand], outs: Any, *, full_matrices: bool, compute_uv: bool, algorithm: SvdAlgorithm
+    e: Emitter,
+    operands: list[Operand],
+    outs: Sequence[Any],
+    *,
+    full_matrices: bool,
+    compute_uv: bool,
+    algorithm: SvdAlgorithm,
 ) -> list[Operand]:
     (x,) = operands
     m, n = x.shape[-2:]
@@ -108,7 +124,9 @@ def _svd(
     return all_checked(e, info, wanted)
 
 
-def _gesvd(e: Emitter, x: Operand, types: Sequence[ArrayType], config: Any, transposed: bool) -> list[Operand]:
+def _gesvd(
+    e: Emitter, x: Operand, types: Sequence[ArrayType], config: dict[str, str] | None, transposed: bool
+) -> list[Operand]:
     # Row by row in memory, an array is its own transpose column by column: that is what `transposed` says.
     matrix = 0 if transposed else len(x.shape)
     return call(e, _name(e, "solver", "gesvd_ffi"), [x], types, matrix, config, [(0, 0)])
@@ -123,7 +141,7 @@ def _svd_by_jacobi(e: Emitter, x: Operand, outs: Sequence[Any], compute_uv: bool
     if not compute_uv:
         return inline(e, checked, [values, info])
 
-    def finish(values: Any, u: Any, v: Any, info: Any) -> Any:
+    def finish(values: Array, u: Array, v: Array, info: Array) -> Any:
         vectors = part(u, m, outs[1].shape[-1]), part(adjoint(v), outs[2].shape[-2], n)
         return [checked(x, info) for x in (values, *vectors)]
 
@@ -147,7 +165,7 @@ def _tridiagonal(e: Emitter, operands: list[Operand], outs: Sequence[Any], *, lo
     return all_checked(e, info, found)
 
 
-def _tridiagonal_solve(e: Emitter, operands: list[Operand], out: Any, *, perturb_singular: bool) -> Operand:
+def _tridiagonal_solve(e: Emitter, operands: list[Operand], out: ArrayType, *, perturb_singular: bool) -> Operand:
     if perturb_singular:
         return call(e, _name(e, "", "tridiagonal_solve_perturbed"), operands, [out], len(out.shape), {})[0]
     return call(e, _name(e, "sparse", "gtsv2_ffi"), operands, [out], len(out.shape), {}, [(3, 0)])[0]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from ....core.ir.types import ArrayType
 from ....core.primitives.elementwise.conversion import conj_p
@@ -12,7 +11,7 @@ from .call import inline
 
 
 def triangular_solve(
-    e: Emitter, operands: list[Operand], out: Any, *, left_side: bool, lower: bool, transpose_a: bool,
+    e: Emitter, operands: list[Operand], out: ArrayType, *, left_side: bool, lower: bool, transpose_a: bool,
     conjugate_a: bool, unit_diagonal: bool,
 ) -> Operand:  # fmt: skip
     """`stablehlo.triangular_solve`."""

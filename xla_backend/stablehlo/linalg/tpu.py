@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ....core.primitives.linalg.cholesky import cholesky_p, cholesky_update_p, symmetric_product_p
 from ....core.primitives.linalg.eig import eig_p, hessenberg_p, schur_p, tridiagonal_p
@@ -19,10 +19,13 @@ from ..emit import Emitter, Operand
 from .call import Rule, expanded, inline, unsupported
 from .plain import custom, triangular_solve
 
+if TYPE_CHECKING:
+    from ....core.ir.types import ArrayType
+
 SWEEPS, TOLERANCE = 100, "1e-6"  # of Jacobi's algorithm
 
 
-def _cholesky(e: Emitter, operands: list[Operand], out: Any) -> Operand:
+def _cholesky(e: Emitter, operands: list[Operand], out: ArrayType) -> Operand:
     factor = e.op("stablehlo.cholesky", operands, out, "lower = true")
     return inline(e, lambda x: triangle(x, True), [factor])[0]
 
@@ -35,25 +38,33 @@ def _geqrf(e: Emitter, operands: list[Operand], outs: Sequence[Any]) -> list[Ope
     return custom(e, "Qr", operands, outs)
 
 
-def _householder_product(e: Emitter, operands: list[Operand], out: Any) -> Operand:
+def _householder_product(e: Emitter, operands: list[Operand], out: ArrayType) -> Operand:
     return custom(e, "ProductOfElementaryHouseholderReflectors", operands, [out])[0]
 
 
-def _eigh(e: Emitter, operands: list[Operand], outs: Any, *, lower: bool, compute_vectors: bool) -> list[Operand]:
+def _eigh(
+    e: Emitter, operands: list[Operand], outs: Sequence[Any], *, lower: bool, compute_vectors: bool
+) -> list[Operand]:
     (x,) = operands
     config = f"{int(lower)},1,{SWEEPS},{TOLERANCE}"
     return custom(e, "Eigh", [x], [x.type, outs[-1]], config)[-len(outs) :]
 
 
 def _svd(
-    e: Emitter, operands: list[Operand], outs: Any, *, full_matrices: bool, compute_uv: bool, algorithm: SvdAlgorithm
+    e: Emitter,
+    operands: list[Operand],
+    outs: Sequence[Any],
+    *,
+    full_matrices: bool,
+    compute_uv: bool,
+    algorithm: SvdAlgorithm,
 ) -> list[Operand]:
     if algorithm not in (SvdAlgorithm.DEFAULT, SvdAlgorithm.POLAR):
         raise UnsupportedError(f"svd by {algorithm} has no routine on TPUs", "leave `algorithm` out")
     return inline(e, lambda x: svd_by_polar(x, full_matrices, compute_uv), operands)
 
 
-def _tridiagonal_solve(e: Emitter, operands: list[Operand], out: Any, *, perturb_singular: bool) -> Operand:
+def _tridiagonal_solve(e: Emitter, operands: list[Operand], out: ArrayType, *, perturb_singular: bool) -> Operand:
     if perturb_singular:
         raise UnsupportedError("tridiagonal_solve with perturb_singular has no routine on TPUs", "leave it out")
     return expanded(tridiagonal_solve_p)(e, operands, out, perturb_singular=False)
