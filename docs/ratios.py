@@ -66,9 +66,11 @@ def svg() -> str:
                    f'<text x="{_x(t):.1f}" y="24" class="label">{t:g}</text>' for t in _TICKS)  # fmt: skip
     style = ("<style>text{font:12px sans-serif;fill:#333}.title{font-weight:bold}.name{text-anchor:end}"
              ".label{text-anchor:middle;fill:#777}.faster{fill:#3f51b5}.slower{fill:#e07b39}"
-             ".tick{stroke:#ddd}.one{stroke:#333}</style>")  # fmt: skip
+             ".tick{stroke:#ddd}.one{stroke:#333}.ground{fill:#fff}@media(prefers-color-scheme:dark){text{fill:#e8eaed}"
+             ".ground{fill:#1e2129}.label{fill:#a3acb9}.faster{fill:#7986cb}.tick{stroke:#3a414d}.one{stroke:#a3acb9}}"
+             "</style>")  # fmt: skip
     return (f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH:.0f} {y:.0f}" width="{_WIDTH:.0f}" '
-            f'height="{y:.0f}">{style}<rect width="100%" height="100%" fill="#fff" rx="6"/>'
+            f'height="{y:.0f}">{style}<rect width="100%" height="100%" class="ground" rx="6"/>'
             f'<text x="16" y="24">time as a share of the other\'s</text>{axis}{"".join(parts)}</svg>\n')  # fmt: skip
 
 

@@ -26,10 +26,11 @@ LEVELS = {"clean": "#c7e9c0", "poison": "#fb6a4a", "tainted": "#fdae6b"}
 _STYLE = (
     "text{font:12px sans-serif;fill:#222}.bold{font-weight:bold}.code{font:11px monospace}.middle{text-anchor:middle}"
     ".note{fill:#666}.line{stroke:#555;fill:none}.arrow{stroke:#555;fill:none;marker-end:url(#head)}"
-    ".box{stroke:#777}"
+    ".box{stroke:#777}.head{fill:#555}.ground{fill:#fff}@media(prefers-color-scheme:dark){.ground{fill:#1e2129}text{fill:#e8eaed}"
+    ".inside{fill:#222}.note{fill:#a3acb9}.line,.arrow{stroke:#a3acb9}.head{fill:#a3acb9}}"
 )
 _HEAD = '<marker id="head" viewBox="0 0 8 8" refX="8" refY="4" markerWidth="7" markerHeight="7" orient="auto">' \
-        '<path d="M0 0L8 4L0 8z" fill="#555"/></marker>'  # fmt: skip
+        '<path d="M0 0L8 4L0 8z" class="head"/></marker>'  # fmt: skip
 
 
 class Picture:
@@ -53,7 +54,7 @@ class Picture:
         at = f'x="{x:g}" y="{y:g}" width="{wide:g}" height="{high:g}"'
         self.parts.append(f'<rect {at} rx="3" fill="{fill}" class="box"/>')
         if text:
-            self.text(x + wide / 2, y + high / 2 + 4, text, "middle")
+            self.text(x + wide / 2, y + high / 2 + 4, text, "middle inside")
 
     def line(self, x0: float, y0: float, x1: float, y1: float, style: str = "line") -> None:
         """A straight line, or an arrow."""
@@ -73,7 +74,7 @@ class Picture:
         head = f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {wide:g} {high:g}" width="{wide:g}" ' \
                f'height="{high:g}">'  # fmt: skip
         body = "\n".join(self.parts)
-        return f'{head}<style>{_STYLE}</style><defs>{_HEAD}</defs><rect width="100%" height="100%" fill="#fff"/>\n' \
+        return f'{head}<style>{_STYLE}</style><defs>{_HEAD}</defs><rect width="100%" height="100%" class="ground"/>\n' \
                f"{body}\n</svg>\n"  # fmt: skip
 
 

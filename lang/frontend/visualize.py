@@ -14,7 +14,7 @@ import numpy as np
 
 from ...core.api.transformations import program_of
 from ...core.support import pytree
-from ...core.support.errors import ArgumentError
+from ...core.support.errors import ArgumentError, plural
 from ...core.tracing.trace import as_type
 from ..interpret.interpreter import block_index
 from ..kernel.kernel import Block, Kernel
@@ -22,7 +22,9 @@ from ..kernel.traverse import kernels_of
 
 MAX_CELLS = 4096
 MAX_RUNS = 4096  # strips of an operand that are drawn
-_SIDE, _GAP, _TOP = 220.0, 36.0, 64.0
+_SIDE, _GAP, _TOP = 220.0, 36.0, 84.0
+_ABOVE = 44.0  # of a panel, for its labels
+_ROW = 520.0  # the width of a picture beyond which operands go to the next row, so that phones can show it
 _THIN = 24.0  # the least height and width of an operand, so that its labels can be read
 
 # Blocks go from the first colour (touched first) to the last.
@@ -107,13 +109,18 @@ class _Panel:
         x, width = low[-1] * across, (high[-1] - low[-1]) * across
         return [(x, first * down, width, (end - first) * down) for first, end in runs]
 
-    def svg(self, x: float, number: int, cells: int) -> str:
-        """The panel at horizontal position `x`: one rectangle a block, numbered by the cell that first sees it."""
+    @property
+    def extent(self) -> float:
+        """The width of the panel with its label."""
+        return max(self.width, 7.0 * (len(self.block.name) + len(self.block.array.show()) + 2))
+
+    def svg(self, x: float, y: float, number: int, cells: int) -> str:
+        """The panel at a position: one rectangle a block, numbered by the cell that first sees it."""
         first: dict[tuple[int, ...], int] = {}
         for t, index in enumerate(self.seen):
             first.setdefault(index, t)
         visits = Counter(self.seen)
-        parts = [f'<g transform="translate({x:.1f},{_TOP})" data-operand="{number}">']
+        parts = [f'<g transform="translate({x:.1f},{y:.1f})" data-operand="{number}">']
         role = html.escape(f"{self.block.name}: {self.block.array.show()}")
         sizes = "x".join(map(str, self.block.sizes))
         parts.append(f'<text y="-26" class="name">{role}</text><text y="-10" class="note">block {sizes}</text>')
@@ -135,9 +142,11 @@ class _Panel:
         return "".join(parts)
 
 
-_STYLE = """<style>text{font:12px sans-serif}.name{font-weight:bold}.note{fill:#555}
-.order{text-anchor:middle;
-pointer-events:none}.block{stroke:#fff;stroke-width:1}.outline{fill:none;stroke:#333}.now{stroke:#e11;stroke-width:4}</style>"""
+_STYLE = """<style>text{font:12px sans-serif}.name{font-weight:bold}.note{fill:#555}.ground{fill:#fff}
+.order{text-anchor:middle;pointer-events:none}.block{stroke:#fff;stroke-width:1}.outline{fill:none;stroke:#333}
+@media(prefers-color-scheme:dark){.ground{fill:#1e2129}.name{fill:#e8eaed}.note{fill:#a3acb9}.block{stroke:#1e2129}
+.outline{stroke:#a3acb9}}
+.now{stroke:#e11;stroke-width:4}</style>"""
 
 
 def svg_of(kernel: Kernel, *arrays: Any) -> str:
@@ -154,20 +163,19 @@ def svg_of(kernel: Kernel, *arrays: Any) -> str:
                             "operands", "pass arrays for those: what they hold says where blocks lie")  # fmt: skip
     cells, seen = _cells(kernel, prefetched)
     panels = [_Panel(b, s) for b, s in zip(kernel.blocks, seen, strict=True)]
-    x, parts = _GAP, []
+    head = f"{kernel.name}   grid {kernel.grid}, {plural(len(cells), 'cell')}"
+    note = "each block: the first cell to see it, and its visits"
+    width, x, y, height, parts = 7.0 * max(len(head), len(note)) + 2 * _GAP, _GAP, _TOP, _TOP, []
     for number, panel in enumerate(panels):
-        parts.append(panel.svg(x, number, len(cells)))
-        label = 7.0 * (len(panel.block.name) + len(panel.block.array.show()) + 2)
-        x += max(panel.width, label) + _GAP
-    height = _TOP + max((p.height for p in panels), default=0) + _GAP
-    head = html.escape(
-        f"{kernel.name}   grid {kernel.grid}, {len(cells)} cells; each block: the cell first to see it, and its visits"
-    )
-    x = max(x, 7.0 * len(head) + 2 * _GAP)
-    return (f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {x:.0f} {height:.0f}" '
-            f'width="{x:.0f}" height="{height:.0f}">'
-            f'{_STYLE}<rect width="100%" height="100%" fill="#fff"/><text x="{_GAP}" y="20" class="name">{head}</text>'
-            + "".join(parts) + "</svg>")  # fmt: skip
+        if x > _GAP and x + panel.extent + _GAP > _ROW:
+            x, y = _GAP, height + _ABOVE
+        parts.append(panel.svg(x, y, number, len(cells)))
+        x += panel.extent + _GAP
+        width, height = max(width, x), max(height, y + panel.height + _GAP)
+    return (f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:.0f} {height:.0f}" '
+            f'width="{width:.0f}" height="{height:.0f}">{_STYLE}<rect width="100%" height="100%" class="ground"/>'
+            f'<text x="{_GAP}" y="20" class="name">{html.escape(head)}</text>'
+            f'<text x="{_GAP}" y="36" class="note">{note}</text>{"".join(parts)}</svg>')
 
 
 _SCRIPT = """const cells=%s,seen=%s,slider=document.querySelector('input'),label=document.querySelector('output');
