@@ -12,8 +12,8 @@ from ..core.ir.program import Program, Var
 from ..core.ir.types import INT32, ArrayType
 from ..core.primitives.refs.state_primitives import whole
 from ..lang.analysis.index_maps import inside, map_of
-from ..lang.gpu.launch import GROUP as BAND
-from ..lang.gpu.launch import Launch
+from ..lang.gpu.launch_plan import GROUP as BAND
+from ..lang.gpu.launch_plan import Launch
 from ..lang.kernel.kernel import Block, Kernel
 from ..lang.legalize import Unfit
 from ..lang.loopnest.loop_bounds import Line

@@ -11,7 +11,7 @@ from ..core.ir.types import MemorySpace
 from ..core.support.errors import UnsupportedError
 from ..core.support.memo import cached
 from ..lang.gpu.code import Module
-from ..lang.gpu.launch import Launch, launch_of
+from ..lang.gpu.launch_plan import Launch, launch_of
 from ..lang.gpu.normalize import GPU_LIMITS
 from ..lang.kernel.kernel import Kernel
 from ..lang.legalize import Legal, Unfit, entry

@@ -11,7 +11,7 @@ import numpy as np
 from ..core.ir.program import Program, subprograms
 from ..core.ir.types import INT32
 from ..core.support.errors import ArgumentError
-from ..lang.gpu.launch import GROUP, PRODUCT, Launch
+from ..lang.gpu.launch_plan import GROUP, PRODUCT, Launch
 from ..lang.loopnest.plan import Plan
 from ..lang.targets.compiler_params import params_of
 from ..lang.targets.target import Target

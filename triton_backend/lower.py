@@ -18,7 +18,7 @@ from ..core.support.errors import ArgumentError, Source, UnsupportedError
 from ..core.support.memo import cached
 from ..lang.analysis.affine import Affine
 from ..lang.analysis.index_maps import inside, map_of
-from ..lang.gpu.launch import Launch, launch_of
+from ..lang.gpu.launch_plan import Launch, launch_of
 from ..lang.gpu.normalize import GPU_LIMITS
 from ..lang.kernel.kernel import Block, Kernel
 from ..lang.legalize import Legal, entry

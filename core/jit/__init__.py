@@ -1,4 +1,4 @@
-"""Compilation on call: dispatch cache, ahead-of-time stages, cache-miss reports, eager composite functions.
+"""Compilation on call: dispatch cache, ahead-of-time stages, cache-miss reports, `inline_jit`.
 
 Imports `core.api`, `core.arrays`, `core.random` and what is below them.
 Start with `jit.py`, then `dispatch_cache.py`.

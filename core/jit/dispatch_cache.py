@@ -1,4 +1,4 @@
-"""What a call of a function on arrays runs: one key for `jit`, operators, composite functions and single primitives.
+"""What a call of a function on arrays runs: one key for `jit`, `inline_jit`, operators and single primitives.
 
     key ::= (owner, configuration, kind of each operand ...)         in `Known.runs`, of functions of the user's
                                                                      in `RUNS`, of the package's own

@@ -1,4 +1,4 @@
-"""`composite`: a function of several primitives that runs as one program when it is called on arrays.
+"""`inline_jit`: a function of several primitives that runs as one program when it is called on arrays.
 
 Its calls are dispatched as those of `jit` are (core/jit/dispatch_cache.py); within a trace the function is simply
 called.
@@ -20,7 +20,7 @@ from ..tracing.trace import ProgramTrace, Tracer, Value
 from .dispatch_cache import BOUND, KEPT, RUNS, array_key, bound_key, can_bind, dispatched, specialize
 from .jit import Jit, Options
 
-_functions = runtime.cache("composite.functions", KEPT)
+_functions = runtime.cache("inline_jit.functions", KEPT)
 
 
 def _is_recorded() -> bool:
@@ -51,8 +51,8 @@ def hashable(x: Any) -> Any:
     return x
 
 
-class _Composite:
-    """What is behind a composite function: `function` is what is called."""
+class _Inlined:
+    """What is behind a function of `inline_jit`: `function` is what is called."""
 
     def __init__(self, fun: Callable[..., Any], static: frozenset[str]):
         code = fun.__code__
@@ -134,7 +134,7 @@ class _Composite:
         return _functions.keep(key, Jit(run, Options(), ours=True))
 
 
-def composite[F: Callable[..., Any]](*static: str) -> Callable[[F], F]:
+def inline_jit[F: Callable[..., Any]](*static: str) -> Callable[[F], F]:
     """Make a function of several primitives compile as one program when it is called eagerly.
 
     Arguments named in `static` are part of the key of the compiled program; the others are arrays,
@@ -142,7 +142,7 @@ def composite[F: Callable[..., Any]](*static: str) -> Callable[[F], F]:
     """
 
     def decorate(fun: F) -> F:
-        function: Any = _Composite(fun, frozenset(static)).function
+        function: Any = _Inlined(fun, frozenset(static)).function
         if fun.__doc__:  # doctest looks for functions by the module of their globals, which the dispatcher's are not
             fun.__globals__.setdefault("__test__", {})[fun.__name__] = function
         return function

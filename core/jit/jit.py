@@ -43,8 +43,8 @@ from ..support.lazy_imports import LazyModule
 from ..support.runtime import runtime
 from ..support.transfer_guard import HOST_TO_DEVICE, guard
 from ..tracing.trace import Value, as_type, axis_environment, eval_program, trace_program, typeof
-from .cache_miss import why
 from .dispatch_cache import Known, array_key, dispatched, kind_of, placement, specialize
+from .retrace_explanation import why
 from .stages import CompilerOptions, JitDecorator, Lowered, Traced, Wrapped, flags_of
 
 if TYPE_CHECKING:

@@ -23,7 +23,7 @@ from ..ir.passes import vocabulary, within
 from ..ir.primitive import OWN, Linear, Primitive, Zero
 from ..ir.program import Eqn, Program, Var
 from ..ir.types import ArrayType, ShardedType, with_sharding
-from ..jit.inline_jit import composite
+from ..jit.inline_jit import inline_jit
 from ..jit.jit import flat_shardings
 from ..primitives.control_flow.jit_primitive import jit_p
 from ..primitives.custom.checkpoint import optimization_barrier_p
@@ -251,7 +251,7 @@ def placed(out_sharding: Any, f: Callable[..., Any], *args: Any, **kwargs: Any) 
     return constrained(f(*args, **kwargs), out_sharding, mesh)
 
 
-@composite("rest", "f", "treedef", "out_sharding")
+@inline_jit("rest", "f", "treedef", "out_sharding")
 def _left_open(arrays: Any, rest: Any, f: Any, treedef: Any, out_sharding: Any) -> Any:
     """The result of a function whose sums of what is split on both sides stay open, as `out_sharding` says."""
     given = iter(arrays)

@@ -26,7 +26,7 @@ from ..generate.group import nbytes
 from ..generate.loops import Loops, Tiles
 from ..generate.tiles import Choose, Tiling
 from .flatten import flat, map_bodies
-from .names import name_of
+from .kernel_naming import name_of
 from .one_hot_gather import pick_by_comparison
 from .plan import Declined, Planner, Unit
 from .split import split_long

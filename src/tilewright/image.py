@@ -26,7 +26,7 @@ from .core.support.errors import ArgumentError, ShapeError
 from .numpy import abs as absolute
 from .numpy import arange, clip, floor, maximum, pi, sin, take, where
 from .numpy import sum as total
-from .numpy.util import ArrayLike, astype, composite, dtype_of, promote_dtypes_inexact, shape_of, value
+from .numpy.util import ArrayLike, astype, dtype_of, inline_jit, promote_dtypes_inexact, shape_of, value
 
 
 class ResizeMethod(enum.Enum):
@@ -162,7 +162,7 @@ def _out_shape(name: str, image: Any, shape: Sequence[int]) -> tuple[int, ...]:
     return sizes
 
 
-@composite("shape", "method", "antialias", "precision")
+@inline_jit("shape", "method", "antialias", "precision")
 def _resize(image: Any, shape: tuple[int, ...], method: ResizeMethod, antialias: bool, precision: PrecisionLike) -> Any:
     old = shape_of(image)
     axes = [axis for axis, (m, n) in enumerate(zip(old, shape, strict=True)) if m != n]
@@ -205,7 +205,7 @@ def resize(
     return _resize(image, _out_shape("resize", image, shape), _method(method), bool(antialias), precision)
 
 
-@composite("shape", "spatial_dims", "method", "antialias", "precision")
+@inline_jit("shape", "spatial_dims", "method", "antialias", "precision")
 def _moved(
     image: Any, scale: Any, translation: Any, shape: tuple[int, ...], spatial_dims: tuple[int, ...],
     method: ResizeMethod, antialias: bool, precision: PrecisionLike,

@@ -37,9 +37,9 @@ from .numpy import (
 from .numpy.util import (
     ArrayLike,
     astype,
-    composite,
     concrete,
     dtype_of,
+    inline_jit,
     is_bool,
     is_inexact,
     is_integer,
@@ -118,7 +118,7 @@ class _Segments:
         return how.scatter(out, expand_dims(ids, -1), data, numbers, **promises, mode=self.mode)
 
 
-@composite("how")
+@inline_jit("how")
 def _segments(data: Any, ids: Any, how: _Segments) -> Any:
     if how.kind != "prod" or not is_inexact(dtype_of(data)) or how.unique:
         return how(data, ids)

@@ -12,8 +12,8 @@ import tilewright as tw
 from tests.support.machine_code import needs_llvm
 from tilewright import lang as tl
 from tilewright import numpy as tnp
-from tilewright.compiler import cpu_machine_code as calls
-from tilewright.compiler import cpu_routes
+from tilewright.compiler import cpu_kernel_selection as calls
+from tilewright.compiler import cpu_route_policy
 from tilewright.core.support.config import current
 from tilewright.core.tracing.trace import trace_program
 from tilewright.cpu_backend.cost import rates as rates_
@@ -378,8 +378,8 @@ def test_what_has_no_machine_code_says_why():
 def test_memory_that_nothing_has_written_is_xlas():
     (kernel,) = kernels_of(trace_program(lambda x: [rows(softmax)(x)],
                                          [tw.core.ir.types.ArrayType((2048, 1024), np.dtype("float32"))]))  # fmt: skip
-    assert cpu_routes.route_of(kernel, frozenset()) == "cost"
-    assert cpu_routes.route_of(kernel, frozenset({"zeros"})) == "xla"
+    assert cpu_route_policy.route_of(kernel, frozenset()) == "cost"
+    assert cpu_route_policy.route_of(kernel, frozenset({"zeros"})) == "xla"
 
 
 @needs_llvm

@@ -15,7 +15,7 @@ import tilewright as tw
 from tests.support.machine_code import needs_llvm
 from tilewright import lax, nn, random
 from tilewright import numpy as tnp
-from tilewright.compiler import cpu_machine_code
+from tilewright.compiler import cpu_kernel_selection
 from tilewright.lang.kernel.traverse import kernels_of
 
 # A machine whose memory is slow: whatever is read again is dear.
@@ -133,7 +133,7 @@ def test_a_kernel_without_machine_code_is_what_it_was_made_of(monkeypatch):
     def refuse(kernel, most_seconds):
         raise tw.errors.UnsupportedError("no code", "none")
 
-    monkeypatch.setattr(cpu_machine_code, "call_of", refuse)
+    monkeypatch.setattr(cpu_kernel_selection, "call_of", refuse)
     f = functools.partial(layer_norm, scale=3.0)
     (route,) = routes(f, ROWS)
     assert route.startswith("XLA, as the operations that it was made of") and "no code" in route

@@ -13,7 +13,7 @@ import pytest
 import tilewright as tw
 from tests.support.machine_code import needs_llvm
 from tilewright import lang as tl
-from tilewright.compiler import cpu_machine_code
+from tilewright.compiler import cpu_kernel_selection
 from tilewright.cpu_backend.llvm.builder import Builder
 from tilewright.cpu_backend.llvm.compile import generator_version, module_text, object_of
 from tilewright.cpu_backend.lowering.rules import REFUSED, WARPGROUPS
@@ -39,7 +39,7 @@ def doubled(factor: float) -> Any:
 ])  # fmt: skip
 def test_where_there_is_no_machine_code_xla_computes_and_explain_says_why(monkeypatch, name, given, text, factor):
     found = given()
-    monkeypatch.setattr(cpu_machine_code, name, lambda: found)
+    monkeypatch.setattr(cpu_kernel_selection, name, lambda: found)
     x = np.ones((4, 6), np.float32)
     call = doubled(factor)
     np.testing.assert_array_equal(tw.jit(call)(x), x * factor)

@@ -41,7 +41,7 @@ assert current_target().name == "tpu:v6e"
 # What libtpu compiled cannot run on a stand-in: its place is taken by a program of no code.
 BINARY = """
 from tilewright.compiler import ahead_of_time as targets
-from tilewright.xla_backend.devices.ahead_of_time import Binary
+from tilewright.xla_backend.devices.aot_executable import Binary
 mosaic_tpu.compile = lambda text, name, target, kernels, build: Binary(name, target, text, None)
 x = np.arange(6.0, dtype=np.float32)
 program = tw.compile(lambda t: {"twice": t["x"] * 2}, {"x": x}, target="tpu:v6e")

@@ -10,8 +10,10 @@ from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
+from ...core.ir.array import ArrayLike, DTypeLike
 from ...core.ir.array_layout import Format, Layout
 from ...core.ir.types import KEY_DTYPES, ArrayType, KeyDtype, RefType, is_complex, is_integer
+from ...core.sharding.mesh import NamedSharding
 from ...core.support.config import current
 from ...core.support.errors import (
     ArgumentError,
@@ -38,8 +40,6 @@ from .array_operators import CompiledOperators
 from .transfer import LARGE, as_numpy, host_buffer, physical, put
 
 if TYPE_CHECKING:
-    from ...core.ir.array import ArrayLike, DTypeLike
-    from ...core.sharding.mesh import NamedSharding
     from ..execution import sharded_execution
 else:
     sharded_execution = LazyModule("..execution.sharded_execution", __package__)

@@ -23,7 +23,7 @@ from ...core.support.version import JAXLIB
 from ...lang.gpu.target_config import BOARDS, description
 from ...lang.targets.target import Target, target_of
 from ..jaxlib import shim
-from .ahead_of_time import Binary
+from .aot_executable import Binary
 from .coordination import group
 
 PACKAGE, MODULE = "jax-cuda13-pjrt", "jax_plugins.xla_cuda13"

@@ -24,7 +24,7 @@ from ...core.support.errors import (
 from ...core.support.memo import once
 from ...core.support.supported import SUPPORTED
 from ..jaxlib import shim
-from .ahead_of_time import Binary
+from .aot_executable import Binary
 
 REMEDY = "pip install 'tilewright[tpu]'"
 

@@ -145,7 +145,7 @@ def cache_lines(cache: DiskCache | None) -> Iterator[tuple[str, str]]:
 
 def kernel_lines() -> Iterator[tuple[str, str]]:
     """Whether kernels become machine code here, and this machine's rates, measured unless they are cached."""
-    code = lazy_layers.cpu_machine_code
+    code = lazy_layers.cpu_kernel_selection
     why = code.unavailable()
     yield "machine code", f"no: {why}" if why else "yes"
     if why is None:

@@ -18,8 +18,8 @@ from ..lang.kernel.kernel import Kernel
 from ..lang.targets.target import CPU
 from ..xla_backend.kernels.cpu_lowering import lowered
 from ..xla_backend.pipeline.expand_primitives import in_place
-from .cpu_machine_code import Calls, machine
-from .cpu_routes import route_of
+from .cpu_kernel_selection import Calls, machine
+from .cpu_route_policy import route_of
 from .large_reductions import REDUCTIONS
 
 # What XLA does as well: in one kernel with it, others would be put back too. It transposes where it reads.

@@ -36,7 +36,7 @@ from ..xla_backend.pipeline.expand_primitives import in_place
 from . import backend_selection as routes
 from . import lazy_layers
 from .backend_selection import FAILURES, REFUSALS, Passed, Route
-from .cpu_routes import candidates
+from .cpu_route_policy import candidates
 from .kernel_report import KernelReport, kernel_report
 from .pass_manager import Reports, show
 
@@ -368,7 +368,7 @@ def emit(unit: Unit, settings: Settings, reports: Reports) -> tuple[Unit, Emitte
         if not settings.by_xla and candidates(unit.program, settings.off):
             taken = {i + len(unit.constants) for i in unit.call.donated}
             kept = [v for i, v in enumerate(unit.program.inputs) if i not in taken]
-            calls = lazy_layers.cpu_machine_code.Calls(unit.program, settings.off, settings.checked, kept)
+            calls = lazy_layers.cpu_kernel_selection.Calls(unit.program, settings.off, settings.checked, kept)
         plain = reports["fuse"].plain if "fuse" in reports else {}
         program, ways = emitted(unit.program, calls, settings.off, plain)
         if calls is not None:

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from ..xla_backend.pipeline import inspect_sharding as inspect_sharding
     from . import ahead_of_time as ahead_of_time
     from . import cpu_fusion as cpu_fusion
-    from . import cpu_machine_code as cpu_machine_code
+    from . import cpu_kernel_selection as cpu_kernel_selection
     from . import kernel_passes as kernel_passes
 else:
     from ..core.support.lazy_imports import LazyModule
@@ -53,4 +53,4 @@ else:
     ahead_of_time = LazyModule(".ahead_of_time", __package__)
     cpu_fusion = LazyModule(".cpu_fusion", __package__)
     kernel_passes = LazyModule(".kernel_passes", __package__)
-    cpu_machine_code = LazyModule(".cpu_machine_code", __package__)
+    cpu_kernel_selection = LazyModule(".cpu_kernel_selection", __package__)

@@ -204,7 +204,7 @@ def _explained(
     if emitted is not None:
         compiled = tuple((k.given, name) for k, name in zip(emitted.kernels, emitted.compiled, strict=True))
         nests = tuple((kernel, "\n".join(code.nest)) for kernel, code in emitted.codes)
-        texts = tuple((k, lazy_layers.cpu_machine_code.assembly_of(code)) for k, code in emitted.codes if assembly)
+        texts = tuple((k, lazy_layers.cpu_kernel_selection.assembly_of(code)) for k, code in emitted.codes if assembly)
         found = replace(found, routes=emitted.routes, nests=nests, assembly=texts, compiled=compiled,
                         passed=emitted.passed)  # fmt: skip
     if found.communication is not None and done.value.executable is not None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from ..core.jit.inline_jit import composite
+from ..core.jit.inline_jit import inline_jit
 from ..core.primitives.linalg import cholesky as _cholesky
 from ..core.primitives.linalg import eig as _eig
 from ..core.primitives.linalg import eigh as _eigh
@@ -35,27 +35,27 @@ if TYPE_CHECKING:  # checkers and editors see the functions themselves, with the
     from ..core.primitives.linalg.triangular import triangular_solve
     from ..core.primitives.linalg.tridiagonal import tridiagonal_solve
 else:  # called eagerly, each is one program
-    cholesky = composite("symmetrize_input")(_cholesky.cholesky)
-    cholesky_update = composite()(_cholesky.cholesky_update)
-    symmetric_product = composite("alpha", "beta", "symmetrize_output")(_cholesky.symmetric_product)
-    triangular_solve = composite("left_side", "lower", "transpose_a", "conjugate_a", "unit_diagonal")(
+    cholesky = inline_jit("symmetrize_input")(_cholesky.cholesky)
+    cholesky_update = inline_jit()(_cholesky.cholesky_update)
+    symmetric_product = inline_jit("alpha", "beta", "symmetrize_output")(_cholesky.symmetric_product)
+    triangular_solve = inline_jit("left_side", "lower", "transpose_a", "conjugate_a", "unit_diagonal")(
         _triangular.triangular_solve
     )
-    lu = composite()(_lu.lu)
-    lu_pivots_to_permutation = composite("permutation_size")(_lu.lu_pivots_to_permutation)
-    householder_product = composite()(_qr.householder_product)
-    ormqr = composite("left", "transpose")(_qr.ormqr)
-    qr = composite("pivoting", "full_matrices", "use_magma")(_qr.qr)
-    eigh = composite("lower", "symmetrize_input", "sort_eigenvalues", "subset_by_index", "implementation")(_eigh.eigh)
-    svd = composite("full_matrices", "compute_uv", "subset_by_index", "algorithm")(_svd.svd)
-    eig = composite(
+    lu = inline_jit()(_lu.lu)
+    lu_pivots_to_permutation = inline_jit("permutation_size")(_lu.lu_pivots_to_permutation)
+    householder_product = inline_jit()(_qr.householder_product)
+    ormqr = inline_jit("left", "transpose")(_qr.ormqr)
+    qr = inline_jit("pivoting", "full_matrices", "use_magma")(_qr.qr)
+    eigh = inline_jit("lower", "symmetrize_input", "sort_eigenvalues", "subset_by_index", "implementation")(_eigh.eigh)
+    svd = inline_jit("full_matrices", "compute_uv", "subset_by_index", "algorithm")(_svd.svd)
+    eig = inline_jit(
         "compute_left_eigenvectors", "compute_right_eigenvectors", "enable_eigvec_derivs", "implementation", "use_magma"
     )(_eig.eig)
-    schur = composite("compute_schur_vectors", "sort_eig_vals", "select_callable")(_eig.schur)
-    hessenberg = composite()(_eig.hessenberg)
-    tridiagonal = composite("lower")(_eig.tridiagonal)
-    tridiagonal_solve = composite("perturb_singular")(_tridiagonal.tridiagonal_solve)
-    qdwh = composite("is_hermitian", "max_iterations", "eps", "dynamic_shape")(_qdwh.qdwh)
+    schur = inline_jit("compute_schur_vectors", "sort_eig_vals", "select_callable")(_eig.schur)
+    hessenberg = inline_jit()(_eig.hessenberg)
+    tridiagonal = inline_jit("lower")(_eig.tridiagonal)
+    tridiagonal_solve = inline_jit("perturb_singular")(_tridiagonal.tridiagonal_solve)
+    qdwh = inline_jit("is_hermitian", "max_iterations", "eps", "dynamic_shape")(_qdwh.qdwh)
 
 __all__ = [
     "EigImplementation", "EighImplementation", "SvdAlgorithm", "cholesky", "cholesky_p", "cholesky_update",

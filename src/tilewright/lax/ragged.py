@@ -20,7 +20,7 @@ from ..core.api.transformations import vmap
 from ..core.ir.array import Array
 from ..core.ir.binding import with_out_sharding
 from ..core.ir.types import INT32, as_dtype, canonical_dtype, is_integer
-from ..core.jit.inline_jit import composite
+from ..core.jit.inline_jit import inline_jit
 from ..core.primitives.contraction.dot_general import (
     accumulator,
     canonical_dimension_numbers,
@@ -217,7 +217,7 @@ def ragged_dot_general(
     return _ragged(lhs, rhs, sizes, numbers, canonical_precision(precision), preferred)
 
 
-@composite("numbers", "precision", "preferred")
+@inline_jit("numbers", "precision", "preferred")
 def _ragged(lhs: Any, rhs: Any, sizes: Any, numbers: RaggedDotDimensionNumbers, precision: Any, preferred: Any) -> Any:
     sizes = convert_element_type(sizes, INT32)
     how = {"precision": precision, "preferred_element_type": preferred}

@@ -13,10 +13,10 @@ from ..numpy.util import (
     ArrayLike,
     astype,
     axis_of,
-    composite,
     default_float,
     default_int,
     dtype_of,
+    inline_jit,
     is_bool,
     is_inexact,
     is_unsigned,
@@ -50,7 +50,7 @@ def _number(x: ArrayLike, name: str) -> Array:
     return astype(x, default_int(), weak=True) if is_bool(dtype_of(x)) else x
 
 
-@composite()
+@inline_jit()
 def relu(x: ArrayLike) -> Array:
     """`max(x, 0)`, with derivative 0 at 0.
 
@@ -62,7 +62,7 @@ def relu(x: ArrayLike) -> Array:
     return where3(lax.le(x, 0), 0, x)
 
 
-@composite()
+@inline_jit()
 def relu6(x: ArrayLike) -> Array:
     """`min(max(x, 0), 6)`.
 
@@ -94,7 +94,7 @@ def softplus(x: ArrayLike) -> Array:
     return logaddexp(_beside_number(x), 0.0)
 
 
-@composite()
+@inline_jit()
 def sparse_plus(x: ArrayLike) -> Array:
     """0 below -1, `x` above 1, and the parabola `(x + 1)**2 / 4` that joins them smoothly.
 
@@ -106,7 +106,7 @@ def sparse_plus(x: ArrayLike) -> Array:
     return where3(lax.le(x, -1), 0.0, where3(lax.ge(x, 1), x, (x + 1.0) ** 2 / 4))
 
 
-@composite()
+@inline_jit()
 def sparse_sigmoid(x: ArrayLike) -> Array:
     """`clip((x + 1) / 2, 0, 1)`: the derivative of `sparse_plus`.
 
@@ -118,7 +118,7 @@ def sparse_sigmoid(x: ArrayLike) -> Array:
     return lax.min(lax.max(x + 1.0, 0.0), 2.0) * 0.5
 
 
-@composite()
+@inline_jit()
 def soft_sign(x: ArrayLike) -> Array:
     """`x / (1 + |x|)`.
 
@@ -130,7 +130,7 @@ def soft_sign(x: ArrayLike) -> Array:
     return x / (lax.abs(x) + 1)
 
 
-@composite()
+@inline_jit()
 def silu(x: ArrayLike) -> Array:
     """`x * sigmoid(x)`, also called swish.
 
@@ -145,7 +145,7 @@ def silu(x: ArrayLike) -> Array:
 swish = silu
 
 
-@composite()
+@inline_jit()
 def log_sigmoid(x: ArrayLike) -> Array:
     """`log(sigmoid(x))` without overflow.
 
@@ -156,7 +156,7 @@ def log_sigmoid(x: ArrayLike) -> Array:
     return lax.neg(logaddexp(lax.neg(_inexact(x)), 0.0))
 
 
-@composite()
+@inline_jit()
 def mish(x: ArrayLike) -> Array:
     """`x * tanh(softplus(x))`.
 
@@ -174,7 +174,7 @@ def _exp_below(x: Array) -> tuple[Array, Array]:
     return positive, where3(positive, 0.0, x)
 
 
-@composite()
+@inline_jit()
 def elu(x: ArrayLike, alpha: ArrayLike = 1.0) -> Array:
     """`x` above 0, `alpha * (exp(x) - 1)` below.
 
@@ -187,7 +187,7 @@ def elu(x: ArrayLike, alpha: ArrayLike = 1.0) -> Array:
     return where3(positive, x, value(alpha) * lax.expm1(safe))
 
 
-@composite()
+@inline_jit()
 def celu(x: ArrayLike, alpha: ArrayLike = 1.0) -> Array:
     """`x` above 0, `alpha * (exp(x / alpha) - 1)` below: continuously differentiable.
 
@@ -208,7 +208,7 @@ def _expm1(x: Any) -> Array:
 _SELU_ALPHA, _SELU_SCALE = 1.6732632423543772848170429916717, 1.0507009873554804934193349852946
 
 
-@composite()
+@inline_jit()
 def selu(x: ArrayLike) -> Array:
     """`elu` scaled so that activations keep mean 0 and variance 1 (Klambauer et al., 2017).
 
@@ -219,7 +219,7 @@ def selu(x: ArrayLike) -> Array:
     return _SELU_SCALE * elu(x, _SELU_ALPHA)
 
 
-@composite("approximate")
+@inline_jit("approximate")
 def gelu(x: ArrayLike, approximate: bool = True) -> Array:
     """`x * Phi(x)` with the normal distribution's Phi, or with a tanh in its place if `approximate`.
 
@@ -236,7 +236,7 @@ def gelu(x: ArrayLike, approximate: bool = True) -> Array:
     return 0.5 * x * lax.erfc(x * -math.sqrt(0.5))
 
 
-@composite("axis")
+@inline_jit("axis")
 def glu(x: ArrayLike, axis: int = -1) -> Array:
     """Half of an axis gated by the sigmoid of the other half.
 
@@ -254,7 +254,7 @@ def glu(x: ArrayLike, axis: int = -1) -> Array:
     return first * lax.logistic(second)
 
 
-@composite()
+@inline_jit()
 def leaky_relu(x: ArrayLike, negative_slope: ArrayLike = 1e-2) -> Array:
     """`x` above 0, `negative_slope * x` below.
 
@@ -266,7 +266,7 @@ def leaky_relu(x: ArrayLike, negative_slope: ArrayLike = 1e-2) -> Array:
     return where3(lax.ge(x, 0), x, value(negative_slope) * x)
 
 
-@composite()
+@inline_jit()
 def hard_tanh(x: ArrayLike) -> Array:
     """`clip(x, -1, 1)`.
 
@@ -280,7 +280,7 @@ def hard_tanh(x: ArrayLike) -> Array:
     return where3(lax.gt(x, 1), 1, where3(lax.lt(x, -1), -1, x))
 
 
-@composite()
+@inline_jit()
 def hard_sigmoid(x: ArrayLike) -> Array:
     """`relu6(x + 3) / 6`.
 
@@ -291,7 +291,7 @@ def hard_sigmoid(x: ArrayLike) -> Array:
     return relu6(_weakly_inexact(x) + 3.0) / 6.0
 
 
-@composite()
+@inline_jit()
 def hard_silu(x: ArrayLike) -> Array:
     """`x * hard_sigmoid(x)`, also called hard swish.
 
@@ -306,7 +306,7 @@ def hard_silu(x: ArrayLike) -> Array:
 hard_swish = hard_silu
 
 
-@composite()
+@inline_jit()
 def squareplus(x: ArrayLike, b: ArrayLike = 4) -> Array:
     """`(x + sqrt(x**2 + b)) / 2`.
 
@@ -319,7 +319,7 @@ def squareplus(x: ArrayLike, b: ArrayLike = 4) -> Array:
     return 0.5 * (x + lax.sqrt(x * x + b))
 
 
-@composite()
+@inline_jit()
 def log1mexp(x: ArrayLike) -> Array:
     """`log(1 - exp(-x))` for positive `x`, exact at both ends.
 

@@ -16,8 +16,8 @@ from ..numpy.util import (
     Array,
     ArrayLike,
     astype,
-    composite,
     dtype_of,
+    inline_jit,
     is_bool,
     promote_dtypes_inexact,
     shape_of,
@@ -73,7 +73,7 @@ def _is_fused(implementation: str | None, query: ArrayLike, key: ArrayLike, is_c
     return known and is_causal and len(q) == 4 and len(k) == 4 and q[1] >= FUSED_FROM and k[1] >= FUSED_FROM
 
 
-@composite("scale", "is_causal", "window", "deterministic")
+@inline_jit("scale", "is_causal", "window", "deterministic")
 def _fused(
     query: Any, key: Any, val: Any, bias: Any = None, mask: Any = None, query_lengths: Any = None,
     key_lengths: Any = None, scale: Any = None, is_causal: bool = False, window: Any = None, deterministic: bool = True,
@@ -90,7 +90,7 @@ def _fused(
     return lax.squeeze(out, (0,)) if alone else out
 
 
-@composite("scale", "is_causal", "window")
+@inline_jit("scale", "is_causal", "window")
 def _attention(
     query: Any, key: Any, val: Any, bias: Any = None, mask: Any = None, query_lengths: Any = None,
     key_lengths: Any = None, scale: Any = None, is_causal: bool = False, window: Any = None,

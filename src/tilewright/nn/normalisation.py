@@ -21,10 +21,10 @@ from ..numpy.util import (
     astype,
     axes_of,
     axis_of,
-    composite,
     default_float,
     dtype_argument,
     dtype_of,
+    inline_jit,
     is_complex,
     promote_dtypes_inexact,
     shape_of,
@@ -38,7 +38,7 @@ def _largest(x: Array, axes: tuple[int, ...], where: Any) -> Array:
     return lax.stop_gradient(where3(isfinite(top), top, np.zeros((), dtype_of(top))[()]))
 
 
-@composite("axis")
+@inline_jit("axis")
 def softmax(x: ArrayLike, axis: Any = -1, where: ArrayLike | None = None) -> Array:
     """`exp(x)` divided by its sum over an axis, computed without overflow; masked elements give 0.
 
@@ -69,7 +69,7 @@ def _shift(x: Array, axes: tuple[int, ...], where: Any) -> Array:
     return lax.stop_gradient(top)
 
 
-@composite("axis")
+@inline_jit("axis")
 def log_softmax(x: ArrayLike, axis: Any = -1, where: ArrayLike | None = None) -> Array:
     """The logarithm of `softmax`; masked elements give -inf.
 
@@ -103,7 +103,7 @@ def logsumexp(
     return result if b is None and not is_complex(dtype_of(sign)) else _with_sign(result, sign)
 
 
-@composite()
+@inline_jit()
 def _with_sign(result: Array, sign: Array) -> Array:
     """The logarithm of a sum with its sign: that of a negative real one is no number."""
     if is_complex(dtype_of(sign)):
@@ -111,7 +111,7 @@ def _with_sign(result: Array, sign: Array) -> Array:
     return where3(lax.lt(sign, 0), np.asarray(np.nan, dtype_of(result))[()], result)
 
 
-@composite("axis", "keepdims")
+@inline_jit("axis", "keepdims")
 def _logsumexp(a: Any, axis: Any, b: Any, keepdims: bool, where: Any) -> tuple[Array, Array]:
     if b is None:
         (a,) = promote_dtypes_inexact(value(a, "logsumexp"))
@@ -149,7 +149,7 @@ def logmeanexp(x: ArrayLike, axis: Any = None, where: ArrayLike | None = None, k
     return _logmeanexp(x, where, axis, keepdims)
 
 
-@composite("axis", "keepdims")
+@inline_jit("axis", "keepdims")
 def _logmeanexp(x: Any, where: Any = None, axis: Any = None, keepdims: bool = False) -> Array:
     (x,) = promote_dtypes_inexact(value(x, "logmeanexp"))
     total = logsumexp(x, axis, keepdims=keepdims, where=where)
@@ -158,7 +158,7 @@ def _logmeanexp(x: Any, where: Any = None, axis: Any = None, keepdims: bool = Fa
     return total - lax.log(value(astype(size, dtype_of(x))))
 
 
-@composite("axis", "epsilon", "algorithm")
+@inline_jit("axis", "epsilon", "algorithm")
 def standardize(
     x: ArrayLike, axis: Any = -1, mean: ArrayLike | None = None, variance: ArrayLike | None = None,
     epsilon: ArrayLike = 1e-5, where: ArrayLike | None = None, *, algorithm: str = "fast",
@@ -189,7 +189,7 @@ def standardize(
 normalize = standardize
 
 
-@composite("num_classes", "dtype", "axis")
+@inline_jit("num_classes", "dtype", "axis")
 def _one_hot(x: Any, num_classes: int, dtype: DTypeLike, axis: int) -> Array:
     x = value(x, "one_hot")
     axis = axis_of(axis, len(shape_of(x)) + 1)

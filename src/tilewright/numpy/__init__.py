@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from .io import *
     from .manipulation.insert_delete import *
     from .numerics.polynomials import *
-    from .protocols.inspection import __array_namespace_info__
+    from .protocols.array_namespace_info import __array_namespace_info__
     from .sets import *
     from .spaces import *
     from .statistics.histograms import *
@@ -58,7 +58,7 @@ _LATER = {
     "bessel": "i0",
     "manipulation.insert_delete": "delete insert",
     "grids": "c_ index_exp indices meshgrid mgrid ogrid r_ s_",
-    "protocols.inspection": "__array_namespace_info__",
+    "protocols.array_namespace_info": "__array_namespace_info__",
     "io": "array_repr array_str get_printoptions load printoptions save savez set_printoptions",
     "statistics.nanreductions": "nanargmax nanargmin nanmax nanmean nanmin nanprod nanstd nansum nanvar",
     "numerics.polynomials": "poly polyadd polyder polydiv polyfit polyint polymul polysub polyval roots",

@@ -36,8 +36,8 @@ from .util import (
     as_weak_as,
     astype,
     broadcast,
-    composite,
     dtype_of,
+    inline_jit,
     is_bool,
     is_complex,
     is_inexact,
@@ -65,7 +65,7 @@ def _no_complex(name: str, *args: ArrayLike) -> None:
         raise DtypeError(f"{name} has no meaning for complex numbers", "take `real` first")
 
 
-@composite()
+@inline_jit()
 def remainder(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     """The remainder of floor division, with the sign of the divisor.
 
@@ -80,7 +80,7 @@ def remainder(x1: ArrayLike, x2: ArrayLike, /) -> Array:
 mod = remainder
 
 
-@composite()
+@inline_jit()
 def fmod(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     """The remainder of truncating division, with the sign of the dividend.
 
@@ -97,7 +97,7 @@ def fmod(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     return where3(zero, 0, lax.rem_p.bind(x1, where3(zero, 1, x2)))
 
 
-@composite()
+@inline_jit()
 def floor_divide(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     """The quotient rounded down.
 
@@ -109,7 +109,7 @@ def floor_divide(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     return operators.floor_divide(x1, x2)
 
 
-@composite()
+@inline_jit()
 def divmod(x1: ArrayLike, x2: ArrayLike, /) -> tuple[Array, Array]:  # noqa: A001
     """Floor division and its remainder.
 
@@ -121,7 +121,7 @@ def divmod(x1: ArrayLike, x2: ArrayLike, /) -> tuple[Array, Array]:  # noqa: A00
     return operators.divmod_(x1, x2)
 
 
-@composite()
+@inline_jit()
 def modf(x: ArrayLike, /, out: None = None) -> tuple[Array, Array]:
     """The fraction and the whole part, both with the sign of `x`.
 
@@ -155,12 +155,12 @@ def power(x1: ArrayLike, x2: ArrayLike, /) -> Array:
 pow = power  # noqa: A001
 
 
-@composite()
+@inline_jit()
 def _power(x1: Any, x2: Any) -> Array:
     return operators.power(x1, x2)
 
 
-@composite()
+@inline_jit()
 def float_power(x: ArrayLike, y: ArrayLike, /) -> Array:
     """`x` to the power of `y` in floating point.
 
@@ -171,7 +171,7 @@ def float_power(x: ArrayLike, y: ArrayLike, /) -> Array:
     return lax.pow_p.bind(*promote_inexact(x, y))
 
 
-@composite()
+@inline_jit()
 def hypot(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     """`sqrt(x1**2 + x2**2)` without overflow.
 
@@ -193,7 +193,7 @@ def hypot(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     return weak_of_numbers(where3(infinite, np.inf, result), *given)
 
 
-@composite()
+@inline_jit()
 def heaviside(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     """0 for negative `x1`, 1 for positive, `x2` at zero. DtypeError for complex numbers.
 
@@ -211,7 +211,7 @@ def heaviside(x1: ArrayLike, x2: ArrayLike, /) -> Array:
 # ---------------------------------------------------------------------------- parts of floats
 
 
-@composite()
+@inline_jit()
 def copysign(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     """The magnitude of `x1` with the sign of `x2`. DtypeError for complex numbers.
 
@@ -224,7 +224,7 @@ def copysign(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     return as_weak_as(where3(signbit(x2), -size, size), x1, x2)
 
 
-@composite()
+@inline_jit()
 def spacing(x: ArrayLike, /) -> Array:
     """The distance to the next float of larger magnitude, with the sign of the argument; that of float16, as NumPy
     has it, to the next larger float, which is positive.
@@ -261,7 +261,7 @@ def _power_of_two(n: Array, dtype: DTypeLike) -> Array:
     return lax.bitcast_convert_type(lax.shift_left(astype(n + bias, bits), np.asarray(mantissa, bits)[()]), dtype)
 
 
-@composite()
+@inline_jit()
 def ldexp(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     """`x1 * 2**x2`, exactly wherever that is a float.
 
@@ -299,7 +299,7 @@ def _mantissa(x: Any, mantissa: Any, power: Any) -> Array:
 _mantissa.defjvps(lambda t, out, x, mantissa, power: ldexp(t, -power), None, None)
 
 
-@composite()
+@inline_jit()
 def frexp(x: ArrayLike, /) -> tuple[Array, Array]:
     """Mantissa in [0.5, 1) and integer exponent: `x = mantissa * 2**exponent`.
 
@@ -337,7 +337,7 @@ def frexp(x: ArrayLike, /) -> tuple[Array, Array]:
 # ---------------------------------------------------------------------------- integers
 
 
-@composite()
+@inline_jit()
 def gcd(x1: ArrayLike, x2: ArrayLike) -> Array:
     """The greatest common divisor.
 
@@ -373,7 +373,7 @@ def _integers_only(name: str, x: Array) -> None:
         raise DtypeError(f"{name} takes integers, got {dtype_of(x)}", "cast with `astype`")
 
 
-@composite()
+@inline_jit()
 def lcm(x1: ArrayLike, x2: ArrayLike) -> Array:
     """The least common multiple.
 
@@ -391,7 +391,7 @@ def lcm(x1: ArrayLike, x2: ArrayLike) -> Array:
     return weak_of_numbers(astype(found, dtype_of(x1)), *given)
 
 
-@composite()
+@inline_jit()
 def left_shift(x: ArrayLike, y: ArrayLike, /) -> Array:
     """Shift bits to the left.
 
@@ -406,7 +406,7 @@ def left_shift(x: ArrayLike, y: ArrayLike, /) -> Array:
 bitwise_left_shift = left_shift
 
 
-@composite()
+@inline_jit()
 def right_shift(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     """Shift bits to the right, the sign bit filling in for signed integers.
 
@@ -440,7 +440,7 @@ def clip(arr: ArrayLike | None = None, /, min: ArrayLike | None = None, max: Arr
     return _clip(arr, min, max)
 
 
-@composite()
+@inline_jit()
 def _clip(arr: Any, min: Any = None, max: Any = None) -> Array:  # noqa: A002
     arr = value(arr, "clip")
     if min is not None:
@@ -448,7 +448,7 @@ def _clip(arr: Any, min: Any = None, max: Any = None) -> Array:  # noqa: A002
     return arr if max is None else minimum(max, arr)
 
 
-@composite("equal_nan")
+@inline_jit("equal_nan")
 def isclose(
     a: ArrayLike, b: ArrayLike, rtol: ArrayLike = 1e-05, atol: ArrayLike = 1e-08, equal_nan: bool = False
 ) -> Array:
@@ -471,7 +471,7 @@ def isclose(
     return strong(lax.bitwise_or(result, logical_and(isnan(a), isnan(b))) if equal_nan else result)
 
 
-@composite("equal_nan")
+@inline_jit("equal_nan")
 def allclose(
     a: ArrayLike, b: ArrayLike, rtol: ArrayLike = 1e-05, atol: ArrayLike = 1e-08, equal_nan: bool = False
 ) -> Array:
@@ -500,7 +500,7 @@ def array_equal(a1: ArrayLike, a2: ArrayLike, equal_nan: bool = False) -> Array:
     return _all_equal(a1, a2, equal_nan)
 
 
-@composite("equal_nan")
+@inline_jit("equal_nan")
 def _all_equal(a1: Any, a2: Any, equal_nan: bool) -> Array:
     same = equal(a1, a2)
     if equal_nan:

@@ -8,7 +8,7 @@ from typing import Any
 from .. import lax
 from ..core.primitives.custom.custom_derivatives import custom_jvp
 from .elementwise import where3
-from .util import Array, ArrayLike, composite, promote_dtypes_inexact, value
+from .util import Array, ArrayLike, inline_jit, promote_dtypes_inexact, value
 
 
 @custom_jvp
@@ -36,7 +36,7 @@ _i0.defjvps(lambda t, out, x: t * _i1(x))
 _i1.defjvps(_i1_slope)
 
 
-@composite()
+@inline_jit()
 def i0(x: ArrayLike) -> Array:
     """The modified Bessel function of the first kind, order 0.
 
@@ -47,7 +47,7 @@ def i0(x: ArrayLike) -> Array:
     return _i0(*promote_dtypes_inexact(value(x, "i0")))
 
 
-@composite()
+@inline_jit()
 def i1(x: ArrayLike) -> Array:
     """The modified Bessel function of the first kind, order 1.
 

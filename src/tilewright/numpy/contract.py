@@ -29,9 +29,9 @@ from .util import (
     DTypeLike,
     astype,
     axes_of,
-    composite,
     dtype_argument,
     dtype_of,
+    inline_jit,
     is_bool,
     is_complex,
     no_out,
@@ -126,7 +126,7 @@ _HOW = ("precision", "preferred_element_type")
 # ---------------------------------------------------------------------------- products
 
 
-@composite(*_HOW)
+@inline_jit(*_HOW)
 def _dot(a: Any, b: Any, precision: PrecisionLike = None, preferred_element_type: DTypeLike = None) -> Array:
     a, b = _operands("dot", a, b)
     n, m = len(shape_of(a)), len(shape_of(b))
@@ -165,7 +165,7 @@ def dot(
     return _dot(a, b, precision, dtype_argument(preferred_element_type))
 
 
-@composite(*_HOW)
+@inline_jit(*_HOW)
 def _matmul(a: Any, b: Any, precision: PrecisionLike = None, preferred_element_type: DTypeLike = None) -> Array:
     a, b = _operands("matmul", a, b)
     n, m = len(shape_of(a)), len(shape_of(b))
@@ -208,7 +208,7 @@ def matmul(
     return _matmul(a, b, precision, dtype_argument(preferred_element_type))
 
 
-@composite(*_HOW)
+@inline_jit(*_HOW)
 def vdot(a: ArrayLike, b: ArrayLike, *, precision: Any = None, preferred_element_type: DTypeLike = None) -> Array:
     """The product of two arrays laid flat, the first conjugated.
 
@@ -224,7 +224,7 @@ def _conjugated(x: Array) -> Array:
     return lax.conj(x) if is_complex(dtype_of(x)) else x
 
 
-@composite("axis", *_HOW)
+@inline_jit("axis", *_HOW)
 def vecdot(
     x1: ArrayLike, x2: ArrayLike, /, *, axis: int = -1, precision: Any = None, preferred_element_type: DTypeLike = None
 ) -> Array:
@@ -267,7 +267,7 @@ def vecmat(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     return lax.squeeze(product, (len(shape_of(product)) - 2,))
 
 
-@composite(*_HOW)
+@inline_jit(*_HOW)
 def inner(a: ArrayLike, b: ArrayLike, *, precision: Any = None, preferred_element_type: DTypeLike = None) -> Array:
     """The product over the last axes of two arrays.
 
@@ -284,7 +284,7 @@ def inner(a: ArrayLike, b: ArrayLike, *, precision: Any = None, preferred_elemen
     return pair(a, [*xs, "k"], b, [*ys, "k"], xs + ys, precision, dtype_argument(preferred_element_type))
 
 
-@composite()
+@inline_jit()
 def _outer(a: Any, b: Any) -> Array:
     a, b = ravel(value(a, "outer")), ravel(value(b, "outer"))
     return multiply(lax.expand_dims(a, (1,)), lax.expand_dims(b, (0,)))
@@ -303,7 +303,7 @@ def outer(a: ArrayLike, b: ArrayLike, out: None = None) -> Array:
     return _outer(a, b)
 
 
-@composite("axes", *_HOW)
+@inline_jit("axes", *_HOW)
 def _tensordot(a: Any, b: Any, axes: Any, precision: Any = None, preferred_element_type: DTypeLike = None) -> Array:
     a, b = _operands("tensordot", a, b)
     n, m = len(shape_of(a)), len(shape_of(b))
@@ -340,7 +340,7 @@ def tensordot(
     return _tensordot(a, b, axes, precision, dtype_argument(preferred_element_type))
 
 
-@composite()
+@inline_jit()
 def kron(a: ArrayLike, b: ArrayLike) -> Array:
     """The Kronecker product: copies of `b` scaled by each element of `a`.
 
@@ -372,7 +372,7 @@ def cross(
     return _cross(a, b, axisa, axisb, axisc)
 
 
-@composite("axisa", "axisb", "axisc")
+@inline_jit("axisa", "axisb", "axisc")
 def _cross(a: Any, b: Any, axisa: int, axisb: int, axisc: int) -> Array:
     a, b = _operands("cross", a, b)
     a, b = moveaxis(a, axisa, -1), moveaxis(b, axisb, -1)
@@ -391,7 +391,7 @@ def _cross(a: Any, b: Any, axisa: int, axisb: int, axisc: int) -> Array:
     return moveaxis(stack(parts, -1), -1, axisc)
 
 
-@composite("offset", "axis1", "axis2", "dtype")
+@inline_jit("offset", "axis1", "axis2", "dtype")
 def _trace(a: Any, offset: Any, axis1: int, axis2: int, dtype: DTypeLike) -> Array:
     a = value(a, "trace")
     if not isinstance(offset, Tracer):
@@ -489,7 +489,7 @@ def _path(
     return [(tuple(step[0]), step[2]) for step in info.contraction_list]
 
 
-@composite("expression", "optimize", *_HOW)
+@inline_jit("expression", "optimize", *_HOW)
 def _einsum(
     arrays: Any, expression: Any, optimize: Any, precision: Any = None, preferred_element_type: DTypeLike = None
 ) -> Array:
@@ -590,7 +590,7 @@ def _windowed(a: Array, kernel: Array, low: int, high: int, precision: Precision
     return lax.squeeze(result, (0, 1))
 
 
-@composite("mode", *_HOW)
+@inline_jit("mode", *_HOW)
 def convolve(
     a: ArrayLike, v: ArrayLike, mode: str = "full", *, precision: Any = None, preferred_element_type: DTypeLike = None
 ) -> Array:
@@ -603,7 +603,7 @@ def convolve(
     return _convolved(a, v, mode, True, precision, dtype_argument(preferred_element_type))
 
 
-@composite("mode", *_HOW)
+@inline_jit("mode", *_HOW)
 def correlate(
     a: ArrayLike, v: ArrayLike, mode: str = "valid", *, precision: Any = None, preferred_element_type: DTypeLike = None
 ) -> Array:

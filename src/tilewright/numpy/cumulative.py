@@ -18,9 +18,9 @@ from .util import (
     DTypeLike,
     astype,
     axis_of,
-    composite,
     dtype_argument,
     dtype_of,
+    inline_jit,
     no_out,
     shape_of,
     strong,
@@ -52,7 +52,7 @@ def _running(primitive: Any, neutral: int, skip_nan: bool) -> Any:
         return strong(astype(a, result))
 
     scan.__name__ = primitive.name
-    return composite("axis", "dtype", "include_initial")(scan)
+    return inline_jit("axis", "dtype", "include_initial")(scan)
 
 
 _cumsum, _cumprod = _running(lax.cumsum_p, 0, False), _running(lax.cumprod_p, 1, False)

@@ -26,8 +26,8 @@ from .util import (
     astype,
     broadcast,
     broadcast_to_shape,
-    composite,
     dtype_of,
+    inline_jit,
     is_bool,
     is_complex,
     is_float,
@@ -150,7 +150,7 @@ def rint(x: ArrayLike, /) -> Array:
     return lax.round(x, lax.RoundingMethod.TO_NEAREST_EVEN)
 
 
-@composite("decimals")
+@inline_jit("decimals")
 def _round(a: Any, decimals: int) -> Array:
     found = operators.round_to(value(a, "round"), decimals)
     return weak_of_numbers(found, found) if decimals and is_inexact(dtype_of(found)) else found
@@ -171,7 +171,7 @@ def round(a: ArrayLike, decimals: int = 0, out: None = None) -> Array:  # noqa: 
 around = round
 
 
-@composite()
+@inline_jit()
 def trunc(x: ArrayLike) -> Array:
     """Drop the fraction, towards zero; integers are as they are.
 
@@ -226,7 +226,7 @@ def fabs(x: ArrayLike, /) -> Array:
     return lax.abs_p.bind(real_operand("fabs", *promote_dtypes_inexact(x)))
 
 
-@composite()
+@inline_jit()
 def sign(x: ArrayLike, /) -> Array:
     """-1, 0 or 1 by the sign, 0 without one; `x / abs(x)` of a complex number.
 
@@ -293,7 +293,7 @@ degrees: UnaryFunction
 rad2deg = degrees = _scaled("rad2deg", "Radians to degrees.", 180 / math.pi, 0.0, 0.0)
 
 
-@composite()
+@inline_jit()
 def log2(x: ArrayLike, /) -> Array:
     """The logarithm to base 2; integers become floats.
 
@@ -305,7 +305,7 @@ def log2(x: ArrayLike, /) -> Array:
     return lax.log2(x)
 
 
-@composite()
+@inline_jit()
 def log10(x: ArrayLike, /) -> Array:
     """The logarithm to base 10; integers become floats.
 
@@ -324,7 +324,7 @@ def _over(x: Array, divisor: float) -> Array:
     return lax.complex(lax.real(x) / divisor, lax.imag(x) / divisor)
 
 
-@composite()
+@inline_jit()
 def sinc(x: ArrayLike, /) -> Array:
     """`sin(pi x) / (pi x)`, 1 at zero, 0 at infinities of the real axis; all derivatives at zero are right.
 
@@ -381,7 +381,7 @@ def conjugate(x: ArrayLike, /) -> Array:
 conj = conjugate
 
 
-@composite("deg")
+@inline_jit("deg")
 def angle(z: ArrayLike, deg: bool = False) -> Array:
     """The argument of complex numbers, in radians or degrees.
 
@@ -401,7 +401,7 @@ def _sign_bits(x: Array) -> Array:
     return lax.bitcast_convert_type(x, np.dtype(f"int{dtype_of(x).itemsize * 8}"))
 
 
-@composite()
+@inline_jit()
 def signbit(x: ArrayLike, /) -> Array:
     """Whether the sign bit is set: of negative numbers and of -0.0. DtypeError for complex numbers.
 
@@ -468,7 +468,7 @@ def logical_not(x: ArrayLike, /) -> Array:
     return lax.not_p.bind(as_boolean(x))
 
 
-@composite()
+@inline_jit()
 def isfinite(x: ArrayLike, /) -> Array:
     """Whether numbers are neither infinite nor nan.
 
@@ -486,7 +486,7 @@ def _constant(x: Array, truth: bool) -> Array:
     return full(shape_of(x), truth, bool)
 
 
-@composite()
+@inline_jit()
 def isinf(x: ArrayLike, /) -> Array:
     """Whether numbers are infinite, of either sign.
 
@@ -555,7 +555,7 @@ def iscomplex(x: ArrayLike) -> Array:
     return as_boolean(imag(x))
 
 
-@composite("copy")
+@inline_jit("copy")
 def nan_to_num(
     x: ArrayLike,
     copy: bool = True,
@@ -648,7 +648,7 @@ logical_xor: BinaryFunction
 logical_and, logical_or, logical_xor = _logical(lax.and_p), _logical(lax.or_p), _logical(lax.xor_p)
 
 
-@composite()
+@inline_jit()
 def logaddexp(x: Any, y: Any) -> Array:
     x, y = promote_inexact(x, y)
     if is_complex(dtype_of(x)):
@@ -730,7 +730,7 @@ greater_equal: BinaryFunction = _comparison(
 )
 
 
-@composite()
+@inline_jit()
 def fmax(x1: ArrayLike, x2: ArrayLike) -> Array:
     """The larger of two, nan only where both are.
 
@@ -742,7 +742,7 @@ def fmax(x1: ArrayLike, x2: ArrayLike) -> Array:
     return where3(lax.bitwise_or(greater(x1, x2), isnan(x2)), x1, x2)
 
 
-@composite()
+@inline_jit()
 def fmin(x1: ArrayLike, x2: ArrayLike) -> Array:
     """The smaller of two, nan only where both are.
 

@@ -24,10 +24,10 @@ from .util import (
     DTypeLike,
     astype,
     axes_of,
-    composite,
     default_float,
     dtype_argument,
     dtype_of,
+    inline_jit,
     is_complex,
     put,
     shape_of,
@@ -131,7 +131,7 @@ def _documented(fun: Any, name: str, text: str, example: str) -> Callable[..., A
     >>> from tilewright import numpy as jnp
     >>> jnp.fft.{name}({example}
     """
-    return composite("n", "s", "axis", "axes", "norm")(fun)
+    return inline_jit("n", "s", "axis", "axes", "norm")(fun)
 
 
 _ONE = {

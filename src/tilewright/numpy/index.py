@@ -36,10 +36,10 @@ from .util import (
     as_weak_as,
     astype,
     axis_of,
-    composite,
     concrete,
     default_int,
     dtype_of,
+    inline_jit,
     is_bool,
     is_integer,
     make_array,
@@ -102,7 +102,7 @@ def take(
     return _take(a, indices, axis, mode, unique_indices, indices_are_sorted, fill_value)
 
 
-@composite("axis", "mode", "unique_indices", "indices_are_sorted", "fill_value")
+@inline_jit("axis", "mode", "unique_indices", "indices_are_sorted", "fill_value")
 def _take(
     a: Any, indices: Any, axis: Any, mode: Any, unique_indices: bool, indices_are_sorted: bool, fill_value: Any = None
 ) -> Array:
@@ -132,7 +132,7 @@ def _take(
     )  # fmt: skip
 
 
-@composite("axis", "mode", "fill_value", "wrap_negative_indices")
+@inline_jit("axis", "mode", "fill_value", "wrap_negative_indices")
 def take_along_axis(
     arr: ArrayLike, indices: ArrayLike, axis: int | None = -1, mode: str | None = None, fill_value: Any = None, *,
     wrap_negative_indices: bool = True,
@@ -200,7 +200,7 @@ def _fills(fill_value: Any, rank: int) -> Any:
     return tuple(fill_value) if isinstance(fill_value, tuple) else (fill_value,) * rank
 
 
-@composite("size")
+@inline_jit("size")
 def _nonzero(a: Any, size: int, fills: Any) -> list[Array]:
     shape = shape_of(a)
     mask = ravel(as_boolean(value(a)))
@@ -303,7 +303,7 @@ def _not_in_place(name: str, inplace: bool) -> None:
         )
 
 
-@composite("axis", "mode")
+@inline_jit("axis", "mode")
 def _put_along_axis(arr: Any, indices: Any, new: Any, axis: Any, mode: Any = None) -> Array:
     a, indices = value(arr), as_indices(indices)
     original = shape_of(a)
@@ -343,7 +343,7 @@ def put(a: ArrayLike, ind: ArrayLike, v: ArrayLike, mode: str | None = None, *, 
     return lax.reshape(ravel(a).at[ind].set(astype(v, dtype_of(a)), mode="drop"), shape_of(a))
 
 
-@composite("inplace")
+@inline_jit("inplace")
 def place(arr: ArrayLike, mask: ArrayLike, vals: ArrayLike, *, inplace: bool = True) -> Array:
     """A copy of an array with successive values written where a mask holds; values repeat as needed.
 
@@ -364,7 +364,7 @@ def place(arr: ArrayLike, mask: ArrayLike, vals: ArrayLike, *, inplace: bool = T
     return as_weak_as(where3(mask, astype(new, dtype_of(a)), a), a)
 
 
-@composite("wrap", "inplace")
+@inline_jit("wrap", "inplace")
 def fill_diagonal(a: ArrayLike, val: ArrayLike, wrap: bool = False, *, inplace: bool = True) -> Array:
     """A copy of an array with its main diagonal replaced.
 
@@ -392,7 +392,7 @@ def fill_diagonal(a: ArrayLike, val: ArrayLike, wrap: bool = False, *, inplace: 
 # ---------------------------------------------------------------------------- index arithmetic
 
 
-@composite("shape")
+@inline_jit("shape")
 def _unravel(indices: Any, shape: tuple[int, ...]) -> list[Array]:
     indices = as_indices(indices)
     total = math.prod(shape)
@@ -534,7 +534,7 @@ def ix_(*args: ArrayLike) -> tuple[Array, ...]:
     return tuple(result)
 
 
-@composite("length")
+@inline_jit("length")
 def _bincount(x: Any, weights: Any, length: int) -> Array:
     x = as_indices(x)
     weights = np.ones((), default_int()) if weights is None else value(weights)

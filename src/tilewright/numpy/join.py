@@ -21,8 +21,8 @@ from .util import (
     Value,
     astype,
     axis_of,
-    composite,
     dtype_argument,
+    inline_jit,
     no_out,
     promote_dtypes,
     shape_of,
@@ -48,7 +48,7 @@ def _parts(arrays: Any, name: str, dtype: DTypeLike = None) -> list[Array]:
     return promote_dtypes(*parts) if dtype is None else [strong(astype(p, dtype)) for p in parts]
 
 
-@composite("axis", "dtype")
+@inline_jit("axis", "dtype")
 def _concatenate(arrays: Any, axis: int | None, dtype: DTypeLike) -> Array:
     parts = _parts(arrays, "concatenate", dtype)
     if axis is None:
@@ -81,7 +81,7 @@ def concat(arrays: Sequence[ArrayLike], /, *, axis: int | None = 0) -> Array:
     return _concatenate(arrays, axis, None)
 
 
-@composite("axis", "dtype")
+@inline_jit("axis", "dtype")
 def _stack(arrays: Any, axis: int, dtype: DTypeLike) -> Array:
     parts = _parts(arrays, "stack", dtype)
     if len({shape_of(p) for p in parts}) > 1:

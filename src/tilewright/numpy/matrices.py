@@ -20,9 +20,9 @@ from .util import (
     Array,
     ArrayLike,
     DTypeLike,
-    composite,
     dtype_argument,
     dtype_of,
+    inline_jit,
     is_bool,
     is_evaluating,
     make_array,
@@ -93,7 +93,7 @@ def _lower(n: int, m: int, k: int) -> Array:
     return rows + util.astype(k, rows.dtype) >= columns
 
 
-@composite("k")
+@inline_jit("k")
 def tril(m: ArrayLike, k: int = 0) -> Array:
     """The lower triangle of a matrix, or of each matrix of a stack; zeros above diagonal `k`.
 
@@ -105,7 +105,7 @@ def tril(m: ArrayLike, k: int = 0) -> Array:
     return _triangle(value(m, "tril"), _distance(k, "tril"), True)
 
 
-@composite("k")
+@inline_jit("k")
 def triu(m: ArrayLike, k: int = 0) -> Array:
     """The upper triangle of a matrix, or of each matrix of a stack; zeros below diagonal `k`.
 
@@ -126,7 +126,7 @@ def _triangle(m: Array, k: int, lower: bool) -> Array:
     return util.as_weak_as(lax.select(mask, m, nothing) if lower else lax.select(mask, nothing, m), m)
 
 
-@composite("k")
+@inline_jit("k")
 def diag(v: ArrayLike, k: int = 0) -> Array:
     """A matrix with a vector on diagonal number `k`, or that diagonal of a matrix.
 
@@ -160,7 +160,7 @@ def diagflat(v: ArrayLike, k: int = 0) -> Array:
     return util.strong(diag(lax.reshape(v, (typeof(v).size,)), k))
 
 
-@composite("offset", "axis1", "axis2")
+@inline_jit("offset", "axis1", "axis2")
 def diagonal(a: ArrayLike, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Array:
     """A diagonal of each matrix that two axes span, along a new last axis.
 

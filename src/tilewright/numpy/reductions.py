@@ -26,11 +26,11 @@ from .util import (
     axes_of,
     axis_of,
     broadcast_to_shape,
-    composite,
     computation_dtype,
     default_int,
     dtype_argument,
     dtype_of,
+    inline_jit,
     is_bool,
     is_complex,
     is_inexact,
@@ -107,8 +107,8 @@ def _added(reduction: Any, combine: Any, neutral: int) -> Any:
 
 
 _STATIC = ("axis", "dtype", "keepdims", "promote_integers")
-_sum = composite(*_STATIC)(_added(lax.reduce_sum, lax.add, 0))
-_prod = composite(*_STATIC)(_added(lax.reduce_prod, lax.mul, 1))
+_sum = inline_jit(*_STATIC)(_added(lax.reduce_sum, lax.add, 0))
+_prod = inline_jit(*_STATIC)(_added(lax.reduce_prod, lax.mul, 1))
 
 
 @public
@@ -161,7 +161,7 @@ def _extreme(name: str, primitive: Any, combine: Any, neutral: Any) -> Any:
         result = kept(result, axes, keepdims)
         return result if initial is None else combine(result, astype(initial, dtype_of(a)))
 
-    return composite("axis", "keepdims")(_named(reduce, f"_{name}"))
+    return inline_jit("axis", "keepdims")(_named(reduce, f"_{name}"))
 
 
 def _named(function: Any, name: str) -> Any:
@@ -244,7 +244,7 @@ def ptp(a: ArrayLike, axis: Axis = None, out: None = None, keepdims: bool = Fals
     return _ptp(a, axis, keepdims)
 
 
-@composite("axis", "keepdims")
+@inline_jit("axis", "keepdims")
 def _ptp(a: Any, axis: Any, keepdims: bool) -> Array:
     return lax.sub(max(a, axis, keepdims=keepdims), min(a, axis, keepdims=keepdims))
 
@@ -258,7 +258,7 @@ def _truth(name: str, primitive: Any, neutral: bool) -> Any:
         axes = axes_of(axis, len(shape_of(a)))
         return strong(kept(primitive.bind(a, axes=axes), axes, keepdims))
 
-    return composite("axis", "keepdims")(_named(reduce, f"_{name}"))
+    return inline_jit("axis", "keepdims")(_named(reduce, f"_{name}"))
 
 
 _all = _truth("all", lax.reduce_and_p, True)
@@ -293,7 +293,7 @@ def any(  # noqa: A001
     return _any(a, axis, keepdims, where)
 
 
-@composite("axis", "keepdims")
+@inline_jit("axis", "keepdims")
 def count_nonzero(a: ArrayLike, axis: Axis = None, keepdims: bool = False) -> Array:
     """How many elements over axes are not zero.
 
@@ -311,7 +311,7 @@ def _inexact_result(a: Array, dtype: DTypeLike) -> Any:
     return to_inexact(dtype_of(a)) if dtype is None else dtype
 
 
-@composite("axis", "dtype", "keepdims")
+@inline_jit("axis", "dtype", "keepdims")
 def _mean(a: Any, axis: Any, dtype: DTypeLike, keepdims: bool, where: Any) -> Array:
     a = value(a, "mean")
     result = _inexact_result(a, dtype)
@@ -337,7 +337,7 @@ def mean(
     return _mean(a, axis, dtype_argument(dtype), keepdims, where)
 
 
-@composite("axis", "dtype", "keepdims", "correction")
+@inline_jit("axis", "dtype", "keepdims", "correction")
 def _var(a: Any, axis: Any, dtype: DTypeLike, correction: Any, keepdims: bool, where: Any, mean: Any) -> Array:
     a = value(a, "var")
     if dtype is not None and is_complex(dtype_of(a)) and not is_complex(dtype):
@@ -399,7 +399,7 @@ def std(
     return _std(a, axis, dtype_argument(dtype), _correction(ddof, correction), keepdims, where, mean)
 
 
-@composite("axis", "dtype", "keepdims", "correction")
+@inline_jit("axis", "dtype", "keepdims", "correction")
 def _std(a: Any, axis: Any, dtype: DTypeLike, correction: Any, keepdims: bool, where: Any, mean: Any) -> Array:
     return lax.sqrt(_var(a, axis, dtype, correction, keepdims, where, mean))
 
@@ -418,7 +418,7 @@ def average(
     return (result, total) if returned else result
 
 
-@composite("axis", "keepdims")
+@inline_jit("axis", "keepdims")
 def _average(a: Any, axis: Any, weights: Any = None, keepdims: bool = False) -> tuple[Array, Array]:
     a = value(a, "average")
     shape = shape_of(a)
@@ -456,7 +456,7 @@ def _position(name: str, function: Any) -> Any:
             raise ArgumentError(f"{name} of no elements (shape {shape}, axis {axis})", "pass at least one element")
         return kept(function(flat, number, default_int()), shown, keepdims)
 
-    return composite("axis", "keepdims")(_named(reduce, f"_{name}"))
+    return inline_jit("axis", "keepdims")(_named(reduce, f"_{name}"))
 
 
 _argmax, _argmin = _position("argmax", lax.argmax), _position("argmin", lax.argmin)

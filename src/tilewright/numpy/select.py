@@ -18,7 +18,7 @@ from .util import (
     Value,
     astype,
     broadcast,
-    composite,
+    inline_jit,
     no_out,
     promote_dtypes,
     strong,
@@ -52,7 +52,7 @@ def choose(a: ArrayLike, choices: Any, out: None = None, mode: str = "raise") ->
     return strong(lax.select_n(astype(which, INT32), *options))
 
 
-@composite()
+@inline_jit()
 def select(condlist: Any, choicelist: Any, default: ArrayLike = 0) -> Array:
     """Elements of the first choice whose condition holds, or the default.
 
@@ -90,7 +90,7 @@ def where(
     return _where(as_boolean(condition), x, y)
 
 
-@composite()
+@inline_jit()
 def _where(condition: Any, x: Any, y: Any) -> Array:
     return where3(condition, x, y)
 

@@ -28,10 +28,10 @@ from .util import (
     astype,
     axis_of,
     broadcast_to_shape,
-    composite,
     concrete,
     default_int,
     dtype_of,
+    inline_jit,
     is_inexact,
     make_array,
     on_devices_of,
@@ -76,7 +76,7 @@ def _every(a: Array, axis: int | None, equal_nan: bool) -> tuple[Array, ...]:
     return tuple(on_devices_of(a, make_array(x)) for x in arrays)
 
 
-@composite("axis", "size", "equal_nan")
+@inline_jit("axis", "size", "equal_nan")
 def _unique(a: Any, axis: Any, size: int, equal_nan: bool, fill_value: Any = None) -> tuple[Array, ...]:
     a = value(a)
     shape = shape_of(a)
@@ -176,7 +176,7 @@ def unique_values(x: ArrayLike, /, *, size: int | None = None, fill_value: Any =
     return unique(x, equal_nan=False, size=size, fill_value=fill_value)
 
 
-@composite("assume_unique", "invert", "method")
+@inline_jit("assume_unique", "invert", "method")
 def isin(
     element: ArrayLike, test_elements: ArrayLike, assume_unique: bool = False, invert: bool = False, *,
     method: str = "auto",

@@ -18,7 +18,7 @@ from ..core.support.call_errors import public
 from ..core.support.errors import ArgumentError, ShapeError, plural
 from . import util
 from .create import asarray, zeros_like
-from .util import Array, ArrayLike, axes_of, axis_of, composite, concrete, shape_argument, shape_of, value
+from .util import Array, ArrayLike, axes_of, axis_of, concrete, inline_jit, shape_argument, shape_of, value
 
 
 def shape(a: ArrayLike) -> tuple[int, ...]:
@@ -266,7 +266,7 @@ atleast_3d: Any = _at_least(3, lambda ndim: ndim if ndim != 1 else 0)
 # ---------------------------------------------------------------------------- order of elements
 
 
-@composite("axis")
+@inline_jit("axis")
 def flip(m: ArrayLike, axis: Axis = None) -> Array:
     """Reverse the order of elements along axes.
 
@@ -298,7 +298,7 @@ def flipud(m: ArrayLike) -> Array:
     return flip(m, 0)
 
 
-@composite("k", "axes")
+@inline_jit("k", "axes")
 def rot90(m: ArrayLike, k: int = 1, axes: tuple[int, int] = (0, 1)) -> Array:
     """Turn a plane of two axes by 90 degrees, `k` times.
 
@@ -317,7 +317,7 @@ def rot90(m: ArrayLike, k: int = 1, axes: tuple[int, int] = (0, 1)) -> Array:
     return swapaxes(flip(m, second), first, second) if k == 1 else flip(swapaxes(m, first, second), second)
 
 
-@composite("reps")
+@inline_jit("reps")
 def tile(A: ArrayLike, reps: Any) -> Array:
     """Repeat a whole array a number of times along each axis.
 

@@ -22,10 +22,10 @@ from .util import (
     astype,
     axis_of,
     broadcast_to_shape,
-    composite,
     default_int,
     dtype_argument,
     dtype_of,
+    inline_jit,
     is_complex,
     is_inexact,
     promote_dtypes,
@@ -60,7 +60,7 @@ def sort(
     return _sort(a, axis, stable, descending)
 
 
-@composite("axis", "stable", "descending")
+@inline_jit("axis", "stable", "descending")
 def _sort(a: Any, axis: Any, stable: bool, descending: bool) -> Array:
     a, axis = _along(a, axis, "sort")
     result = lax.sort(a, axis, stable)
@@ -82,7 +82,7 @@ def argsort(
     return _argsort(a, axis, stable, descending, dtype_argument(dtype))
 
 
-@composite("axis", "stable", "descending", "dtype")
+@inline_jit("axis", "stable", "descending", "dtype")
 def _argsort(a: Any, axis: Any, stable: bool = True, descending: bool = False, dtype: DTypeLike = None) -> Array:
     a, axis = _along(a, axis, "argsort")
     a = lax.rev(a, (axis,)) if descending else a  # reversed twice, equal elements keep their order
@@ -91,7 +91,7 @@ def _argsort(a: Any, axis: Any, stable: bool = True, descending: bool = False, d
     return lax.rev(shape_of(a)[axis] - 1 - order, (axis,)) if descending else order
 
 
-@composite("axis")
+@inline_jit("axis")
 def lexsort(keys: Any, axis: int = -1) -> Array:
     """The indices that sort by several keys, the last key first.
 
@@ -109,7 +109,7 @@ def lexsort(keys: Any, axis: int = -1) -> Array:
     return lax.sort((*keys[::-1], places), axis, True, len(keys))[-1]
 
 
-@composite("kth", "axis")
+@inline_jit("kth", "axis")
 def partition(a: ArrayLike, kth: int, axis: int = -1) -> Array:
     """Elements rearranged so that element `kth` is in its sorted place, smaller ones before it.
 
@@ -122,7 +122,7 @@ def partition(a: ArrayLike, kth: int, axis: int = -1) -> Array:
     return sort(a, axis, stable=False)
 
 
-@composite("kth", "axis")
+@inline_jit("kth", "axis")
 def argpartition(a: ArrayLike, kth: int, axis: int = -1) -> Array:
     """The indices of `partition`.
 
@@ -135,7 +135,7 @@ def argpartition(a: ArrayLike, kth: int, axis: int = -1) -> Array:
     return as_weak_as(argsort(a, axis, stable=False), a)
 
 
-@composite()
+@inline_jit()
 def sort_complex(a: ArrayLike) -> Array:
     """Numbers as complex ones, sorted by real part, then by imaginary part.
 
@@ -149,7 +149,7 @@ def sort_complex(a: ArrayLike) -> Array:
     return astype(a, np.result_type(to_inexact(dtype_of(a)), np.complex64))
 
 
-@composite("k", "axis", "mode")
+@inline_jit("k", "axis", "mode")
 def _top_k(a: Any, k: int, axis: int, mode: str) -> tuple[Array, Array]:
     a = value(a, "top_k")
     axis = axis_of(axis, len(shape_of(a)))
@@ -214,7 +214,7 @@ def _before(x: Array, y: Array) -> Array:
     return lax.bitwise_or(lax.lt_p.bind(x, y), lax.bitwise_and(isnan(y), lax.bitwise_not(isnan(x))))
 
 
-@composite("side", "method")
+@inline_jit("side", "method")
 def _searchsorted(a: Any, v: Any, side: str, sorter: Any = None, method: str = "scan") -> Array:
     a, v = promote_dtypes(value(a), value(v))
     if sorter is not None:
@@ -266,7 +266,7 @@ def _by_sorting(a: Array, v: Array, side: str, dtype: DTypeLike) -> Array:
     return astype(lax.reshape(mine - among, shape_of(v)), dtype)
 
 
-@composite("right", "method")
+@inline_jit("right", "method")
 def digitize(x: ArrayLike, bins: ArrayLike, right: bool = False, *, method: str | None = None) -> Array:
     """The number of the bin that holds each value; bins rise or fall.
 

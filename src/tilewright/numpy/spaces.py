@@ -19,9 +19,9 @@ from .util import (
     ArrayLike,
     DTypeLike,
     canonical_dtype,
-    composite,
     dtype_argument,
     dtype_of,
+    inline_jit,
     is_evaluating,
     make_array,
     put,
@@ -55,7 +55,7 @@ def linspace(
     return (put(result, device), gap) if retstep else put(result, device)
 
 
-@composite("num", "endpoint", "dtype", "axis")
+@inline_jit("num", "endpoint", "dtype", "axis")
 def _linspace(start: Any, stop: Any, num: int, endpoint: bool, dtype: DTypeLike, axis: int) -> Any:
     start, stop = util.broadcast(util.promote_dtypes_inexact(start, stop), scalars=False)
     kind = dtype_of(start)
@@ -78,7 +78,7 @@ def _linspace(start: Any, stop: Any, num: int, endpoint: bool, dtype: DTypeLike,
     return result, util.strong(gap)
 
 
-@composite("num", "endpoint", "dtype", "axis")
+@inline_jit("num", "endpoint", "dtype", "axis")
 def logspace(
     start: ArrayLike, stop: ArrayLike, num: int = 50, endpoint: bool = True, base: ArrayLike = 10.0,
     dtype: DTypeLike = None, axis: int = 0,
@@ -94,7 +94,7 @@ def logspace(
     return result if dtype is None else util.astype(result, dtype_argument(dtype))
 
 
-@composite("num", "endpoint", "dtype", "axis")
+@inline_jit("num", "endpoint", "dtype", "axis")
 def geomspace(
     start: ArrayLike, stop: ArrayLike, num: int = 50, endpoint: bool = True, dtype: DTypeLike = None, axis: int = 0
 ) -> Array:

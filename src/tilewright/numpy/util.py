@@ -1,4 +1,4 @@
-"""What every function of `tilewright.numpy` needs: promotion, axes, checks of arguments, and `composite`."""
+"""What every function of `tilewright.numpy` needs: promotion, axes, checks of arguments, and `inline_jit`."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from ..core.ir.types import (
     is_integer,
     is_unsigned,
 )
-from ..core.jit.inline_jit import composite, hashable
+from ..core.jit.inline_jit import hashable, inline_jit
 from ..core.primitives.elementwise.conversion import cast
 from ..core.support.errors import (
     ArgumentTypeError,
@@ -233,9 +233,9 @@ def put(x: Array, device: Any) -> Array:
 
 __all__ = [
     "Array", "ArrayLike", "ArrayType", "Axis", "DTypeLike", "Value", "as_array", "as_weak_as", "astype", "axes_of",
-    "axis_of", "broadcast", "broadcast_to_shape", "canonical_dtype", "composite", "computation_dtype",
-    "concrete", "default_float", "default_int", "dtype_argument", "dtype_of", "hashable", "is_bool", "is_complex",
-    "is_evaluating", "is_float", "is_inexact", "is_integer", "is_unsigned", "make_array", "no_out", "on_devices_of",
-    "promote", "promote_dtypes", "promote_dtypes_inexact", "promote_inexact", "promote_types", "put", "shape_argument",
-    "shape_of", "strong", "to_inexact", "typeof", "value", "values", "weak_of_numbers",
+    "axis_of", "broadcast", "broadcast_to_shape", "canonical_dtype", "computation_dtype", "concrete", "default_float",
+    "default_int", "dtype_argument", "dtype_of", "hashable", "inline_jit", "is_bool", "is_complex", "is_evaluating",
+    "is_float", "is_inexact", "is_integer", "is_unsigned", "make_array", "no_out", "on_devices_of", "promote",
+    "promote_dtypes", "promote_dtypes_inexact", "promote_inexact", "promote_types", "put", "shape_argument", "shape_of",
+    "strong", "to_inexact", "typeof", "value", "values", "weak_of_numbers",
 ]  # fmt: skip

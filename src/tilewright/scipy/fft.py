@@ -19,8 +19,8 @@ from ..numpy.util import (
     ArrayLike,
     astype,
     axes_of,
-    composite,
     dtype_of,
+    inline_jit,
     is_complex,
     promote_dtypes_inexact,
     shape_of,
@@ -124,7 +124,7 @@ def _transformed(name: str, x: Any, kind: Any, s: Any, axes: Any, norm: Any, inv
     return x
 
 
-@composite("type", "n", "axis", "norm")
+@inline_jit("type", "n", "axis", "norm")
 def dct(x: ArrayLike, type: int = 2, n: int | None = None, axis: int = -1, norm: str | None = None) -> Array:  # noqa: A002
     """The discrete cosine transform of a type from 1 to 4 along an axis, cut or padded with zeros to `n` points.
 
@@ -142,7 +142,7 @@ def dct(x: ArrayLike, type: int = 2, n: int | None = None, axis: int = -1, norm:
     return _transformed("dct", x, type, None if n is None else (n,), (axis,), norm, False)
 
 
-@composite("type", "n", "axis", "norm")
+@inline_jit("type", "n", "axis", "norm")
 def idct(x: ArrayLike, type: int = 2, n: int | None = None, axis: int = -1, norm: str | None = None) -> Array:  # noqa: A002
     """The inverse of `dct`.
 
@@ -154,7 +154,7 @@ def idct(x: ArrayLike, type: int = 2, n: int | None = None, axis: int = -1, norm
     return _transformed("idct", x, type, None if n is None else (n,), (axis,), norm, True)
 
 
-@composite("type", "s", "axes", "norm")
+@inline_jit("type", "s", "axes", "norm")
 def dctn(
     x: ArrayLike, type: int = 2, s: Any = None, axes: Sequence[int] | None = None, norm: str | None = None  # noqa: A002
 ) -> Array:  # fmt: skip
@@ -168,7 +168,7 @@ def dctn(
     return _transformed("dctn", x, type, s, axes, norm, False)
 
 
-@composite("type", "s", "axes", "norm")
+@inline_jit("type", "s", "axes", "norm")
 def idctn(
     x: ArrayLike, type: int = 2, s: Any = None, axes: Sequence[int] | None = None, norm: str | None = None  # noqa: A002
 ) -> Array:  # fmt: skip

@@ -14,7 +14,7 @@ from .. import numpy as tnp
 from ..core.support.call_errors import public
 from ..core.support.config import config
 from ..core.support.errors import ArgumentError, UnsupportedError
-from ..numpy.util import Array, ArrayLike, composite, dtype_of, is_inexact, promote_dtypes_inexact, shape_of, value
+from ..numpy.util import Array, ArrayLike, dtype_of, inline_jit, is_inexact, promote_dtypes_inexact, shape_of, value
 
 
 def _mirrored(index: Array, size: int) -> Array:
@@ -58,7 +58,7 @@ def _nodes(coordinate: Array, order: int) -> list[tuple[Array, Array | float]]:
     return [(lower.astype(np.int32), 1 - part), (lower.astype(np.int32) + 1, part)]
 
 
-@composite("order", "mode")
+@inline_jit("order", "mode")
 def _mapped(x: Array, coordinates: Sequence[Array], cval: ArrayLike, order: int, mode: str) -> Array:
     place = _PLACES[mode]
     constant = mode.endswith("constant")

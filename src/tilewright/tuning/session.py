@@ -14,7 +14,7 @@ from .report import Report, Trial
 from .search import Tuning
 from .space import Configuration
 from .store import Problem, Store
-from .trials import Here, Isolated, isolable
+from .trial_runner import Here, Isolated, isolable
 
 TRIAL_SECONDS = 60.0  # after which a configuration counts as too slow to compile or run
 

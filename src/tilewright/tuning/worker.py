@@ -71,7 +71,7 @@ class Worker:
     def compile(self, number: int, module: Module, objects: Mapping[str, bytes]) -> str:
         """Compile a program, which calls machine code by the names of `objects`; returns its identity."""
         if objects:
-            lazy_layers.cpu_machine_code.register(objects)
+            lazy_layers.cpu_kernel_selection.register(objects)
         executable = runtime.backend.compile(module, None)
         run = runtime.backend.runner(executable, "list", None)
         ring = itertools.cycle(self.rings)

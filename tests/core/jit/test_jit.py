@@ -15,7 +15,7 @@ from tilewright import numpy as tnp
 from tilewright.core.jit.jit import Jit
 from tilewright.core.support.errors import ArgumentError, ArgumentTypeError
 from tilewright.xla_backend.arrays.array import Array, as_array
-from tilewright.xla_backend.devices.ahead_of_time import Binary
+from tilewright.xla_backend.devices.aot_executable import Binary
 
 X = np.arange(3, dtype=np.float32)
 

@@ -20,7 +20,7 @@ from tilewright.tuning.autotuned import Autotuned
 from tilewright.tuning.bayesian_optimization import Search
 from tilewright.tuning.report import Report, shown
 from tilewright.tuning.search import Tuning
-from tilewright.tuning.trials import Here, Isolated
+from tilewright.tuning.trial_runner import Here, Isolated
 
 
 def body(x_ref, o_ref):

@@ -15,7 +15,7 @@ from ..dtypes import finfo
 from ..index import take_along_axis
 from ..select import where
 from ..sorting import argsort
-from ..util import Array, ArrayLike, composite, promote_dtypes_inexact, shape_of, typeof, value
+from ..util import Array, ArrayLike, inline_jit, promote_dtypes_inexact, shape_of, typeof, value
 
 
 class QRResult(NamedTuple):
@@ -64,7 +64,7 @@ def square(a: ArrayLike, name: str, narrow: bool = False) -> Array:
     return a
 
 
-@composite("upper", "symmetrize_input")
+@inline_jit("upper", "symmetrize_input")
 def cholesky(a: ArrayLike, *, upper: bool = False, symmetrize_input: bool = True) -> Array:
     """The Cholesky factors (..., n, n) of Hermitian matrices; NaN where one is not positive definite.
 
@@ -79,7 +79,7 @@ def cholesky(a: ArrayLike, *, upper: bool = False, symmetrize_input: bool = True
     return adjoint(factor) if upper else factor
 
 
-@composite("mode")
+@inline_jit("mode")
 def qr(a: ArrayLike, mode: str = "reduced") -> Any:
     """The QR factors of matrices (..., m, n): `QRResult(Q, R)`.
 
@@ -100,7 +100,7 @@ def qr(a: ArrayLike, mode: str = "reduced") -> Any:
     return r if mode == "r" else QRResult(q, r)
 
 
-@composite()
+@inline_jit()
 def eig(a: ArrayLike) -> EigResult:
     """The eigenvalues and right eigenvectors of square matrices, complex: `EigResult(eigenvalues, eigenvectors)`.
 
@@ -112,7 +112,7 @@ def eig(a: ArrayLike) -> EigResult:
     return EigResult(values, vectors)
 
 
-@composite()
+@inline_jit()
 def eigvals(a: ArrayLike) -> Array:
     """The eigenvalues (..., n) of square matrices, complex.
 
@@ -130,7 +130,7 @@ def _lower(name: str, triangle: str | None) -> bool:
     return triangle != "U"
 
 
-@composite("UPLO", "symmetrize_input")
+@inline_jit("UPLO", "symmetrize_input")
 def eigh(a: ArrayLike, UPLO: str | None = None, symmetrize_input: bool = True) -> EighResult:
     """The eigenvalues, ascending, and eigenvectors of Hermitian matrices: `EighResult(eigenvalues, eigenvectors)`.
 
@@ -145,7 +145,7 @@ def eigh(a: ArrayLike, UPLO: str | None = None, symmetrize_input: bool = True) -
     return EighResult(values, vectors)
 
 
-@composite("UPLO", "symmetrize_input")
+@inline_jit("UPLO", "symmetrize_input")
 def eigvalsh(a: ArrayLike, UPLO: str | None = "L", *, symmetrize_input: bool = True) -> Array:
     """The eigenvalues (..., n), ascending, of Hermitian matrices; no vectors are computed for them.
 
@@ -156,7 +156,7 @@ def eigvalsh(a: ArrayLike, UPLO: str | None = "L", *, symmetrize_input: bool = T
     return _eigvalsh(square(a, "eigvalsh"), lower=_lower("eigvalsh", UPLO), symmetrize_input=symmetrize_input)
 
 
-@composite("full_matrices", "compute_uv", "hermitian", "subset_by_index")
+@inline_jit("full_matrices", "compute_uv", "hermitian", "subset_by_index")
 def svd(
     a: ArrayLike, full_matrices: bool = True, compute_uv: bool = True, hermitian: bool = False,
     subset_by_index: tuple[int, int] | None = None,
@@ -193,7 +193,7 @@ def _part(x: Array, start: int, end: int) -> Array:
     return lax.slice_in_dim(x, start, end, axis=len(shape_of(x)) - 1)
 
 
-@composite()
+@inline_jit()
 def svdvals(x: ArrayLike, /) -> Array:
     """The singular values, descending, of matrices.
 

@@ -12,10 +12,10 @@ from ...core.support.errors import ArgumentError, ConcretizationError, plural
 from ...core.tracing.trace import Tracer
 from .. import reductions
 from ..shape import moveaxis
-from ..util import Array, ArrayLike, axes_of, composite, dtype_of, is_complex, promote_dtypes_inexact, shape_of, value
+from ..util import Array, ArrayLike, axes_of, dtype_of, inline_jit, is_complex, promote_dtypes_inexact, shape_of, value
 
 
-@composite("ord", "axis", "keepdims")
+@inline_jit("ord", "axis", "keepdims")
 def norm(x: ArrayLike, ord: Any = None, axis: Any = None, keepdims: bool = False) -> Array:  # noqa: A002
     """The norm of vectors (along one axis) or matrices (over two), or of an array laid flat.
 
@@ -93,7 +93,7 @@ def _by_singular_values(x: Array, axes: Any, order: Any, keepdims: bool) -> Arra
     return lax.expand_dims(found, tuple(sorted(axes))) if keepdims else found
 
 
-@composite("axis", "keepdims", "ord")
+@inline_jit("axis", "keepdims", "ord")
 def vector_norm(x: ArrayLike, /, *, axis: Any = None, keepdims: bool = False, ord: Any = 2) -> Array:  # noqa: A002
     """The norm of vectors along axes laid flat, or of the whole array.
 
@@ -105,7 +105,7 @@ def vector_norm(x: ArrayLike, /, *, axis: Any = None, keepdims: bool = False, or
     return _vector_norm(x, axes_of(axis, len(shape_of(x))), ord, keepdims)
 
 
-@composite("keepdims", "ord")
+@inline_jit("keepdims", "ord")
 def matrix_norm(x: ArrayLike, /, *, keepdims: bool = False, ord: Any = "fro") -> Array:  # noqa: A002
     """The norm of matrices in the last two axes.
 

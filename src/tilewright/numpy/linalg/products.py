@@ -18,15 +18,15 @@ from ..util import (
     Array,
     ArrayLike,
     DTypeLike,
-    composite,
     dtype_of,
+    inline_jit,
     shape_of,
     value,
 )
 from .solving import inv
 
 
-@composite("n")
+@inline_jit("n")
 def matrix_power(a: ArrayLike, n: int) -> Array:
     """A square matrix multiplied by itself `n` times, by repeated squaring; its inverse, for negative `n`.
 
@@ -51,7 +51,7 @@ def matrix_power(a: ArrayLike, n: int) -> Array:
     return result
 
 
-@composite("precision")
+@inline_jit("precision")
 def multi_dot(arrays: Sequence[ArrayLike], *, precision: PrecisionLike = None) -> Array:
     """The product of several matrices in the cheapest order; the first and last may be vectors.
 

@@ -22,8 +22,8 @@ from ..util import (
     Array,
     ArrayLike,
     broadcast_to_shape,
-    composite,
     dtype_of,
+    inline_jit,
     is_complex,
     promote_dtypes_inexact,
     shape_of,
@@ -43,7 +43,7 @@ class SlogdetResult(NamedTuple):
 # ---------------------------------------------------------------------------- systems
 
 
-@composite()
+@inline_jit()
 def solve(a: ArrayLike, b: ArrayLike) -> Array:
     """The solutions X of A X = B for square matrices (..., n, n) and a vector (n,) or matrices (..., n, k).
 
@@ -74,7 +74,7 @@ def _solved(a: Array, b: Array, batch: tuple[int, ...]) -> Array:
     return _lu.lu_solve_p.bind(a, factors, permutation, b, trans=0)
 
 
-@composite()
+@inline_jit()
 def inv(a: ArrayLike) -> Array:
     """The inverses of square matrices; infinite or NaN where one is singular.
 
@@ -93,7 +93,7 @@ def _factors_of_zero(s: Array, smallest: Array) -> Array:
     return where(kept, 1 / where(kept, s, 1), 0)
 
 
-@composite("hermitian")
+@inline_jit("hermitian")
 def pinv(
     a: ArrayLike, rtol: ArrayLike | None = None, hermitian: bool = False, *, rcond: ArrayLike | None = None
 ) -> Array:
@@ -167,7 +167,7 @@ def lstsq(
     return x, residuals, rank, s
 
 
-@composite()
+@inline_jit()
 def _lstsq(a: Any, b: Any, rcond: Any) -> tuple[Array, Array, Array, Array]:
     a, b = promote_dtypes_inexact(value(a, "lstsq"), value(b, "lstsq"))
     if len(shape_of(a)) != 2 or len(shape_of(b)) not in (1, 2) or shape_of(a)[0] != shape_of(b)[0]:
@@ -216,7 +216,7 @@ def _inverse_times_jvp(primals: Sequence[Any], tangents: Sequence[Any]) -> Any:
     return x, first + second + turned - product(p, a, turned)
 
 
-@composite("axes")
+@inline_jit("axes")
 def tensorsolve(a: ArrayLike, b: ArrayLike, axes: tuple[int, ...] | None = None) -> Array:
     """The tensor x for which `tensordot(a, x, x.ndim)` is `b`; `axes` of `a` are moved to the end first.
 
@@ -236,7 +236,7 @@ def tensorsolve(a: ArrayLike, b: ArrayLike, axes: tuple[int, ...] | None = None)
     return lax.reshape(solve(lax.reshape(a, (n, n)), lax.reshape(b, (n,))), shape)
 
 
-@composite("ind")
+@inline_jit("ind")
 def tensorinv(a: ArrayLike, ind: int = 2) -> Array:
     """The inverse of a tensor: its first `ind` axes as rows, the others as columns, the two exchanged.
 
@@ -296,7 +296,7 @@ def _determinant_jvp(primals: Sequence[Any], tangents: Sequence[Any]) -> Any:
     return _determinant(a), sign * others * traced
 
 
-@composite()
+@inline_jit()
 def det(a: ArrayLike) -> Array:
     """The determinants of square matrices; those of bfloat16 and float16 are computed in float32, and rounded.
 
@@ -346,7 +346,7 @@ def _signed_logarithm_jvp(primals: Sequence[Any], tangents: Sequence[Any]) -> An
     return (sign, logarithm), (lax.full_like(sign, 0), traced)
 
 
-@composite("method")
+@inline_jit("method")
 def slogdet(a: ArrayLike, *, method: str | None = None) -> SlogdetResult:
     """The signs and logarithms of absolute determinants of square matrices: `SlogdetResult(sign, logabsdet)`.
 
@@ -395,7 +395,7 @@ def _slogdet_by_qr(a: Array) -> SlogdetResult:
 # ---------------------------------------------------------------------------- ranks and conditions
 
 
-@composite("hermitian")
+@inline_jit("hermitian")
 def matrix_rank(
     M: ArrayLike, rtol: ArrayLike | None = None, *, hermitian: bool = False, tol: ArrayLike | None = None
 ) -> Array:
@@ -420,7 +420,7 @@ def matrix_rank(
     return reductions.sum(sizes > reductions.max(sizes, -1, keepdims=True) * bound, -1, canonical_dtype(np.int64))
 
 
-@composite("p")
+@inline_jit("p")
 def cond(x: ArrayLike, p: Any = None) -> Array:
     """The condition numbers of matrices in a norm: None, 2 and -2 by singular values, others by the inverse.
 

@@ -23,9 +23,9 @@ from ..util import (
     Value,
     astype,
     axis_of,
-    composite,
     concrete,
     dtype_of,
+    inline_jit,
     is_inexact,
     is_integer,
     shape_of,
@@ -118,7 +118,7 @@ def _value_pairs(x: Array, rank: int) -> list[tuple[Any, Any]]:
     return [(table[d, 0], table[d, 1]) for d in range(rank)]
 
 
-@composite("widths", "mode")
+@inline_jit("widths", "mode")
 def _pad_with_values(array: Any, widths: Any, mode: str, ends: Any) -> Array:
     dtype = dtype_of(array)
     if mode == "constant":
@@ -156,7 +156,7 @@ def _ramps(array: Array, axis: int, lo: int, hi: int, low: Any, high: Any) -> Ar
     return parts[0] if len(parts) == 1 else lax.concatenate(parts, axis)
 
 
-@composite("widths", "mode", "stat_length", "reflect_type")
+@inline_jit("widths", "mode", "stat_length", "reflect_type")
 def _pad(array: Any, widths: Any, mode: str, stat_length: Any = None, reflect_type: str = "even") -> Array:
     if mode == "empty":
         return lax.pad(array, np.zeros((), dtype_of(array))[()], [(lo, hi, 0) for lo, hi in widths])

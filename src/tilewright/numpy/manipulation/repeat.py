@@ -16,10 +16,10 @@ from ..cumulative import cumsum
 from ..index import take
 from ..shape import broadcast_to, ravel
 from ..sorting import searchsorted
-from ..util import Array, ArrayLike, axis_of, composite, concrete, shape_of, value
+from ..util import Array, ArrayLike, axis_of, concrete, inline_jit, shape_of, value
 
 
-@composite("axis", "repeats")
+@inline_jit("axis", "repeats")
 def _repeat(a: Any, repeats: Any, axis: int) -> Array:
     old = shape_of(a)
     if isinstance(repeats, int):

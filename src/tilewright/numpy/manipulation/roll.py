@@ -12,7 +12,7 @@ from ...core.support.errors import ArgumentError, plural
 from ..arithmetic import remainder
 from ..index import take
 from ..shape import ravel, reshape
-from ..util import Array, ArrayLike, axis_of, composite, shape_of, value
+from ..util import Array, ArrayLike, axis_of, inline_jit, shape_of, value
 
 
 @public
@@ -40,7 +40,7 @@ def _shifts(shift: Any, axis: Any, n: int) -> list[tuple[int, Any]]:
     return list(zip(axes, shifts, strict=True))
 
 
-@composite("shift", "axis")
+@inline_jit("shift", "axis")
 def _roll(a: Any, shift: Any, axis: Any) -> Array:
     a = value(a, "roll")
     old = shape_of(a)
@@ -54,7 +54,7 @@ def _roll(a: Any, shift: Any, axis: Any) -> Array:
     return a
 
 
-@composite("axis")
+@inline_jit("axis")
 def _roll_by_array(a: Any, shift: Any, axis: Any) -> Array:
     a = value(a, "roll")
     old = shape_of(a)

@@ -31,8 +31,8 @@ from ..util import (
     axes_of,
     axis_of,
     broadcast_to_shape,
-    composite,
     dtype_of,
+    inline_jit,
     is_bool,
     is_complex,
     is_inexact,
@@ -53,7 +53,7 @@ def _ends(a: Array, axis: int, edge: Any) -> Array:
     return edge if shape_of(edge) else broadcast_to_shape(edge, tuple(dims))
 
 
-@composite("n", "axis")
+@inline_jit("n", "axis")
 def diff(
     a: ArrayLike, n: int = 1, axis: int = -1, prepend: ArrayLike | None = None, append: ArrayLike | None = None
 ) -> Array:
@@ -84,7 +84,7 @@ def diff(
     return a
 
 
-@composite()
+@inline_jit()
 def ediff1d(ary: ArrayLike, to_end: ArrayLike | None = None, to_begin: ArrayLike | None = None) -> Array:
     """The differences of neighbours of an array laid flat, with values joined at the ends.
 
@@ -123,7 +123,7 @@ def gradient(f: ArrayLike, *varargs: ArrayLike, axis: Axis = None, edge_order: i
     return results[0] if axis is not None and not isinstance(axis, (tuple, list)) or len(axes) == 1 else results
 
 
-@composite("axis")
+@inline_jit("axis")
 def _gradient(f: Array, h: Any, axis: int) -> Array:
     n = shape_of(f)[axis]
     if n < 2:
@@ -149,7 +149,7 @@ def _gradient(f: Array, h: Any, axis: int) -> Array:
     return lax.concatenate([first / gaps[0], inside, last / gaps[n - 2]], axis)
 
 
-@composite("axis")
+@inline_jit("axis")
 def trapezoid(y: ArrayLike, x: ArrayLike | None = None, dx: ArrayLike = 1.0, axis: int = -1) -> Array:
     """The integral of samples along an axis by the trapezoidal rule.
 
@@ -169,7 +169,7 @@ def trapezoid(y: ArrayLike, x: ArrayLike | None = None, dx: ArrayLike = 1.0, axi
     return strong(sum_of(dx * (y[..., 1:] + y[..., :-1]), -1) * 0.5)
 
 
-@composite("left", "right")
+@inline_jit("left", "right")
 def _interp(x: Any, xp: Any, fp: Any, left: Any, right: Any, period: Any, edges: Any = ()) -> Array:
     x, xp = promote_dtypes_inexact(value(x, "interp"), value(xp, "interp"))
     (fp,) = promote_dtypes_inexact(value(fp, "interp"))
@@ -225,7 +225,7 @@ def interp(
     return _interp(x, xp, fp, how[0], how[1], period, edges)
 
 
-@composite("axis", "period")
+@inline_jit("axis", "period")
 def unwrap(p: ArrayLike, discont: ArrayLike | None = None, axis: int = -1, period: Any = 2 * math.pi) -> Array:
     """Add multiples of a period along an axis so that no jump is larger than half of it.
 
@@ -250,7 +250,7 @@ def unwrap(p: ArrayLike, discont: ArrayLike | None = None, axis: int = -1, perio
     return lax.concatenate(promote_dtypes(first, rest), axis)
 
 
-@composite("axis", "bitorder")
+@inline_jit("axis", "bitorder")
 def packbits(a: ArrayLike, axis: int | None = None, bitorder: str = "big") -> Array:
     """Bits (whether elements are zero) packed into bytes along an axis.
 
@@ -277,7 +277,7 @@ def _check_bitorder(bitorder: str) -> None:
         raise ArgumentError(f"there is no bitorder {bitorder!r}", "one of 'big', 'little'")
 
 
-@composite("axis", "count", "bitorder")
+@inline_jit("axis", "count", "bitorder")
 def unpackbits(a: ArrayLike, axis: int | None = None, count: int | None = None, bitorder: str = "big") -> Array:
     """Bytes as their bits along an axis; `count` cuts, or fills with zeros.
 

@@ -27,9 +27,9 @@ from ..util import (
     as_weak_as,
     astype,
     broadcast_to_shape,
-    composite,
     concrete,
     dtype_of,
+    inline_jit,
     promote_dtypes,
     promote_dtypes_inexact,
     shape_of,
@@ -50,7 +50,7 @@ def polyval(p: ArrayLike, x: ArrayLike, *, unroll: int = 16) -> Array:
     return _polyval(p, x, operator.index(unroll))
 
 
-@composite("unroll")
+@inline_jit("unroll")
 def _polyval(p: Any, x: Any, unroll: int) -> Array:
     p, x = promote_dtypes(value(p, "polyval"), value(x, "polyval"))
     rest = shape_of(p)[1:]
@@ -85,7 +85,7 @@ def _combined(name: str, combine: Any) -> Any:
         return combine(a1, a2)
 
     function.__name__ = name
-    return composite()(function)
+    return inline_jit()(function)
 
 
 _polyadd, _polysub = _combined("polyadd", lax.add), _combined("polysub", lax.sub)
@@ -144,7 +144,7 @@ def polyfit(
     return _polyfit(x, y, deg, rcond, bool(full), w, cov if cov == "unscaled" else bool(cov))
 
 
-@composite("deg", "rcond", "full", "cov")
+@inline_jit("deg", "rcond", "full", "cov")
 def _polyfit(x: Any, y: Any, deg: int, rcond: Any, full: bool, w: Any, cov: Any) -> Any:
     points = shape_of(x)[0]
     left, right = vander(x, deg + 1), y
@@ -194,7 +194,7 @@ def roots(p: ArrayLike, *, strip_zeros: bool = True) -> Array:
     return _roots(p, zeros_at_end) if strip_zeros else _roots_of_all(p)
 
 
-@composite("zeros_at_end")
+@inline_jit("zeros_at_end")
 def _roots(p: Any, zeros_at_end: int) -> Array:
     kind = np.result_type(dtype_of(p), np.complex64)
     degree = max(shape_of(p)[0] - 1, 0)
@@ -205,7 +205,7 @@ def _roots(p: Any, zeros_at_end: int) -> Array:
     return lax.concatenate([linalg.eigvals(companion), lax.full((zeros_at_end,), 0, kind)], 0)
 
 
-@composite()
+@inline_jit()
 def _roots_of_all(p: Array) -> Array:
     """As many values as coefficients but one: the roots, and NaN for each zero in front."""
     size = shape_of(p)[0]
@@ -240,7 +240,7 @@ def polymul(a1: ArrayLike, a2: ArrayLike, *, trim_leading_zeros: bool = False) -
     return convolve(a1, a2)
 
 
-@composite("m")
+@inline_jit("m")
 def polyder(p: ArrayLike, m: int = 1) -> Array:
     """The derivative of a polynomial, taken `m` times.
 
@@ -258,7 +258,7 @@ def polyder(p: ArrayLike, m: int = 1) -> Array:
     return p[: max(n - m, 0)] * factors.astype(dtype_of(p))
 
 
-@composite("m")
+@inline_jit("m")
 def polyint(p: ArrayLike, m: int = 1, k: ArrayLike | None = None) -> Array:
     """The integral of a polynomial, taken `m` times, with constants `k`.
 
@@ -294,7 +294,7 @@ def polydiv(u: ArrayLike, v: ArrayLike, *, trim_leading_zeros: bool = False) -> 
     return quotient, rest
 
 
-@composite()
+@inline_jit()
 def _polydiv(u: Any, v: Any) -> tuple[Array, Array]:
     m, n = shape_of(u)[0] - 1, shape_of(v)[0] - 1
     scale = 1 / v[0]
@@ -325,7 +325,7 @@ def poly(seq_of_zeros: ArrayLike) -> Array:
     return _poly(atleast_1d(zeros))
 
 
-@composite()
+@inline_jit()
 def _poly(zeros: Any) -> Array:
     zeros = value(zeros)
     result = lax.full((1,), 1, dtype_of(zeros))

@@ -33,12 +33,12 @@ from ..util import (
     DTypeLike,
     Value,
     astype,
-    composite,
     computation_dtype,
     default_float,
     default_int,
     dtype_argument,
     dtype_of,
+    inline_jit,
     is_complex,
     is_inexact,
     promote_dtypes_inexact,
@@ -68,7 +68,7 @@ def cov(
     return _cov(m, y, fweights, aweights, rowvar, bias, ddof, dtype)
 
 
-@composite("rowvar", "bias", "ddof", "dtype")
+@inline_jit("rowvar", "bias", "ddof", "dtype")
 def _cov(
     m: Any, y: Any = None, fweights: Any = None, aweights: Any = None, rowvar: bool = True, bias: bool = False,
     ddof: Any = None, dtype: DTypeLike = None,
@@ -113,7 +113,7 @@ def _variables_in_rows(x: Array, lie_in_rows: bool) -> Array:
     return x if lie_in_rows else lax.transpose(x, (1, 0))
 
 
-@composite("rowvar", "dtype")
+@inline_jit("rowvar", "dtype")
 def corrcoef(x: ArrayLike, y: ArrayLike | None = None, rowvar: bool = True, dtype: DTypeLike = None) -> Array:
     """The matrix of correlation coefficients.
 
@@ -159,7 +159,7 @@ def histogram_bin_edges(a: ArrayLike, bins: Any = 10, range: Any = None, weights
     return _edges(a, operator.index(number), None if range is None else tuple(range))
 
 
-@composite("bins")
+@inline_jit("bins")
 def _edges(a: Any, bins: int, range: Any = None) -> Array:  # noqa: A002
     dtype = dtype_of(a)
     if range is not None:
@@ -194,7 +194,7 @@ def histogram(
     return counts, edges
 
 
-@composite()
+@inline_jit()
 def _counts(columns: Any, edges: Any, weights: Any = None) -> Array:
     """Counts over the grid of bins; each bin has its left edge, the last one both."""
     sizes = tuple(shape_of(e)[0] - 1 for e in edges)

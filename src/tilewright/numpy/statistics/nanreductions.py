@@ -18,9 +18,9 @@ from ..util import (
     astype,
     axes_of,
     broadcast,
-    composite,
     dtype_argument,
     dtype_of,
+    inline_jit,
     is_inexact,
     no_out,
     shape_of,
@@ -36,13 +36,13 @@ def _numbers(a: Array, where: Any) -> Array:
     return valid if where is None else lax.bitwise_and(*broadcast([valid, r.mask_of(where)]))
 
 
-@composite(*_OVER)
+@inline_jit(*_OVER)
 def _nansum(a: Any, axis: Any, dtype: DTypeLike, keepdims: bool, initial: Any = None, where: Any = None) -> Array:
     a = value(a, "nansum")
     return r.sum(where3(isnan(a), np.zeros((), dtype_of(a))[()], a), axis, dtype, None, keepdims, initial, where)
 
 
-@composite(*_OVER)
+@inline_jit(*_OVER)
 def _nanprod(a: Any, axis: Any, dtype: DTypeLike, keepdims: bool, initial: Any = None, where: Any = None) -> Array:
     a = value(a, "nanprod")
     return r.prod(where3(isnan(a), np.ones((), dtype_of(a))[()], a), axis, dtype, None, keepdims, initial, where)
@@ -95,7 +95,7 @@ def _nan_extreme(name: str, reduce: Any, neutral: Any, combine: Any) -> Any:
         return combine(where3(nothing, outside, result), astype(initial, dtype_of(a)))
 
     function.__name__ = name
-    return composite("axis", "keepdims")(function)
+    return inline_jit("axis", "keepdims")(function)
 
 
 _nanmax = _nan_extreme("nanmax", r.max, r.lowest, lax.max)
@@ -132,7 +132,7 @@ def nanmin(
     return _nanmin(a, axis, keepdims, initial, where)
 
 
-@composite(*_OVER)
+@inline_jit(*_OVER)
 def _nanmean(a: Any, axis: Any, dtype: DTypeLike, keepdims: bool, where: Any = None) -> Array:
     a = value(a, "nanmean")
     if not is_inexact(dtype_of(a)):
@@ -155,7 +155,7 @@ def nanmean(
     return _nanmean(a, axis, dtype_argument(dtype), keepdims, where)
 
 
-@composite("axis", "dtype", "ddof", "keepdims")
+@inline_jit("axis", "dtype", "ddof", "keepdims")
 def _nanvar(a: Any, axis: Any, dtype: Any, ddof: Any, keepdims: bool, where: Any = None, mean: Any = None) -> Array:
     a = value(a, "nanvar")
     if not is_inexact(dtype_of(a)):
@@ -203,7 +203,7 @@ def _nan_position(name: str, reduce: Any, neutral: Any) -> Any:
         return where3(nothing, np.asarray(-1, dtype_of(where))[()], where)
 
     function.__name__ = name
-    return composite("axis", "keepdims")(function)
+    return inline_jit("axis", "keepdims")(function)
 
 
 _nanargmax = _nan_position("nanargmax", r.argmax, r.lowest)

@@ -24,8 +24,8 @@ from ..util import (
     astype,
     axes_of,
     broadcast,
-    composite,
     dtype_of,
+    inline_jit,
     is_complex,
     no_out,
     promote_dtypes_inexact,
@@ -45,7 +45,7 @@ def _laid_out(a: Array, axis: Any) -> tuple[Array, tuple[int, ...]]:
     return lax.reshape(a, (*rest, math.prod(shape[d] for d in axes))), axes
 
 
-@composite("axis", "method", "keepdims", "skip_nan")
+@inline_jit("axis", "method", "keepdims", "skip_nan")
 def _quantile(a: Any, q: Any, axis: Any, method: str, keepdims: bool, skip_nan: bool, weights: Any = None) -> Array:
     a, *weighing = promote_dtypes_inexact(value(a, "quantile"), *(() if weights is None else (value(weights),)))
     q, weights = value(q, "q of quantile"), weighing[0] if weighing else None

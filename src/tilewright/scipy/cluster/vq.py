@@ -6,10 +6,10 @@ from collections.abc import Callable
 
 from ... import numpy as tnp
 from ...core.support.errors import ShapeError
-from ...numpy.util import Array, ArrayLike, composite, promote_dtypes_inexact, shape_of, value
+from ...numpy.util import Array, ArrayLike, inline_jit, promote_dtypes_inexact, shape_of, value
 
 
-@composite()
+@inline_jit()
 def _nearest(obs: Array, code_book: Array) -> tuple[Array, Array]:
     distances = tnp.linalg.norm(obs[:, None] - code_book[None], axis=-1)
     return tnp.argmin(distances, -1), tnp.min(distances, -1)

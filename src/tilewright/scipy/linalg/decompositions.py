@@ -20,8 +20,8 @@ from ...numpy.util import (
     Array,
     ArrayLike,
     broadcast_to_shape,
-    composite,
     dtype_of,
+    inline_jit,
     is_complex,
     promote_dtypes_inexact,
     shape_of,
@@ -29,7 +29,7 @@ from ...numpy.util import (
 )
 
 
-@composite("full_matrices", "compute_uv", "overwrite_a", "check_finite", "lapack_driver")
+@inline_jit("full_matrices", "compute_uv", "overwrite_a", "check_finite", "lapack_driver")
 def svd(
     a: ArrayLike, full_matrices: bool = True, compute_uv: bool = True, overwrite_a: bool = False,
     check_finite: bool = True, lapack_driver: str = "gesdd",
@@ -47,7 +47,7 @@ def svd(
     return lax.linalg.svd(operand(a, "svd"), full_matrices=full_matrices, compute_uv=compute_uv, algorithm=algorithm)
 
 
-@composite("lower", "eigvals_only", "overwrite_a", "overwrite_b", "turbo", "eigvals", "type", "check_finite")
+@inline_jit("lower", "eigvals_only", "overwrite_a", "overwrite_b", "turbo", "eigvals", "type", "check_finite")
 def eigh(
     a: ArrayLike, b: ArrayLike | None = None, lower: bool = True, eigvals_only: bool = False, overwrite_a: bool = False,
     overwrite_b: bool = False, turbo: bool = True, eigvals: None = None, type: int = 1, check_finite: bool = True,  # noqa: A002
@@ -82,7 +82,7 @@ def eigh(
                                                conjugate_a=True)  # fmt: skip
 
 
-@composite("overwrite_a", "lwork", "mode", "pivoting", "check_finite")
+@inline_jit("overwrite_a", "lwork", "mode", "pivoting", "check_finite")
 def qr(
     a: ArrayLike, overwrite_a: bool = False, lwork: Any = None, mode: str = "full", pivoting: bool = False,
     check_finite: bool = True,
@@ -102,7 +102,7 @@ def qr(
     return found[1:] if mode == "r" else found
 
 
-@composite("mode", "pivoting", "conjugate", "overwrite_a", "overwrite_c")
+@inline_jit("mode", "pivoting", "conjugate", "overwrite_a", "overwrite_c")
 def qr_multiply(
     a: ArrayLike, c: ArrayLike, mode: str = "right", pivoting: bool = False, conjugate: bool = False,
     overwrite_a: bool = False, overwrite_c: bool = False,
@@ -148,7 +148,7 @@ def _conjugate(x: Array) -> Array:
     return conjugate(x)
 
 
-@composite("output")
+@inline_jit("output")
 def schur(a: ArrayLike, output: str = "real") -> tuple[Array, Array]:
     """The Schur form of square matrices, `(t, z)` with A = Z T Z^H; `output` 'complex' makes T upper triangular.
 
@@ -171,7 +171,7 @@ def to_complex(x: Array) -> Array:
     return x if is_complex(dtype_of(x)) else x.astype(np.complex128 if dtype_of(x) == np.float64 else np.complex64)
 
 
-@composite("check_finite")
+@inline_jit("check_finite")
 def rsf2csf(T: ArrayLike, Z: ArrayLike, check_finite: bool = True) -> tuple[Array, Array]:
     """The complex Schur form from a real one: `(t, z)`, T upper triangular.
 
@@ -230,7 +230,7 @@ def _rotation(t: Array, m: Any, eps: float, rows: Array, columns: Array) -> Arra
     return where(wanted, turn, one)
 
 
-@composite("calc_q", "overwrite_a", "check_finite")
+@inline_jit("calc_q", "overwrite_a", "check_finite")
 def hessenberg(a: ArrayLike, *, calc_q: bool = False, overwrite_a: bool = False, check_finite: bool = True) -> Any:
     """The upper Hessenberg form of square matrices, with `calc_q` `(h, q)` with A = Q H Q^H.
 
@@ -256,7 +256,7 @@ def hessenberg(a: ArrayLike, *, calc_q: bool = False, overwrite_a: bool = False,
         & (lax.broadcasted_iota(np.int32, shape_of(a), len(lead) + 1) == 0), 1, 0).astype(dtype_of(a))  # fmt: skip
 
 
-@composite("side", "method", "eps", "max_iterations")
+@inline_jit("side", "method", "eps", "max_iterations")
 def polar(
     a: ArrayLike, side: str = "right", *, method: str = "qdwh", eps: float | None = None,
     max_iterations: int | None = None,
@@ -290,7 +290,7 @@ def polar(
 # ---------------------------------------------------------------------------- tridiagonal matrices
 
 
-@composite("eigvals_only", "select", "select_range", "tol")
+@inline_jit("eigvals_only", "select", "select_range", "tol")
 def eigh_tridiagonal(
     d: ArrayLike, e: ArrayLike, *, eigvals_only: bool = False, select: str = "a",
     select_range: tuple[float, float] | None = None, tol: float | None = None, key: Array | None = None,
@@ -410,7 +410,7 @@ def _bisect(d: Array, e: Array, first: int, last: int, tol: float | None) -> Arr
 # ---------------------------------------------------------------------------- LU
 
 
-@composite("overwrite_a", "check_finite")
+@inline_jit("overwrite_a", "check_finite")
 def lu_factor(a: ArrayLike, overwrite_a: bool = False, check_finite: bool = True) -> tuple[Array, Array]:
     """LU factors of matrices and the row swaps: `(lu, pivots)`, for `lu_solve` those of square ones.
 
@@ -423,7 +423,7 @@ def lu_factor(a: ArrayLike, overwrite_a: bool = False, check_finite: bool = True
     return factors, pivots
 
 
-@composite("permute_l", "overwrite_a", "check_finite")
+@inline_jit("permute_l", "overwrite_a", "check_finite")
 def lu(a: ArrayLike, permute_l: bool = False, overwrite_a: bool = False, check_finite: bool = True) -> Any:
     """LU factors of matrices: `(p, l, u)` with `A = P L U`, or `(P L, u)` with `permute_l`.
 
@@ -449,7 +449,7 @@ def lu(a: ArrayLike, permute_l: bool = False, overwrite_a: bool = False, check_f
 # ---------------------------------------------------------------------------- Cholesky
 
 
-@composite("lower", "overwrite_a", "check_finite")
+@inline_jit("lower", "overwrite_a", "check_finite")
 def cholesky(a: ArrayLike, lower: bool = False, overwrite_a: bool = False, check_finite: bool = True) -> Array:
     """The upper (or lower) Cholesky factors of Hermitian matrices, of which that triangle is read.
 

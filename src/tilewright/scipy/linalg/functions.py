@@ -15,7 +15,7 @@ from ...core.support.errors import ArgumentError, ShapeError, UnsupportedError
 from ...numpy import linalg as numpy_linalg
 from ...numpy.linalg.decompositions import square
 from ...numpy.select import where
-from ...numpy.util import Array, ArrayLike, composite, dtype_of, promote_dtypes_inexact, shape_of, value
+from ...numpy.util import Array, ArrayLike, dtype_of, inline_jit, promote_dtypes_inexact, shape_of, value
 from .decompositions import to_complex
 from .solving import by_schur, sylvester
 
@@ -50,7 +50,7 @@ _LIMITS = {
 }  # fmt: skip
 
 
-@composite("upper_triangular", "max_squarings")
+@inline_jit("upper_triangular", "max_squarings")
 def expm(A: ArrayLike, *, upper_triangular: bool = False, max_squarings: int = 16) -> Array:
     """The exponential of square matrices: of a scaled matrix, by a polynomial or Pade approximant, squared again.
 
@@ -152,7 +152,7 @@ def expm_frechet(A: ArrayLike, E: ArrayLike, *, method: str | None = None, compu
     return _expm_frechet(A, E, bool(compute_expm))
 
 
-@composite("compute_expm")
+@inline_jit("compute_expm")
 def _expm_frechet(A: ArrayLike, E: ArrayLike, compute_expm: bool) -> Any:
     a, e = promote_dtypes_inexact(value(A, "expm_frechet"), value(E, "expm_frechet"))
     if shape_of(square(a, "expm_frechet")) != shape_of(square(e, "expm_frechet")):
@@ -192,7 +192,7 @@ def _solved_upper(matrix: Array, right: Array) -> Array:
     return lax.linalg.triangular_solve(where(zero & (on != 0), on, matrix), right, left_side=True)
 
 
-@composite("blocksize")
+@inline_jit("blocksize")
 def sqrtm(A: ArrayLike, blocksize: int = 1) -> Array:
     """The principal square root of a square matrix, complex, by its Schur form.
 

@@ -18,10 +18,10 @@ from ...numpy.util import (
     ArrayLike,
     DTypeLike,
     broadcast_to_shape,
-    composite,
     default_float,
     dtype_argument,
     dtype_of,
+    inline_jit,
     promote_dtypes,
     promote_dtypes_inexact,
     shape_of,
@@ -51,7 +51,7 @@ def _grid(batch: tuple[int, ...], m: int, n: int) -> tuple[Array, Array]:
 # ---------------------------------------------------------------------------- from vectors
 
 
-@composite()
+@inline_jit()
 def toeplitz(c: ArrayLike, r: ArrayLike | None = None) -> Array:
     """Matrices with equal elements along each diagonal: first column `c` (..., m), first row `r` (..., n).
 
@@ -82,7 +82,7 @@ def _windows(line: Array, m: int, n: int, backwards: bool) -> Array:
     return line[..., places]
 
 
-@composite()
+@inline_jit()
 def hankel(c: ArrayLike, r: ArrayLike | None = None) -> Array:
     """Matrices with equal elements across each diagonal: first column `c`, last row `r` (zeros by default).
 
@@ -103,7 +103,7 @@ def hankel(c: ArrayLike, r: ArrayLike | None = None) -> Array:
     return strong(_windows(line, m, n, False))
 
 
-@composite()
+@inline_jit()
 def circulant(c: ArrayLike) -> Array:
     """Matrices whose columns are `c` (..., n) turned by one place more each.
 
@@ -127,7 +127,7 @@ def _first_row(name: str, a: ArrayLike, least: int = 2) -> Array:
     return -a[..., 1:] / a[..., :1]
 
 
-@composite()
+@inline_jit()
 def companion(a: ArrayLike) -> Array:
     """The companion matrices of polynomials, coefficients (..., n) from the leading one: their eigenvalues are roots.
 
@@ -143,7 +143,7 @@ def companion(a: ArrayLike) -> Array:
     return where(rows == 0, first[..., None, :], (rows == columns + 1).astype(dtype_of(first)))
 
 
-@composite()
+@inline_jit()
 def fiedler_companion(a: ArrayLike) -> Array:
     """The companion matrices of polynomials with five diagonals, coefficients (..., n) from the leading one.
 
@@ -167,7 +167,7 @@ def fiedler_companion(a: ArrayLike) -> Array:
     return strong(where((rows % 2 == 1) & (columns == rows - 2) | (rows == 1) & (columns == 0), one, found))
 
 
-@composite()
+@inline_jit()
 def leslie(f: ArrayLike, s: ArrayLike) -> Array:
     """The Leslie matrices of fecundities `f` (..., n) and survivals `s` (..., n - 1).
 
@@ -188,7 +188,7 @@ def leslie(f: ArrayLike, s: ArrayLike) -> Array:
     return where(rows == 0, f[..., None, :], where(rows == columns + 1, below, lax.full_like(below, 0)))
 
 
-@composite()
+@inline_jit()
 def fiedler(a: ArrayLike) -> Array:
     """The matrices of distances |a_i - a_j| between elements of `a` (..., n).
 
@@ -202,7 +202,7 @@ def fiedler(a: ArrayLike) -> Array:
     return abs(a[..., :, None] - a[..., None, :])
 
 
-@composite("n", "mode")
+@inline_jit("n", "mode")
 def convolution_matrix(a: ArrayLike, n: int, mode: str = "full") -> Array:
     """The matrices whose products with vectors of `n` elements are convolutions by `a` (..., m), as `mode` says.
 
@@ -241,7 +241,7 @@ def block_diag(*arrs: ArrayLike) -> Array:
     return _block_diagonal(given)
 
 
-@composite()
+@inline_jit()
 def _block_diagonal(given: list[Array]) -> Array:
     blocks = [lax.reshape(x, (1,) * (2 - len(shape_of(x))) + shape_of(x)) for x in promote_dtypes(*given)]
     columns = sum(shape_of(x)[1] for x in blocks)

@@ -19,9 +19,9 @@ from ...numpy.util import (
     Array,
     ArrayLike,
     broadcast_to_shape,
-    composite,
     computation_dtype,
     dtype_of,
+    inline_jit,
     is_complex,
     promote_dtypes_inexact,
     shape_of,
@@ -73,7 +73,7 @@ def lu_solve(
     return _lu_solve(factors, pivots, b, int(trans))
 
 
-@composite("trans")
+@inline_jit("trans")
 def _lu_solve(factors: ArrayLike, pivots: ArrayLike, b: ArrayLike, trans: int) -> Array:
     factors, b, vector = system("lu_solve", factors, b, narrow=True)
     permutation = lax.linalg.lu_pivots_to_permutation(value(pivots), shape_of(factors)[-1])
@@ -100,7 +100,7 @@ def cho_solve(
     return _cho_solve(factor, b, bool(lower))
 
 
-@composite("lower")
+@inline_jit("lower")
 def _cho_solve(factor: ArrayLike, b: ArrayLike, lower: bool) -> Array:
     factor, b, vector = system("cho_solve", factor, b, narrow=True)
     return answer(through_float32(lambda f, b: _by_cholesky(f, b, lower), factor, b), vector)
@@ -118,7 +118,7 @@ def _by_cholesky(factor: Array, b: Array, lower: bool) -> Array:
 # ---------------------------------------------------------------------------- systems
 
 
-@composite("lower", "overwrite_a", "overwrite_b", "debug", "check_finite", "assume_a")
+@inline_jit("lower", "overwrite_a", "overwrite_b", "debug", "check_finite", "assume_a")
 def solve(
     a: ArrayLike, b: ArrayLike, lower: bool = False, overwrite_a: bool = False, overwrite_b: bool = False,
     debug: bool = False, check_finite: bool = True, assume_a: str = "gen",
@@ -146,7 +146,7 @@ def solve(
 _TRANSPOSES = {0: 0, "N": 0, 1: 1, "T": 1, 2: 2, "C": 2}
 
 
-@composite("trans", "lower", "unit_diagonal", "overwrite_b", "debug", "check_finite")
+@inline_jit("trans", "lower", "unit_diagonal", "overwrite_b", "debug", "check_finite")
 def solve_triangular(
     a: ArrayLike, b: ArrayLike, trans: int | str = 0, lower: bool = False, unit_diagonal: bool = False,
     overwrite_b: bool = False, debug: Any = None, check_finite: bool = True,
@@ -167,7 +167,7 @@ def solve_triangular(
     return answer(found, vector)
 
 
-@composite("method", "tol")
+@inline_jit("method", "tol")
 def solve_sylvester(A: ArrayLike, B: ArrayLike, C: ArrayLike, *, method: str = "schur", tol: float = 1e-8) -> Array:
     """The solutions of A X + X B = C for square A and B; NaN where an eigenvalue of A is minus one of B, within `tol`.
 

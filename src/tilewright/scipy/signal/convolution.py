@@ -13,8 +13,8 @@ from ...numpy.util import (
     Array,
     ArrayLike,
     axes_of,
-    composite,
     dtype_of,
+    inline_jit,
     is_complex,
     promote_dtypes_inexact,
     shape_of,
@@ -95,7 +95,7 @@ def _by_transforms(in1: Array, in2: Array, mode: str, axes: Any) -> Array:
     return lax.slice(out, start, stop)
 
 
-@composite("mode", "axes")
+@inline_jit("mode", "axes")
 def fftconvolve(in1: ArrayLike, in2: ArrayLike, mode: str = "full", axes: Sequence[int] | None = None) -> Array:
     """The convolution of two arrays of one rank by Fourier transforms, along axes (all by default).
 
@@ -124,7 +124,7 @@ def _convolved(name: str, in1: Any, in2: Any, mode: str, method: str, precision:
     return _direct(name, *_operands(name, in1, in2, mode), mode, precision)
 
 
-@composite("mode", "method", "precision")
+@inline_jit("mode", "method", "precision")
 def convolve(
     in1: ArrayLike, in2: ArrayLike, mode: str = "full", method: str = "auto", precision: Precision = None
 ) -> Array:
@@ -140,7 +140,7 @@ def convolve(
     return _convolved("convolve", in1, in2, mode, method, precision)
 
 
-@composite("mode", "method", "precision")
+@inline_jit("mode", "method", "precision")
 def correlate(
     in1: ArrayLike, in2: ArrayLike, mode: str = "full", method: str = "auto", precision: Precision = None
 ) -> Array:
@@ -164,7 +164,7 @@ def _planes(name: str, in1: Any, in2: Any, mode: str, boundary: str, fillvalue: 
     return in1, in2
 
 
-@composite("mode", "boundary", "fillvalue", "precision")
+@inline_jit("mode", "boundary", "fillvalue", "precision")
 def convolve2d(
     in1: ArrayLike, in2: ArrayLike, mode: str = "full", boundary: str = "fill", fillvalue: float = 0,
     precision: Precision = None,
@@ -183,7 +183,7 @@ def convolve2d(
     return _direct("convolve2d", in1, in2, mode, precision)
 
 
-@composite("mode", "boundary", "fillvalue", "precision")
+@inline_jit("mode", "boundary", "fillvalue", "precision")
 def correlate2d(
     in1: ArrayLike, in2: ArrayLike, mode: str = "full", boundary: str = "fill", fillvalue: float = 0,
     precision: Precision = None,

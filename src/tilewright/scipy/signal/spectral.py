@@ -27,8 +27,8 @@ from ...numpy.util import (
     ArrayLike,
     astype,
     axis_of,
-    composite,
     dtype_of,
+    inline_jit,
     is_complex,
     promote_dtypes_inexact,
     shape_of,
@@ -168,7 +168,7 @@ def _spectral(
     )  # fmt: skip
 
 
-@composite("size", "step", "points", "detrend", "axis", "onesided", "scaling", "mode", "boundary", "padded")
+@inline_jit("size", "step", "points", "detrend", "axis", "onesided", "scaling", "mode", "boundary", "padded")
 def _of_segments(
     x: Any, y: Any, win: Any, fs: Any, size: int, step: int, points: int, detrend: Any, axis: int, onesided: bool,
     scaling: str, mode: str, boundary: Any, padded: bool,
@@ -247,7 +247,7 @@ def csd(
     return frequencies, _averaged(out, average) if out.size else out
 
 
-@composite("average")
+@inline_jit("average")
 def _averaged(out: Any, average: str) -> Array:
     if average == "mean":
         return mean(out, -1)
@@ -326,7 +326,7 @@ def istft(
                    bool(boundary), at - (across < at))  # fmt: skip
 
 
-@composite("size", "step", "points", "onesided", "boundary", "axis")
+@inline_jit("size", "step", "points", "onesided", "boundary", "axis")
 def _joined(
     z: Any, win: Any, fs: Any, size: int, step: int, points: int, onesided: bool, boundary: bool, axis: int
 ) -> tuple[Array, Array]:

@@ -16,9 +16,9 @@ from ...numpy.util import (
     Array,
     ArrayLike,
     axis_of,
-    composite,
     concrete,
     dtype_of,
+    inline_jit,
     promote_dtypes_inexact,
     shape_of,
     strong,
@@ -51,7 +51,7 @@ def detrend(
     return _detrended(data, axis, type, tuple(np.atleast_1d(points).tolist()))
 
 
-@composite("axis", "kind", "points")
+@inline_jit("axis", "kind", "points")
 def _detrended(data: Any, axis: int, kind: str, points: tuple[int, ...]) -> Array:
     x = strong(*promote_dtypes_inexact(value(data, "detrend")))
     if kind == "constant":

@@ -23,8 +23,8 @@ from ...numpy.util import (
     Array,
     ArrayLike,
     astype,
-    composite,
     dtype_of,
+    inline_jit,
     is_complex,
     promote_dtypes_inexact,
     promote_inexact,
@@ -116,7 +116,7 @@ def _logit_jvp(primals: Sequence[Any], tangents: Sequence[Any]) -> Any:
     return logit(x), dx / (x * (1 - x))
 
 
-@composite()
+@inline_jit()
 def logit(x: ArrayLike) -> Array:
     """`log(x / (1 - x))`.
 
@@ -148,7 +148,7 @@ def _times_log(log: Callable[[Any], Array], offset: int) -> Callable[[Any, Any],
 _xlogy, _xlog1py = _times_log(lax.log, 0), _times_log(lax.log1p, 1)
 
 
-@composite()
+@inline_jit()
 def xlogy(x: ArrayLike, y: ArrayLike) -> Array:
     """`x * log(y)`, 0 where `x` is 0.
 
@@ -159,7 +159,7 @@ def xlogy(x: ArrayLike, y: ArrayLike) -> Array:
     return _xlogy(*promote_inexact(x, y))
 
 
-@composite()
+@inline_jit()
 def xlog1py(x: ArrayLike, y: ArrayLike) -> Array:
     """`x * log1p(y)`, 0 where `x` is 0.
 
@@ -185,7 +185,7 @@ def _entr_slope(t: Any, out: Any, x: Array) -> Array:
 _entr.defjvps(_entr_slope)
 
 
-@composite()
+@inline_jit()
 def entr(x: ArrayLike) -> Array:
     """`-x * log(x)`, 0 at 0 and -inf below.
 
@@ -196,7 +196,7 @@ def entr(x: ArrayLike) -> Array:
     return _entr(*promote_dtypes_inexact(value(x, "entr")))
 
 
-@composite()
+@inline_jit()
 def rel_entr(p: ArrayLike, q: ArrayLike) -> Array:
     """`p * log(p / q)`, 0 where `p` is 0 and inf outside of the domain.
 
@@ -213,7 +213,7 @@ def rel_entr(p: ArrayLike, q: ArrayLike) -> Array:
     return weak_of_numbers(where3(both, inside, where3(zero, 0.0, where3(known, np.inf, np.nan))), p, q)
 
 
-@composite()
+@inline_jit()
 def kl_div(p: ArrayLike, q: ArrayLike) -> Array:
     """`p * log(p / q) - p + q`.
 
@@ -257,7 +257,7 @@ def _betaln(a: Array, b: Any) -> Any:
     return where3(infinite, -math.inf, where3(large, where3(both, two, one), direct))
 
 
-@composite()
+@inline_jit()
 def betaln(a: ArrayLike, b: ArrayLike) -> Array:
     """The logarithm of the magnitude of the beta function.
 
@@ -268,7 +268,7 @@ def betaln(a: ArrayLike, b: ArrayLike) -> Array:
     return _betaln(*promote_inexact(a, b))
 
 
-@composite()
+@inline_jit()
 def gammasgn(x: ArrayLike) -> Array:
     """The sign of the gamma function.
 
@@ -285,7 +285,7 @@ def gammasgn(x: ArrayLike) -> Array:
     return strong(astype(where3(lax.eq(x, x), sign, np.nan), dtype_of(x)))
 
 
-@composite()
+@inline_jit()
 def gamma(x: ArrayLike) -> Array:
     """The gamma function, of complex numbers too.
 
@@ -299,7 +299,7 @@ def gamma(x: ArrayLike) -> Array:
     return gammasgn(x) * lax.exp(lax.lgamma(x))
 
 
-@composite()
+@inline_jit()
 def beta(a: ArrayLike, b: ArrayLike) -> Array:
     """The beta function.
 
@@ -323,13 +323,13 @@ def factorial(n: ArrayLike, exact: bool = False) -> Array:
     return _factorial(n)
 
 
-@composite()
+@inline_jit()
 def _factorial(n: Any) -> Array:
     (n,) = promote_dtypes_inexact(value(n, "factorial"))
     return where3(lax.lt(n, 0), 0.0, lax.exp(lax.lgamma(n + 1)))
 
 
-@composite()
+@inline_jit()
 def poch(z: ArrayLike, m: ArrayLike) -> Array:
     """The Pochhammer symbol `gamma(z + m) / gamma(z)`.
 
@@ -341,7 +341,7 @@ def poch(z: ArrayLike, m: ArrayLike) -> Array:
     return where3(lax.eq(m, 0), 1.0, lax.exp(lax.lgamma(z + m) - lax.lgamma(z)) * gammasgn(z + m) * gammasgn(z))
 
 
-@composite("d")
+@inline_jit("d")
 def multigammaln(a: ArrayLike, d: int) -> Array:
     """The logarithm of the multivariate gamma function of dimension `d`.
 
@@ -396,7 +396,7 @@ def zeta(x: ArrayLike, q: ArrayLike | None = None) -> Array:
     return lax.zeta(*promote_inexact(x, 1.0 if q is None else q))
 
 
-@composite()
+@inline_jit()
 def polygamma(n: ArrayLike, x: ArrayLike) -> Array:
     """The derivative number `n` of the digamma function.
 
@@ -435,7 +435,7 @@ def _box(log: Callable[[Any], Array], offset: int) -> Callable[[Any, Any], Array
 _boxcox, _boxcox1p = _box(lax.log, 0), _box(lax.log1p, 1)
 
 
-@composite()
+@inline_jit()
 def boxcox(x: ArrayLike, lmbda: ArrayLike) -> Array:
     """`(x**lmbda - 1) / lmbda`, `log(x)` at 0.
 
@@ -446,7 +446,7 @@ def boxcox(x: ArrayLike, lmbda: ArrayLike) -> Array:
     return _boxcox(*promote_inexact(x, lmbda))
 
 
-@composite()
+@inline_jit()
 def boxcox1p(x: ArrayLike, lmbda: ArrayLike) -> Array:
     """`boxcox(1 + x, lmbda)`, exact near zero.
 
@@ -457,7 +457,7 @@ def boxcox1p(x: ArrayLike, lmbda: ArrayLike) -> Array:
     return _boxcox1p(*promote_inexact(x, lmbda))
 
 
-@composite()
+@inline_jit()
 def ndtr(x: ArrayLike) -> Array:
     """The normal distribution function.
 
@@ -524,7 +524,7 @@ def _ndtri(p: Array) -> Array:
 _ndtri.defjvps(lambda t, out, p: t * lax.exp(0.5 * out * out + _HALF_LOG_2PI))
 
 
-@composite()
+@inline_jit()
 def ndtri(p: ArrayLike) -> Array:
     """The inverse of `ndtr`.
 
@@ -541,7 +541,7 @@ def _float32_or_more(x: Any) -> Any:
     return lax.convert_element_type(x, np.float32) if dtype_of(x).itemsize == 2 else x
 
 
-@composite()
+@inline_jit()
 def erfcinv(y: ArrayLike) -> Array:
     """The inverse of `erfc`, from 0 to 2; NaN elsewhere. Real numbers only; it keeps its digits for tiny `y`.
 
@@ -598,7 +598,7 @@ _log_ndtr = custom_jvp(_log_ndtr_value, nondiff_argnums=(1,))
 _log_ndtr.defjvp(_log_ndtr_jvp)
 
 
-@composite("series_order")
+@inline_jit("series_order")
 def log_ndtr(x: ArrayLike, series_order: int = 3) -> Array:
     """The logarithm of `ndtr`, by its asymptotic series far below zero.
 
@@ -622,7 +622,7 @@ def comb(N: ArrayLike, k: ArrayLike, *, repetition: bool = False) -> Array:
     return _comb(N, k, repetition)
 
 
-@composite("repetition")
+@inline_jit("repetition")
 def _comb(N: Any, k: Any, repetition: bool) -> Array:
     N, k = promote_inexact(N, k)
     dtype = dtype_of(N)

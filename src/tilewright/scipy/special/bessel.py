@@ -8,7 +8,7 @@ from typing import Any
 from ... import lax
 from ...core.support.errors import ArgumentError, DtypeError
 from ...numpy.elementwise import where3
-from ...numpy.util import Array, ArrayLike, composite, dtype_of, is_complex, promote_dtypes_inexact, shape_of, value
+from ...numpy.util import Array, ArrayLike, dtype_of, inline_jit, is_complex, promote_dtypes_inexact, shape_of, value
 
 
 def bessel_jn(z: ArrayLike, *, v: int, n_iter: int = 50) -> Array:
@@ -30,7 +30,7 @@ def bessel_jn(z: ArrayLike, *, v: int, n_iter: int = 50) -> Array:
     return _bessel_jn(z, order, start)
 
 
-@composite("order", "start")
+@inline_jit("order", "start")
 def _bessel_jn(z: Any, order: int, start: int) -> Array:
     (z,) = promote_dtypes_inexact(value(z, "bessel_jn"))
     if is_complex(dtype_of(z)):

@@ -17,8 +17,8 @@ from ...numpy.elementwise import imag, real, where3
 from ...numpy.util import (
     Array,
     ArrayLike,
-    composite,
     dtype_of,
+    inline_jit,
     is_complex,
     promote_dtypes_inexact,
     strong,
@@ -75,7 +75,7 @@ def argument(x: Any, name: str) -> tuple[Array, Any]:
     return _wide(x), dtype_of(x)
 
 
-@composite()
+@inline_jit()
 def wofz(z: ArrayLike) -> Array:
     """Faddeeva's function `exp(-z^2) erfc(-i z)` of complex numbers.
 
@@ -92,7 +92,7 @@ def wofz(z: ArrayLike) -> Array:
     return where3(below, 2 * lax.exp(-mirrored * mirrored) - w, w)
 
 
-@composite()
+@inline_jit()
 def erfcx(x: ArrayLike) -> Array:
     """`exp(x^2) erfc(x)` of real or complex numbers, exact for large ones.
 
@@ -115,7 +115,7 @@ def erfcx(x: ArrayLike) -> Array:
 _DAWSON = tuple([(-2.0) ** k / math.prod(range(1, 2 * k + 2, 2)) for k in range(16)][::-1])
 
 
-@composite()
+@inline_jit()
 def dawsn(x: ArrayLike) -> Array:
     """Dawson's integral `exp(-x^2) int_0^x exp(t^2) dt`.
 
@@ -166,7 +166,7 @@ def _fresnel_jvp(primals: Sequence[Any], tangents: Sequence[Any]) -> Any:
     return _fresnel(x), (t * lax.sin(angle), t * lax.cos(angle))
 
 
-@composite()
+@inline_jit()
 def fresnel(x: ArrayLike) -> tuple[Array, Array]:
     """Fresnel's integrals of `sin(pi t^2 / 2)` and `cos(pi t^2 / 2)` from 0 to `x`.
 

@@ -17,8 +17,8 @@ from ...numpy.util import (
     Array,
     ArrayLike,
     broadcast_to_shape,
-    composite,
     dtype_of,
+    inline_jit,
     promote_inexact,
     shape_of,
     strong,
@@ -176,7 +176,7 @@ def _sum_1f1(a: Any, b: Any, x: Array, least: Any) -> Any:
 _hyp1f1 = _by_slopes(_value_1f1, _smooth_1f1, _over)
 
 
-@composite()
+@inline_jit()
 def hyp1f1(a: ArrayLike, b: ArrayLike, x: ArrayLike) -> Array:
     """The confluent hypergeometric function 1F1(a; b; x) of real numbers.
 
@@ -287,7 +287,7 @@ def _summed_2f1(a: Any, b: Any, c: Any, x: Any) -> Any:
 _hyp2f1 = _by_slopes(_value_2f1, _summed_2f1, lambda a, b, c: _over(a * b, c))
 
 
-@composite()
+@inline_jit()
 def hyp2f1(a: ArrayLike, b: ArrayLike, c: ArrayLike, x: ArrayLike) -> Array:
     """Gauss's hypergeometric function 2F1(a, b; c; x) of real numbers up to 1; infinite above, but for polynomials.
 

@@ -18,8 +18,8 @@ from ...numpy.util import (
     Array,
     ArrayLike,
     broadcast_to_shape,
-    composite,
     dtype_of,
+    inline_jit,
     promote_inexact,
     shape_of,
     strong,
@@ -93,7 +93,7 @@ def _expn_slope(t: Any, out: Any, n: Array, x: Any) -> Any:
 _expn.defjvps(no_derivative("expn", "n"), _expn_slope)
 
 
-@composite()
+@inline_jit()
 def expn(n: ArrayLike, x: ArrayLike) -> Array:
     """The exponential integral `E_n(x) = int_1^inf exp(-x t) / t^n dt` for whole `n` from 0 on.
 
@@ -108,7 +108,7 @@ def expn(n: ArrayLike, x: ArrayLike) -> Array:
     return _expn(n, x)
 
 
-@composite()
+@inline_jit()
 def exp1(x: ArrayLike) -> Array:
     """The exponential integral `E_1(x)`.
 
@@ -145,7 +145,7 @@ _expi = custom_jvp(_expi_value)
 _expi.defjvps(lambda t, out, x: t * lax.exp(x) / where3(lax.eq(x, math.inf), 1.0, x))
 
 
-@composite()
+@inline_jit()
 def expi(x: ArrayLike) -> Array:
     """The exponential integral `Ei(x)`, the principal value of `int_-inf^x exp(t) / t dt`.
 
@@ -193,7 +193,7 @@ def _sici_jvp(primals: Sequence[Any], tangents: Sequence[Any]) -> Any:
     return _sici(x), (t * of_si, t * where3(end, 0.0, lax.cos(safe) / where3(zero, x, safe)))
 
 
-@composite()
+@inline_jit()
 def sici(x: ArrayLike) -> tuple[Array, Array]:
     """The sine integral `int_0^x sin(t) / t dt` and the cosine integral `-int_|x|^inf cos(t) / t dt`.
 
@@ -261,7 +261,7 @@ _spence_slope.defjvps(_spence_curvature)
 _spence.defjvps(lambda t, out, x: t * _spence_slope(x))
 
 
-@composite()
+@inline_jit()
 def spence(x: ArrayLike) -> Array:
     """Spence's function `-int_1^x log(t) / (t - 1) dt`, the dilogarithm of `1 - x`; NaN below 0.
 
@@ -317,7 +317,7 @@ def _slope_a(t: Any, out: Any, h: Any, a: Any) -> Any:
 _owens_t.defjvps(_slope_h, _slope_a)
 
 
-@composite()
+@inline_jit()
 def owens_t(h: ArrayLike, a: ArrayLike) -> Array:
     """Owen's T function: the probability that of two normal variables x is above `h` and y between 0 and `a x`.
 

@@ -17,9 +17,9 @@ from ...numpy.util import (
     Array,
     ArrayLike,
     broadcast_to_shape,
-    composite,
     concrete,
     dtype_of,
+    inline_jit,
     promote_dtypes_inexact,
     shape_of,
     value,
@@ -101,7 +101,7 @@ def lpmn(m: int, n: int, z: ArrayLike) -> tuple[Array, Array]:
     return _with_derivatives(*_checked("lpmn", m, n, z))
 
 
-@composite("top")
+@inline_jit("top")
 def _with_derivatives(top: int, z: Array) -> tuple[Array, Array]:
     return jvp(lambda z: _legendre(top, z, False), (z,), (lax.full_like(z, 1),))
 
@@ -118,7 +118,7 @@ def lpmn_values(m: int, n: int, z: ArrayLike, is_normalized: bool) -> Array:
     return _values(*_checked("lpmn_values", m, n, z), bool(is_normalized))
 
 
-@composite("top", "normalized")
+@inline_jit("top", "normalized")
 def _values(top: int, z: Any, normalized: bool) -> Array:
     return _legendre(top, z, normalized)
 
@@ -148,7 +148,7 @@ def sph_harm_y(
     return _harmonics(n, m, theta, phi, operator.index(n_max))
 
 
-@composite("top")
+@inline_jit("top")
 def _harmonics(n: Any, m: Any, theta: Any, phi: Any, top: int) -> Array:
     n, m = value(n, "sph_harm_y"), value(m, "sph_harm_y")
     theta, phi = promote_dtypes_inexact(value(theta, "sph_harm_y"), value(phi, "sph_harm_y"))

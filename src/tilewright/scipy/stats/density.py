@@ -21,7 +21,7 @@ from ...numpy.reductions import prod
 from ...numpy.reductions import sum as _sum
 from ...numpy.shape import atleast_1d, atleast_2d, reshape, squeeze
 from ...numpy.statistics.histograms import cov as _cov
-from ...numpy.util import Array, ArrayLike, composite, is_complex, promote_dtypes_inexact, shape_of, value
+from ...numpy.util import Array, ArrayLike, inline_jit, is_complex, promote_dtypes_inexact, shape_of, value
 from ...tree_util import register_pytree_node_class
 from .. import linalg, special
 
@@ -173,7 +173,7 @@ class gaussian_kde:
         raise UnsupportedError("gaussian_kde.set_bandwidth", "make another one: arrays are not changed")
 
 
-@composite("logarithm")
+@inline_jit("logarithm")
 def _evaluated(logarithm: bool, dataset: Any, weights: Any, inv_cov: Any, points: Any) -> Array:
     dataset, weights, inv_cov, points = promote_dtypes_inexact(dataset, weights, inv_cov, points)
     d = shape_of(dataset)[0]
@@ -188,7 +188,7 @@ def _evaluated(logarithm: bool, dataset: Any, weights: Any, inv_cov: Any, points
     return vmap(at)(theirs)
 
 
-@composite()
+@inline_jit()
 def _between(dataset: Any, weights: Any, variance: Any, low: Any, high: Any) -> Array:
     sigma = sqrt(variance)
     return _sum(weights * (special.ndtr((high - dataset) / sigma) - special.ndtr((low - dataset) / sigma)))

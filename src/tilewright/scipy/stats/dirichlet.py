@@ -20,12 +20,12 @@ from ...numpy.join import concatenate
 from ...numpy.reductions import all as _all
 from ...numpy.reductions import prod as _prod
 from ...numpy.reductions import sum as _sum
-from ...numpy.util import Array, ArrayLike, composite, dtype_of, promote_dtypes_inexact, shape_of
+from ...numpy.util import Array, ArrayLike, dtype_of, inline_jit, promote_dtypes_inexact, shape_of
 from .. import special
 from .safe_powers import split_power
 
 
-@composite()
+@inline_jit()
 def logpdf(x: ArrayLike, alpha: ArrayLike) -> Array:
     """The logarithm of the density at points `x` (k, ...), or (k - 1, ...) without the last share, for `alpha` (k,).
 
@@ -57,7 +57,7 @@ def _parts(x: Any, alpha: Any) -> tuple[Any, Any, Any, Any, Any]:
     return legal, simplex, where3(simplex, x, 0.5), alpha - 1, constant
 
 
-@composite()
+@inline_jit()
 def pdf(x: ArrayLike, alpha: Any) -> Array:
     """The density: see `logpdf`."""
     legal, simplex, x, power, constant = _parts(x, alpha)

@@ -17,7 +17,7 @@ from typing import Any
 from ... import lax
 from ...core.primitives.custom.custom_derivatives import custom_jvp
 from ...numpy.elementwise import where3
-from ...numpy.util import Array, as_weak_as, composite, promote_inexact, strong, weak_of_numbers
+from ...numpy.util import Array, as_weak_as, inline_jit, promote_inexact, strong, weak_of_numbers
 
 INF = math.inf
 Form = Callable[..., Any]
@@ -107,7 +107,7 @@ class Family:
         code = template.__code__.replace(co_varnames=names, co_name=name, co_qualname=name)
         space = sys.modules[self.module].__dict__
         made = FunctionType(code, space, name, (0, 1)[: len(places)], template.__closure__)
-        function = composite()(made)
+        function = inline_jit()(made)
         function.__doc__ = _INVERSES[name] if inverse else kind.text
         return function
 

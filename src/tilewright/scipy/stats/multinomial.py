@@ -22,8 +22,8 @@ from ...numpy.util import (
     Array,
     ArrayLike,
     astype,
-    composite,
     dtype_of,
+    inline_jit,
     is_integer,
     promote_dtypes,
     promote_dtypes_inexact,
@@ -35,7 +35,7 @@ from .. import special
 from .safe_powers import split_power
 
 
-@composite()
+@inline_jit()
 def logpmf(x: ArrayLike, n: ArrayLike, p: ArrayLike) -> Array:
     """The logarithm of the probability of the counts `x` (..., k), for a number of trials `n` and `p` (..., k).
 
@@ -62,7 +62,7 @@ def _parts(x: Any, n: Any, p: Any) -> tuple[Any, Any, Any, Any, Any]:
     return _all((p >= 0) & (p <= 1), -1), legal, x, p, lax.lgamma(n + 1) - _sum(lax.lgamma(x + 1), -1)
 
 
-@composite()
+@inline_jit()
 def pmf(x: Any, n: Any, p: Any) -> Array:
     """The probability: see `logpmf`."""
     valid, legal, x, p, constant = _parts(x, n, p)

@@ -16,7 +16,7 @@ from ... import lax
 from ...core.support.errors import ShapeError, UnsupportedError
 from ...numpy.linalg.products import diagonal
 from ...numpy.reductions import sum as _sum
-from ...numpy.util import Array, ArrayLike, broadcast_to_shape, composite, promote_dtypes_inexact, shape_of
+from ...numpy.util import Array, ArrayLike, broadcast_to_shape, inline_jit, promote_dtypes_inexact, shape_of
 
 _LOG_2PI = math.log(2 * math.pi)
 
@@ -37,7 +37,7 @@ def logpdf(x: ArrayLike, mean: ArrayLike, cov: ArrayLike, allow_singular: None =
     return _logpdf(x, mean, cov)
 
 
-@composite()
+@inline_jit()
 def _logpdf(x: Any, mean: Any, cov: Any) -> Array:
     x, mean, cov = promote_dtypes_inexact(x, mean, cov)
     size, fits = shape_of(mean), shape_of(cov)
@@ -70,7 +70,7 @@ def pdf(x: ArrayLike, mean: ArrayLike, cov: ArrayLike) -> Array:
     return _pdf(x, mean, cov)
 
 
-@composite()
+@inline_jit()
 def _pdf(x: Any, mean: Any, cov: Any) -> Array:
     return lax.exp(_logpdf(x, mean, cov))
 

@@ -15,7 +15,7 @@ from ... import lax
 from ...numpy.create import arange
 from ...numpy.elementwise import where3
 from ...numpy.reductions import sum as _sum
-from ...numpy.util import Array, ArrayLike, composite, dtype_of, promote_inexact, shape_of
+from ...numpy.util import Array, ArrayLike, dtype_of, inline_jit, promote_inexact, shape_of
 from .. import special
 from .family import INF, Family
 from .safe_powers import with_powers
@@ -38,7 +38,7 @@ pmf: OfKMuAt = _D.function("pmf", lambda k, mu: with_powers(-lax.lgamma(k + 1) -
 cdf: OfKMuAt = _D.function("cdf", lambda k, mu: special.gammaincc(k + 1, mu))
 
 
-@composite()
+@inline_jit()
 def entropy(mu: ArrayLike, loc: ArrayLike = 0) -> Array:
     """The entropy, in nats: a sum for small means, an asymptotic series for great ones.
 

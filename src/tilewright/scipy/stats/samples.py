@@ -23,10 +23,10 @@ from ...numpy.util import (
     ArrayLike,
     astype,
     axis_of,
-    composite,
     default_float,
     default_int,
     dtype_of,
+    inline_jit,
     is_float,
     promote_inexact,
     shape_of,
@@ -66,7 +66,7 @@ def _runs(x: Array) -> tuple[Array, Array, Array]:
     return new, lax.cummax(where3(new, place, 0), axis), place
 
 
-@composite("axis", "nan_policy", "keepdims")
+@inline_jit("axis", "nan_policy", "keepdims")
 def mode(a: ArrayLike, axis: int | None = 0, nan_policy: str = "propagate", keepdims: bool = False) -> ModeResult:
     """The most common value along an axis (None: of all), the least of several, and how often it comes.
 
@@ -102,7 +102,7 @@ def mode(a: ArrayLike, axis: int | None = 0, nan_policy: str = "propagate", keep
 _METHODS = ("average", "min", "max", "dense", "ordinal")
 
 
-@composite("method", "axis", "nan_policy")
+@inline_jit("method", "axis", "nan_policy")
 def rankdata(
     a: ArrayLike, method: str = "average", *, axis: int | None = None, nan_policy: str = "propagate"
 ) -> Array:
@@ -151,7 +151,7 @@ def _ranks(x: Array, method: str) -> Array:
     return where3(_any(lax.ne(x, x), -1, keepdims=True), np.nan, ranks)
 
 
-@composite("axis", "ddof", "nan_policy", "keepdims")
+@inline_jit("axis", "ddof", "nan_policy", "keepdims")
 def sem(
     a: ArrayLike, axis: int | None = 0, ddof: int = 1, nan_policy: str = "propagate", *, keepdims: bool = False
 ) -> Array:

@@ -36,7 +36,7 @@ from ..lang.targets.target import CPU, CustomCall
 from ..lang.verify.verify import coverage
 from ..xla_backend.host.disk_cache import disk_cache
 from ..xla_backend.jaxlib import ffi_registry
-from .cpu_routes import route_of
+from .cpu_route_policy import route_of
 
 TYPED = 4  # the version of custom calls whose handlers are typed
 MARGIN = 0.9  # of XLA's time is the most that machine code may be estimated to take
