@@ -13,7 +13,6 @@ import numpy as np
 from ...core.ir.array import ArrayLike, DTypeLike
 from ...core.ir.array_layout import Format, Layout
 from ...core.ir.types import KEY_DTYPES, ArrayType, KeyDtype, RefType, is_complex, is_integer
-from ...core.sharding.mesh import NamedSharding
 from ...core.support.config import current
 from ...core.support.errors import (
     ArgumentError,
@@ -133,7 +132,7 @@ class Array(CompiledOperators, Value, metaclass=_IsArray):
         deleted = self._buffer.is_deleted()
         return Format(None if deleted else Layout.from_pjrt_layout(self._buffer._pjrt_layout), self.sharding)
 
-    def to_device(self, device: Device | NamedSharding | None, *, stream: object = None) -> Array:
+    def to_device(self, device: Any, *, stream: object = None) -> Array:
         """The array on a device, or as a sharding says; the array itself where it is there, or where None is named.
 
         Raises:

@@ -47,6 +47,7 @@ CLIENTS: dict[str, Client] = {
     "jaxopt": Client("0.8.5"),
     "jmp": Client("0.0.4"),
     "jraph": Client("0.0.6.dev0"),
+    "kfac-jax": Client("0.0.8", ("distrax", "optax"), (*_CHEX, "dm-tree", "immutabledict")),
     "lineax": Client("0.1.1", ("equinox",), _EQUINOX),
     "mctx": Client("0.0.71", ("chex",), _CHEX),
     "numpyro": Client("0.22.0", needs=("multipledispatch", "tqdm")),
