@@ -14,11 +14,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, final
 
 from ..support.errors import Source
 from .printer import show_eqn, show_program
-from .types import ArrayType, Type
+from .types import ArrayType, Type, scalar_type
 
 if TYPE_CHECKING:
     from .primitive import Primitive
@@ -64,7 +65,9 @@ class Literal:
 
     @property
     def val(self) -> Any:
-        return self.value
+        """The value, as the Python number that has the type where it is weak."""
+        number = self.value.item() if self.type.weak_type else None
+        return self.value if number is None or scalar_type(number) is not self.type else number
 
     def __repr__(self) -> str:
         return f"Literal({self.value}, {self.type.show()})"
@@ -211,18 +214,19 @@ def every_eqn(program: Program) -> Iterator[Eqn]:
             yield from every_eqn(inner)
 
 
-def run(program: Program, bind: Callable[[Eqn, list[Any]], Sequence[Any]], args: Sequence[Any]) -> list[Any]:
-    """Walk a Program: `bind(eqn, values)` gives the values of each equation's outputs."""
+def run(program: Program, bind: Callable[[Eqn, list[Any]], Sequence[Any]], args: Sequence[Any],
+        literal: Callable[[Any], Any] = attrgetter("value")) -> list[Any]:  # fmt: skip
+    """Walk a Program: `bind(eqn, values)` gives the values of each equation's outputs, `literal` those of Literals."""
     env: dict[Var, Any] = dict(zip(program.constants, program.values, strict=True))
     env.update(zip(program.inputs, args, strict=True))
     remaining = last_uses(program)
     for number, eqn in enumerate(program.eqns):
-        values = [env[a] if type(a) is Var else a.value for a in eqn.inputs]
+        values = [env[a] if type(a) is Var else literal(a) for a in eqn.inputs]
         for var, value in zip(eqn.outputs, bind(eqn, values), strict=True):
             env[var] = value
         for var in remaining.get(number, ()):
             del env[var]
-    return [env[a] if type(a) is Var else a.value for a in program.outputs]
+    return [env[a] if type(a) is Var else literal(a) for a in program.outputs]
 
 
 def last_uses(program: Program) -> dict[int, list[Var]]:

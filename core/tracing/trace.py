@@ -14,6 +14,7 @@ import operator
 import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextvars import ContextVar
+from operator import attrgetter
 from types import FrameType
 from typing import Any
 
@@ -511,7 +512,7 @@ def bind_eqn(eqn: Eqn, values: Sequence[Any]) -> Sequence[Any]:
 
 def eval_program(program: Program, *args: Any) -> list[Any]:
     """Evaluate a Program under the current trace."""
-    return run(program, bind_eqn, args)
+    return run(program, bind_eqn, args, attrgetter("val"))
 
 
 def as_type(x: Any) -> Type:

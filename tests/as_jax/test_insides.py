@@ -229,3 +229,71 @@ def test_types_name_the_axes_along_which_values_vary():
     tw.shard_map(lambda x: seen.append(tw.typeof(x).mat) or x, mesh=mesh, in_specs=tw.P("x"), out_specs=tw.P("x"))(
         jnp.arange(2.0))  # fmt: skip
     assert seen[-1].varying == {"x"} and not seen[-1].unreduced and not tw.typeof(jnp.arange(2.0)).mat.varying
+
+
+class Tag(jex.Primitive):
+    """tag(x, y) -> (x,): its rules are methods of the class, as kfac-jax defines its tags."""
+
+    multiple_results = True
+
+    def impl(self, x, y):
+        return (x,)
+
+    def abstract_eval(self, x, y):
+        return (x,), jex.no_effects
+
+    def _lower(self, _, x, y):
+        return (x,)
+
+
+def test_rules_that_are_methods_of_a_clients_class():
+    tag = Tag("tag")
+    mlir.register_lowering(tag, tag._lower)
+    ad.primitive_jvps[tag] = lambda primals, tangents: (tag.bind(*primals), tangents[:1])
+    batching.primitive_batchers[tag] = lambda args, dims: (tag.bind(*args), dims[:1])
+    assert tag.multiple_results and not jex.Primitive("untagged").multiple_results
+    x, y = np.arange(3.0, dtype=np.float32), np.float32(2)
+
+    def f(x):
+        (z,) = tag.bind(x * x, y)
+        return jnp.sum(z)
+
+    assert np.allclose(tag.bind(x, y)[0], x)
+    for form in (f, tw.jit(f)):
+        assert np.allclose(form(x), np.sum(x * x)) and np.allclose(tw.grad(form)(x), 2 * x)
+    assert np.allclose(tw.vmap(lambda x: tag.bind(x, y)[0])(x), x)
+    types, effects = tag.abstract_eval(core.ShapedArray((3,), np.float32), core.ShapedArray((), np.float32))
+    assert types[0].shape == (3,) and not effects
+
+
+def test_equations_are_changed_by_jaxs_names():
+    def f(x):
+        return jnp.sin(x) + 1
+
+    jaxpr = view(tw.make_jaxpr(f)(np.float32(2)))
+    first, last = jaxpr.eqns
+    again = last.replace(invars=[first.outvars[0], first.outvars[0]])
+    assert again.invars == [first.outvars[0]] * 2 and again.outvars == last.outvars
+    (double,) = jaxpr.replace(eqns=[first, again]).eqns[1:]
+    assert np.allclose(core.eval_jaxpr(jaxpr.replace(eqns=[first, double]), (), np.float32(2))[0], 2 * np.sin(2.0))
+    wide = view(tw.make_jaxpr(lambda x: lax.broadcast_in_dim(x, (2, 3), (1,)))(np.ones(3, np.float32))).eqns[0]
+    changed = wide.replace(params={"shape": (4, 3), "broadcast_dimensions": (1,), "sharding": None})
+    assert dict(changed.params) == {**wide.params, "shape": (4, 3)}
+    with pytest.raises(TypeError, match="no 'outs'"):
+        wide.replace(outs=[])
+
+
+def test_literals_of_weak_types_are_python_numbers_and_stay_weak():
+    tag = Tag("tag")
+
+    def f(x):
+        return tag.bind(x * x, 1.0)
+
+    def again(x):
+        return core.eval_jaxpr(jaxpr, (), x)
+
+    x = np.ones(3, np.float32)
+    jaxpr = view(tw.make_jaxpr(f)(x))
+    for found in (jaxpr, view(tw.make_jaxpr(again)(x))):
+        literal = found.eqns[-1].invars[1]
+        assert type(literal.val) is float and literal.val == 1 and literal.aval.weak_type

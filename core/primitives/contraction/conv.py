@@ -86,6 +86,17 @@ def conv_dimension_numbers(
     )
 
 
+def conv_general_permutations(dimension_numbers: Sequence[str]) -> tuple[Spec, Spec, Spec]:
+    """Three strings such as `("NHWC", "HWIO", "NHWC")` as axes: batch, feature and space, or out, in and space.
+
+    >>> conv_general_permutations(("NHWC", "HWIO", "NHWC"))
+    ((0, 3, 1, 2), (3, 2, 0, 1), (0, 3, 1, 2))
+    """
+    rank = (0,) * len(dimension_numbers[0])
+    numbers = conv_dimension_numbers(rank, rank, tuple(dimension_numbers))
+    return numbers.lhs_spec, numbers.rhs_spec, numbers.out_spec
+
+
 # ---------------------------------------------------------------------------- typing
 
 
@@ -588,5 +599,6 @@ def conv_general_dilated_local(
 
 __all__ = [
     "ConvDimensionNumbers", "conv", "conv_dimension_numbers", "conv_general_dilated", "conv_general_dilated_local",
-    "conv_general_dilated_p", "conv_general_dilated_patches", "conv_transpose", "conv_with_general_padding",
+    "conv_general_dilated_p", "conv_general_dilated_patches", "conv_general_permutations", "conv_transpose",
+    "conv_with_general_padding",
 ]  # fmt: skip

@@ -21,7 +21,7 @@ from ..core.support.runtime import runtime
 from ..xla_backend.arrays.array import Array, deleted
 from ..xla_backend.devices.jaxlib_shardings import hlo_sharding
 from .avals import ManualAxes
-from .jaxprs import view
+from .jaxprs import replaced_eqn, view
 
 
 class TypeNames(ArrayType):
@@ -88,8 +88,8 @@ class PrimitiveNames(Primitive):
         """Apply it under another trace than the current one; the parameters come last."""
         return trace.run(self, args, rest[-1])
 
-    def get_bind_params(self, params: dict[str, Any]) -> tuple[list[Any], dict[str, Any]]:
-        return [], dict(params)
+    def get_bind_params(self, params: dict[str, Any]) -> dict[str, Any]:
+        return dict(params)
 
 
 class TraceNames(Trace):
@@ -109,7 +109,11 @@ class EqnNames(Eqn):
 
     @property
     def source_info(self) -> Any:
-        return self.source
+        return UNKNOWN if self.source is None else self.source
+
+    def replace(self, **changes: Any) -> Eqn:
+        """A copy with parts of it changed, under jax's names or ours."""
+        return replaced_eqn(self, changes)
 
 
 class ProgramNames(Program):
@@ -146,7 +150,23 @@ class ProgramNames(Program):
         return self.out_types
 
 
+class _UnknownSource(Source):
+    """The line of an equation that no line of the user's made."""
+
+    __slots__ = ()
+
+    def __str__(self) -> str:
+        return "unknown"
+
+
+UNKNOWN = _UnknownSource(_UnknownSource.__str__.__code__, 0)
+
+
 class SourceNames(Source):
+    @property
+    def traceback(self) -> None:  # lines are kept, not stacks
+        return None
+
     @property
     def name_stack(self) -> str:
         return self.scope

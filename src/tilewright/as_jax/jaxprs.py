@@ -18,6 +18,7 @@ from ..core.primitives.control_flow.scan import scan_p
 from ..core.primitives.control_flow.while_loop import while_p
 from ..core.primitives.custom.checkpoint import checkpoint_p
 from ..core.primitives.custom.custom_derivative_primitives import custom_jvp_call_p, custom_vjp_call_p
+from ..core.support.errors import ArgumentTypeError
 from ..core.tracing.trace import eval_program
 from .jaxpr_printer import show_jaxpr
 
@@ -28,6 +29,7 @@ NAMES = {
     while_p: {"cond_jaxpr": "cond_program", "body_jaxpr": "body_program"},
 }
 _RENAMED = {"invars": "inputs", "outvars": "outputs", "constvars": "constants", "consts": "values"}
+_OF_EQUATIONS = {"invars": "inputs", "outvars": "outputs", "source_info": "source"}
 
 
 class Params(dict[str, Any]):
@@ -141,6 +143,24 @@ def jaxpr_as_fun(closed: Any) -> Callable[..., list[Any]]:
         return eval_program(closed, *args)
 
     return jaxpr_function
+
+
+def replaced_eqn(eqn: ir.Eqn, changes: dict[str, Any]) -> ir.Eqn:
+    """A copy of an equation with parts of it changed, under jax's names or ours.
+
+    Parameters that only jax has (`sharding` of `broadcast_in_dim`) are left out where they are None.
+    """
+    fields = {_OF_EQUATIONS.get(name, name): value for name, value in changes.items()}
+    kept = {name: fields.pop(name, getattr(eqn, name)) for name in ir.Eqn.__slots__}
+    if fields:
+        raise ArgumentTypeError(f"an equation has no {', '.join(map(repr, fields))}", "jax's names are `invars`, "
+                                "`outvars`, `primitive`, `params`, `effects` and `source_info`")  # fmt: skip
+    if "params" in changes and isinstance(eqn.params, Params):
+        known = {name: value for name, value in kept["params"].items() if value is not None or name in eqn.params}
+        kept["params"] = Params({}, NAMES.get(kept["primitive"], {}))
+        for name, value in known.items():
+            kept["params"][name] = value
+    return ir.Eqn(**kept)
 
 
 def jaxprs_in_params(params: dict[str, Any]) -> list[Any]:

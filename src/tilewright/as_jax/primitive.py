@@ -25,10 +25,19 @@ class _IsPrimitive(type):
 class Primitive(core.Primitive, metaclass=_IsPrimitive):
     """`jax.extend.core.Primitive`: named, and given its rules by `def_impl`, `def_abstract_eval` and the registries."""
 
+    _multiple = False  # `multiple_results` of a subclass
+
     def __init__(self, name: str):
-        super().__init__(name, self._no_types)
-        self.effects = None
+        super().__init__(name, self._types, multiple=self._multiple)
+        vars(self).pop("impl", None)  # which would hide the method of a subclass
+        self.effects = self._effects if type(self).abstract_eval is not Primitive.abstract_eval else None
         _known.append(self)
+
+    def __init_subclass__(cls) -> None:
+        multiple = cls.__dict__.get("multiple_results")
+        if isinstance(multiple, bool):
+            cls._multiple = multiple
+            del cls.multiple_results
 
     # A frozen dataclass of ours is not frozen here: its rules come one by one.
     __setattr__ = object.__setattr__
@@ -42,8 +51,15 @@ class Primitive(core.Primitive, metaclass=_IsPrimitive):
     def multiple_results(self, value: bool) -> None:
         self.multiple = value
 
-    def _no_types(self, *types: Any, **params: Any) -> Any:
+    def abstract_eval(self, *types: Any, **params: Any) -> tuple[Any, Any]:
+        """The types of its results, and its effects; a subclass may define it, and `impl`, as methods."""
         raise UnsupportedError(f"{self.name} has no rule for the types of its results", "call its `def_abstract_eval`")
+
+    def _types(self, *types: Any, **params: Any) -> Any:
+        return self.abstract_eval(*types, **params)[0]
+
+    def _effects(self, *types: Any, **params: Any) -> Effects:
+        return frozenset((CALLBACK,)) if self.abstract_eval(*types, **params)[1] else NO_EFFECTS
 
     def def_impl(self, impl: Callable[..., Any]) -> Callable[..., Any]:
         """Say what computes it on arrays."""
@@ -52,17 +68,14 @@ class Primitive(core.Primitive, metaclass=_IsPrimitive):
 
     def def_abstract_eval(self, rule: Callable[..., Any]) -> Callable[..., Any]:
         """Say what types its results have."""
-        self.typing = rule
+        self.abstract_eval = lambda *types, **params: (rule(*types, **params), NO_EFFECTS)
+        self.typing, self.effects = rule, None
         return rule
 
     def def_effectful_abstract_eval(self, rule: Callable[..., Any]) -> Callable[..., Any]:
         """Say what types its results have, and what effects it has."""
-
-        def effects(*types: Any, **params: Any) -> Effects:
-            return frozenset((CALLBACK,)) if rule(*types, **params)[1] else NO_EFFECTS
-
-        self.typing = lambda *types, **params: rule(*types, **params)[0]
-        self.effects: Callable[..., Effects] | None = effects
+        self.abstract_eval = rule
+        self.typing, self.effects = self._types, self._effects
         return rule
 
     def def_bind_with_trace(self, rule: Callable[..., Any]) -> Callable[..., Any]:

@@ -291,12 +291,19 @@ RAISES = {
     "diff with no axis": (lambda: jnp.diff(jnp.ones(3), axis=None), errors.ArgumentTypeError, "axis None"),
     "pad of too many pairs": (lambda: jnp.pad(1.0, 1, constant_values=((1, 2), (3, 4))), errors.ShapeError, "pair"),
     "attention of numbers": (lambda: nn.dot_product_attention(1.0, 1.0, 1.0), errors.ShapeError, "query"),
-    **{f"{name} on diagonal x": (lambda f=f: f(SQUARE, k="x"), errors.ArgumentTypeError, f"{name}: k .*'x'")
-       for name, f in (("tril", jnp.tril), ("triu", jnp.triu), ("diag", jnp.diag), ("rot90", jnp.rot90))},
+    **{
+        f"{name} on diagonal x": (lambda f=f: f(SQUARE, k="x"), errors.ArgumentTypeError, f"{name}: k .*'x'")
+        for name, f in (("tril", jnp.tril), ("triu", jnp.triu), ("diag", jnp.diag), ("rot90", jnp.rot90))
+    },
     "tri on diagonal x": (lambda: jnp.tri(2, k="x"), errors.ArgumentTypeError, "tri: k .*'x'"),
     "x greatest": (lambda: lax.top_k(X, "x"), errors.ArgumentTypeError, "top_k: k .*'x'"),
     "one_hot along 1.5": (lambda: nn.one_hot(INT8, 3, axis=1.5), errors.ArgumentTypeError, "one_hot: axis .*1.5"),
     "one_hot of x classes": (lambda: nn.one_hot(INT8, "x"), errors.ArgumentTypeError, "one_hot: num_classes .*'x'"),
+    "unpackbits less than all": (
+        lambda: jnp.unpackbits(np.zeros(1, np.uint8), count=-9),
+        errors.ArgumentError,
+        "8 bits, with count=-9",
+    ),
     "cov less x": (lambda: jnp.cov(SQUARE, ddof="x"), errors.ArgumentTypeError, "cov: ddof .*'x'"),
     "cumsum along two axes": (lambda: lax.cumsum(SQUARE, (0, 0)), errors.ArgumentTypeError, r"cumsum: axis .*\(0, 0\)"),
     "repeat None times": (lambda: jnp.repeat(X, None), errors.ArgumentTypeError, "repeats .*None"),

@@ -298,7 +298,11 @@ def unpackbits(a: ArrayLike, axis: int | None = None, count: int | None = None, 
     bits = lax.bitwise_and(lax.shift_right_logical(wide, broadcast_to_shape(places, shape_of(wide))), np.uint8(1))
     bits = lax.reshape(bits, (*shape_of(a)[:-1], shape_of(a)[-1] * 8))
     if count is not None:
-        more = (count - shape_of(bits)[-1]) if count >= 0 else count
+        bound = shape_of(bits)[-1]
+        if count < -bound:
+            raise ArgumentError(f"unpackbits of {bound} bits, with count={count}",
+                                "a negative count drops bits from the end")  # fmt: skip
+        more = (count - bound) if count >= 0 else count
         bits = lax.pad(bits, np.uint8(0), [(0, 0, 0)] * (len(shape_of(bits)) - 1) + [(0, more, 0)])
     return moveaxis(bits, -1, axis)
 
