@@ -15,11 +15,11 @@ from typing import Any
 
 import numpy as np
 
-from ...core.ir.program import Eqn
+from ...core.ir.program import Eqn, Var
 from ...core.ir.types import FAR, MemorySpace
 from ...core.primitives.control_flow.cond import cond_p
 from ..kernel.kernel import Block, Kernel, ragged_axes
-from .affine import MAX_CELLS, Fact, predicate
+from .affine import MAX_CELLS, Fact, dependencies, predicate
 from .index_maps import linear_index, map_of, spread
 from .poison_interp import Interpreter, OverBudget
 from .poison_lattice import (
@@ -304,10 +304,23 @@ class GridInterpreter:
         found = np.concatenate([[True], row[1:] != row[:-1]])
         return found.reshape((*grid[:last], *[1] * (len(grid) - last)))
 
+    def map_axes(self, o: int) -> tuple[int, ...] | None:
+        """The grid axes that an index map which reads tables depends on; None where the body may change the tables."""
+        ids, tables, *_ = self.kernel.splits
+        index_map = self.outs[o].block.index_map
+        changed = any(e.kind != "read" and e.operand in range(ids, tables) for e in self.kernel.body.effects)
+        if index_map is None or changed:
+            return None
+        found = dependencies(index_map, ids)
+        return tuple(sorted({a for x in index_map.outputs if type(x) is Var for a in found[x] if a != "data"}))
+
     def index(self, o: int, ids: Ids | None) -> Any:
         fact = self.outs[o].fact
-        if ids is None or fact is None:
+        if ids is None:
             return None
+        if fact is None:
+            axes = self.map_axes(o)
+            return None if axes is None else tuple(ids[a] for a in axes)
         if fact.table is not None:
             return fact.table[tuple(ids[a] for a in fact.axes)].tobytes()
         if fact.affine is None:

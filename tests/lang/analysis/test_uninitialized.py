@@ -208,6 +208,29 @@ def test_what_data_decides_is_not_known():
         call(by_data, SCRATCH, strict=True)(X)
 
 
+def test_an_output_whose_block_a_table_chooses_keeps_it_along_other_axes():
+    def body(order, x, o, s):
+        tl.when(tl.program_id(1) == 1)(lambda: zero(s))
+        s[...] += x[...]
+        o[...] = s[...]  # what the first step stores is written over by the second
+
+    def never(order, x, o, s):
+        s[...] += x[...]
+        o[...] = s[...]
+
+    def call(body, axis):
+        spec = tl.PrefetchScalarGridSpec(
+            num_scalar_prefetch=1, grid=(2, 2), in_specs=[tl.BlockSpec((4, 4), lambda i, j, order: (i, j))],
+            out_specs=tl.BlockSpec((4, 4), lambda i, j, order: (order[(i, j)[axis]], 0)), scratch_shapes=SCRATCH)  # fmt: skip
+        f = tl.kernel_call(body, tw.ShapeDtypeStruct((8, 4), F32), grid_spec=spec)
+        return f(np.array([1, 0], np.int32), X)
+
+    np.testing.assert_array_equal(call(body, 0), np.concatenate([X[4:, 4:], X[:4, 4:]]))
+    for wrong in ((never, 0), (body, 1)):  # the second leaves what the first step stored
+        with pytest.raises(UninitializedError):
+            call(*wrong)
+
+
 def test_memory_of_no_elements_lets_nothing_out():
     def body(x, o, s):
         o[...] = x[...] + s[...]
