@@ -36,6 +36,15 @@ class AbstractDevice(NamedTuple):
     platform: str
 
 
+def kind_of(devices: Sequence[Any]) -> AbstractDevice | None:
+    """The kind of the first of some devices."""
+    if not devices:
+        return None
+    first = devices[0]
+    cores = {"tpu": "num_cores", "gpu": "core_count"}.get(first.platform, "")
+    return AbstractDevice(first.device_kind, getattr(first, cores, None) if cores else None, first.platform)
+
+
 def checked_sizes(sizes: Any) -> tuple[int, ...]:
     """The sizes of the axes of a mesh; raises an `ArgumentError` unless they are positive integers."""
     try:

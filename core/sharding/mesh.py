@@ -40,7 +40,7 @@ from ..support.memo import cached
 from ..support.runtime import runtime
 from ..tracing.trace import axis_environment, typeof
 from ..transforms.rule_helpers import linear_jvp
-from .axis_types import AbstractDevice, AxisType, checked_names, checked_sizes, checked_types
+from .axis_types import AbstractDevice, AxisType, checked_names, checked_sizes, checked_types, kind_of
 from .notebook_display import DeviceGrid
 
 _interned: dict[Any, Any] = runtime.part("mesh.interned", {})  # compared by identity, so none may be forgotten
@@ -55,6 +55,10 @@ class _Axes:
     axis_types: tuple[AxisType, ...]
     explicit: frozenset[Any]  # the names of the axes that types tell of
     shape: Mapping[Any, int]
+
+    def has_axes(self, mesh: _Axes) -> bool:
+        """Whether another mesh has these axes, whatever devices it has or names the kind of."""
+        return (mesh.shape_tuple, mesh.axis_types) == (self.shape_tuple, self.axis_types)
 
     @property
     def size(self) -> int:
@@ -268,7 +272,8 @@ class Mesh(_Axes):
 
     @property
     def abstract_mesh(self) -> AbstractMesh:
-        return AbstractMesh(self.axis_sizes, self.axis_names, self.axis_types)
+        """The axes without the devices, of which the kind of the first stays."""
+        return AbstractMesh(self.axis_sizes, self.axis_names, self.axis_types, abstract_device=kind_of(self.flat))
 
     @property
     def local_devices(self) -> list[Any]:
@@ -540,7 +545,7 @@ class NamedSharding(DeviceGrid):
         if mesh is None or mesh is self.mesh:
             return self
         within = bool(mesh.manual_axes) and mesh.shape_tuple == self.mesh.shape_tuple  # within a `shard_map` over it
-        if within or isinstance(self.mesh, AbstractMesh) and mesh.abstract_mesh is self.mesh:
+        if within or isinstance(self.mesh, AbstractMesh) and mesh.has_axes(self.mesh):
             return NamedSharding(mesh, self.spec, self.kind)
         return self
 

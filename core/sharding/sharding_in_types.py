@@ -64,9 +64,10 @@ def type_of_result(primitive: Primitive, types: Sequence[Any], params: dict[str,
     outs = tuple(found) if primitive.multiple else (found,)
     if not outs:
         return found
-    meshes = dict.fromkeys(t.placed.mesh.abstract_mesh for t in types if type(t) is ShardedType)
+    meshes = {(m.shape_tuple, m.axis_types): m for m in (t.placed.mesh for t in types if type(t) is ShardedType)}
     if len(meshes) > 1:
-        raise MeshError(f"{primitive.name} of {_shown(types)}, which lie on {' and on '.join(map(str, meshes))}",
+        listed = " and on ".join(map(str, meshes.values()))
+        raise MeshError(f"{primitive.name} of {_shown(types)}, which lie on {listed}",
                         "bring them to one mesh with `device_put`")  # fmt: skip
     mesh = next(t.placed.mesh for t in types if type(t) is ShardedType)
     specs: Sequence[Any] = [()] * len(outs)

@@ -189,7 +189,7 @@ def _listed(mesh: Mesh) -> str:
 
 def _as(mesh: Mesh, axes: AbstractMesh) -> Mesh:
     """The devices of a mesh in the grid of one without devices."""
-    if mesh.abstract_mesh is axes:
+    if mesh.has_axes(axes):
         return mesh
     return Mesh(mesh.devices.reshape(axes.axis_sizes), axes.axis_names, axes.axis_types)
 

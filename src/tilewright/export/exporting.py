@@ -16,6 +16,7 @@ from ..core.jit.jit import jit
 from ..core.primitives.external.call_exported import call_exported_p
 from ..core.primitives.external.ffi_call import ffi_call_p
 from ..core.primitives.movement.shape import full
+from ..core.sharding.mesh import AbstractMesh
 from ..core.support import pytree
 from ..core.support.compile_events import LOWER as LOWERED
 from ..core.support.compile_events import recorded
@@ -146,8 +147,9 @@ def _calls_refined(program: Any) -> bool:
 
 
 def _abstract(sharding: Any) -> Any:
-    """A sharding without devices."""
-    return sharding and sharding.update(mesh=sharding.mesh.abstract_mesh)
+    """A sharding without devices, nor their kind, which files do not have."""
+    mesh = sharding and sharding.mesh
+    return sharding and sharding.update(mesh=AbstractMesh(mesh.axis_sizes, mesh.axis_names, mesh.axis_types))
 
 
 def _vjp(e: Exported, request: Request, traced: Any, asked: dict[str, Settings], lie: Any) -> Exported:

@@ -221,7 +221,8 @@ def test_an_output_whose_block_a_table_chooses_keeps_it_along_other_axes():
     def call(body, axis):
         spec = tl.PrefetchScalarGridSpec(
             num_scalar_prefetch=1, grid=(2, 2), in_specs=[tl.BlockSpec((4, 4), lambda i, j, order: (i, j))],
-            out_specs=tl.BlockSpec((4, 4), lambda i, j, order: (order[(i, j)[axis]], 0)), scratch_shapes=SCRATCH)  # fmt: skip
+            out_specs=tl.BlockSpec((4, 4), lambda i, j, order: (order[(i, j)[axis]], 0)),
+            scratch_shapes=SCRATCH)  # fmt: skip
         f = tl.kernel_call(body, tw.ShapeDtypeStruct((8, 4), F32), grid_spec=spec)
         return f(np.array([1, 0], np.int32), X)
 

@@ -283,7 +283,7 @@ def test_keys_copies_and_pickles():
 
 def test_interned():
     assert P("x", None) is P(("x",), ()) and P("x") is not P("x", None)
-    assert Mesh(MESH.devices, ("x", "y")) is MESH and AbstractMesh((4, 2), ("x", "y")) is MESH.abstract_mesh
+    assert Mesh(MESH.devices, ("x", "y")) is MESH and MESH.abstract_mesh is MESH.abstract_mesh.update()
     assert on(P("x")).is_equivalent_to(on(P("x", None)), 2) and not on(P("x")).is_equivalent_to(on(P("y")), 2)
     assert pickle.loads(pickle.dumps(P("x", None))) is P("x", None)
 
@@ -473,3 +473,16 @@ def test_meshes_of_a_kind_of_devices():
     mesh = AbstractMesh((2,), ("x",), abstract_device=AbstractDevice("TPU v5e", None, "tpu"))
     assert mesh is pickle.loads(pickle.dumps(mesh)) is not AbstractMesh((2,), ("x",))
     assert mesh.update(axis_sizes=(4,)).abstract_device.platform == "tpu"
+
+
+def test_the_axes_of_a_mesh_keep_the_kind_of_its_devices():
+    device = MESH.flat[0]
+    kind = AbstractDevice(device.device_kind, None, device.platform)
+    assert MESH.abstract_mesh.abstract_device == kind
+    bare = AbstractMesh(MESH.axis_sizes, MESH.axis_names, MESH.axis_types)
+    assert bare is not MESH.abstract_mesh and MESH.has_axes(bare) and not MESH.has_axes(bare.update(axis_sizes=(2, 4)))
+    with tw.sharding.use_mesh(MESH):
+        assert tw.sharding.get_abstract_mesh().abstract_device == kind
+        for mesh in (bare, MESH.abstract_mesh):  # with devices or without, over the mesh in force
+            y = tw.jit(lambda x, mesh=mesh: tw.lax.with_sharding_constraint(x, NamedSharding(mesh, P("x"))))(X)
+            assert y.sharding.device_set == set(MESH.flat) and np.array_equal(y, X)

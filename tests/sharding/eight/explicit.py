@@ -138,7 +138,7 @@ def test_where_nothing_follows_it_is_said(message):
 
 def test_arrays_on_two_meshes():
     other = tw.make_mesh((8,), ("q",), axis_types=(AxisType.Explicit,))
-    with pytest.raises(MeshError, match="and on AbstractMesh"):
+    with pytest.raises(MeshError, match="and on Mesh"):
         tw.device_put(X, NamedSharding(other, P("q"))) + A
 
 
