@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from enum import Enum
 from typing import Any, NamedTuple
 
-from ..support.errors import ArgumentError
+from ..support.errors import ArgumentError, ArgumentTypeError
 
 
 class AxisType(Enum):
@@ -67,9 +67,16 @@ def checked_names(names: Any, sizes: Sequence[int]) -> tuple[Any, ...]:
 
 
 def checked_types(types: Any, names: tuple[Any, ...]) -> tuple[AxisType, ...]:
-    """The types of the axes of a mesh, of which one may stand for all; raises an `ArgumentError` for others."""
+    """The types of the axes of a mesh, of which one may stand for all.
+
+    Raises:
+      ArgumentTypeError: what is no `AxisType`.
+      ArgumentError: another number of types than of axes.
+    """
     types = AxisType.Auto if types is None else types
     found = (types,) * len(names) if isinstance(types, AxisType) else tuple(types)
-    if len(found) != len(names) or not all(isinstance(t, AxisType) for t in found):
+    if not all(isinstance(t, AxisType) for t in found):
+        raise ArgumentTypeError(f"axis_types={types!r} of a mesh with axes {names}", "give an AxisType for each axis")
+    if len(found) != len(names):
         raise ArgumentError(f"axis_types={types!r} of a mesh with axes {names}", "give an AxisType for each axis")
     return found

@@ -41,6 +41,8 @@ REFUSED = {  # name: the call, and the error
     "argmax of nothing": (lambda: tnp.argmax(NONE), errors.ArgumentError),
     "maximum of nothing": (lambda: tnp.max(NONE), errors.ArgumentError),
     "a negative size": (lambda: tnp.broadcast_shapes((2, 1), (-3,)), errors.ShapeError),
+    "a shape that is text": (lambda: tnp.broadcast_shapes((3,), "abc"), errors.ArgumentTypeError),
+    "a size of 1.5": (lambda: tnp.broadcast_shapes((1.5,)), errors.ArgumentTypeError),
     "a mask of another size": (lambda: tnp.place(DATA, ONES[:1], 1, inplace=False), errors.ShapeError),
     "fewer axes than a term names": (lambda: tnp.einsum("...ij,jk->...ik", DATA, ONES), errors.ArgumentError),
     "segment ids of another length": (lambda: ops.segment_sum(DATA, IDS[:2], 3), errors.ShapeError),

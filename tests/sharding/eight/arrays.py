@@ -297,6 +297,7 @@ def test_interned():
         (ShapeError, "3 entries", lambda: tw.ShapeDtypeStruct((8, 2), "int8", sharding=on(P("x", None, "y")))),
         (ShapeError, "3 entries", lambda: tw.jit(lambda v: v, out_shardings=on(P(None, None, "y")))(X)),
         (MeshError, "there are 8", lambda: tw.make_mesh((3, 3), ("x", "y"))),
+        (ArgumentTypeError, "axis_types", lambda: AbstractMesh((2,), ("x",), axis_types=("explicit",))),
         (MeshError, "different devices", lambda: tw.device_put(X, on(P("x"))) + tw.device_put(X, on(P("x"), HALF))),
         (MeshError, "no devices", lambda: tw.device_put(X, on(P("x"), AbstractMesh((4,), ("x",))))),
         (ArgumentError, "without a mesh", lambda: with_sharding_constraint(X, P("x"))),
