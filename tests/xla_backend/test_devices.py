@@ -1,5 +1,6 @@
 """Several platforms in one process: a second CPU client stands in for GPUs."""
 
+import copy
 import subprocess
 import sys
 
@@ -161,8 +162,21 @@ def test_an_array_that_lies_on_one_device_is_made_of_its_only_part():
     assert x.tolist() == [0, 1, 2] and x.sharding == lies
     assert tw.make_array_from_single_device_arrays((3,), lies, [x]) is x
     assert tw.device_put(np.arange(3), Format(None, lies)).sharding == lies
-    with pytest.raises(tw.errors.UnsupportedError, match="pinned_host"):
-        tw.sharding.SingleDeviceSharding(device, memory_kind="pinned_host")
+    assert copy.copy(lies) == lies
+
+
+def test_an_array_in_the_hosts_memory_on_one_device():
+    (device,) = tw.devices()
+    x = np.arange(4, dtype=np.float32)
+    host = tw.sharding.SingleDeviceSharding(device, memory_kind="pinned_host")
+    assert host.memory_kind == "pinned_host" and host.device_set == {device}
+    kept = tw.device_put(x, host)
+    assert kept.sharding == host and np.array_equal(kept, x)
+    assert np.array_equal(tw.jit(lambda v: v * 2, in_shardings=host)(kept), x * 2)
+    back = tw.device_put(kept, tw.sharding.SingleDeviceSharding(device))
+    assert back.sharding.memory_kind == "device" and np.array_equal(back, x)
+    with pytest.raises(tw.errors.ArgumentError, match="'vram'"):
+        tw.sharding.SingleDeviceSharding(device, memory_kind="vram")
 
 
 def test_a_device_tells_of_its_memories_and_of_its_client():

@@ -9,7 +9,7 @@ import threading
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import KW_ONLY, dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ...core.support import forks
 from ...core.support.config import config, current
@@ -20,14 +20,19 @@ from ...core.support.errors import (
     CoordinatorError,
     DriverError,
     TilewrightError,
-    UnsupportedError,
     VersionError,
 )
+from ...core.support.lazy_imports import LazyModule
 from ...core.support.memo import once
 from ...core.support.runtime import runtime
 from ..host import malloc_tuning
 from ..jaxlib import shim
 from .coordination import group
+
+if TYPE_CHECKING:
+    from ...core.sharding import mesh as meshes
+else:
+    meshes = LazyModule("...core.sharding.mesh", __package__)
 
 
 class _Cpu:
@@ -113,18 +118,22 @@ class Device:
 class SingleDeviceSharding:
     """Places an array wholly on one device, in the memory in which it computes (`memory_kind` None or "device").
 
+    Of another kind of memory, such as "pinned_host", it is a `NamedSharding` over a mesh of that device.
+
     Raises:
-      UnsupportedError: another kind of memory.
+      ArgumentError: a kind of memory that no device has.
     """
 
     device: Device
     _: KW_ONLY
     memory_kind: str | None = "device"
 
+    def __new__(cls, device: Any = None, *, memory_kind: str | None = "device") -> Any:  # without a device by `copy`
+        if memory_kind in (None, "device"):
+            return object.__new__(cls)
+        return meshes.NamedSharding(meshes.Mesh([device], ("device",)), meshes.PartitionSpec(), memory_kind)
+
     def __post_init__(self) -> None:
-        if self.memory_kind not in (None, "device"):
-            raise UnsupportedError(f"SingleDeviceSharding with memory_kind={self.memory_kind!r}",
-                                   "use a NamedSharding over a mesh of that device")  # fmt: skip
         object.__setattr__(self, "memory_kind", "device")
 
     @property
