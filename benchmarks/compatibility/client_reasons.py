@@ -41,6 +41,8 @@ REASONS = {
     r"custom_jvp_(no_)?kwargs|nondiff_back": "derivatives at Python numbers are arrays; jax may give Python numbers",
     r"test_callback.*Callback did not": "what a callback raises arrives as it is; jax makes a RuntimeError of it",
     r"finalise.*custom_jvp": "takes the function and the rule out of jax's equation of a `custom_jvp` call",
+    r"KeyError: 'jaxpr'": "copies an equation's parameters, which a plain dictionary has by this package's names",
+    r"preferred_element_type": "compares the parameters of equations with those of jax's own",
     r"test_with_kwargs_fake": "asks a compiled function for its signature without following `__wrapped__`",
 }
 

@@ -99,8 +99,7 @@ def broadcast_to_rank(x: Any, rank: int) -> Array:
 def broadcast_shapes(*shapes: Sequence[int] | int) -> Shape:
     """The shape that arrays of the given shapes broadcast to by NumPy's rule; a number is the shape of a vector.
 
-    Raises `ShapeError` for sizes that differ and none of which is 1, and for negative ones, and `ArgumentTypeError` for
-    what is no shape.
+    Raises `ShapeError` for sizes that differ and none of which is 1, and for negative ones.
 
     >>> broadcast_shapes((3, 1), (4,))
     (3, 4)
@@ -118,10 +117,9 @@ def broadcast_shapes(*shapes: Sequence[int] | int) -> Shape:
                         remedy += (", counted from the last axis: an axis that is summed over stays with "
                                    "`keepdims=True`, `x[:, None]` adds one")  # fmt: skip
                     raise ShapeError(f"Incompatible shapes for broadcasting: {shown}", remedy)
-                if isinstance(d, str | float):
-                    raise ArgumentTypeError(f"{shape!r} is no shape", "sizes are integers")
-                if isinstance(d, int) and d < 0:
-                    raise ShapeError(f"the shape {tuple(shape)} has a negative size", "sizes are zero or more")
+                if isinstance(d, str | float) or (isinstance(d, int) and d < 0):
+                    kind = ShapeError if isinstance(d, int) else ArgumentTypeError
+                    raise kind(f"the shape {tuple(shape)} has the size {d!r}", "sizes are integers, zero or more")
                 out[i] = as_size(d)
     return tuple(out)
 
