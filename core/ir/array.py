@@ -1,4 +1,4 @@
-"""`Array`, `ArrayLike`, `Operand`, `Index` and `DTypeLike`: what annotations and type checkers know of arrays, on a device or traced.
+"""`Array`, `ArrayLike`, `Operand`, `Index` and `DTypeLike`: what annotations and type checkers know of arrays.
 
 At run time `Array` is `Value`, the base of tracers and of the runtime's array. For checkers it declares the operators
 and methods of the mixins in `core/arrays/operators.py` and `numpy/protocols/array_methods.py` of the package;
