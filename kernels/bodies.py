@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..core.ir.array import Array
+from ..core.ir.array import Array, ArrayLike
 from ..core.ir.primitive import AxisInfo
+from ..core.ir.program import Program
 from ..core.ir.types import INT32
 from ..core.primitives.elementwise.arithmetic import add_p
 from ..core.primitives.elementwise.bitwise import and_p, not_p
@@ -18,6 +19,9 @@ from ..core.primitives.movement.shape import iota_p, slice_p
 from ..core.tracing.trace import eval_program, shape_of
 from ..core.transforms.batching import batch_program
 from .generate.loops import Cut, both
+
+if TYPE_CHECKING:
+    from ..core.primitives.refs.ref_views import AnyRef
 
 
 def within(shape: Sequence[int], bounds: Sequence[tuple[int, Any, int, int]]) -> Any:
@@ -50,14 +54,14 @@ def loop_ends(cut: Cut, loops: Sequence[int]) -> list[tuple[Any, tuple[int, ...]
     return [(c, tuple(dict(zip(loops, n, strict=True)).get(i, t) for i, t in enumerate(cut.tiles))) for c, n in found]
 
 
-def cropped(x: Any, sizes: Sequence[int]) -> Any:
+def cropped(x: ArrayLike, sizes: Sequence[int]) -> Any:
     """The first elements of an array along each axis."""
     if shape_of(x) == tuple(sizes):
         return x
     return slice_p.bind(x, start_indices=(0,) * len(sizes), limit_indices=tuple(sizes), strides=None)
 
 
-def copied(x: Any, o: Any) -> None:
+def copied(x: AnyRef, o: AnyRef) -> None:
     """A body that moves its block."""
     o[...] = x[...]
 
@@ -67,7 +71,7 @@ def store(refs: Sequence[Any], values: Sequence[Any]) -> None:
         ref[...] = value
 
 
-def on_elements(computation: Any, values: Sequence[Any]) -> list[Any]:
+def on_elements(computation: Program, values: Sequence[Any]) -> list[Any]:
     """A scalar computation on the elements of arrays of one shape."""
     program = computation
     for size in reversed(shape_of(values[0])):  # the innermost axis first, each in front of those before

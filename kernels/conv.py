@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -23,6 +23,9 @@ from .generate.accumulators import CarriedValues, accumulator
 from .generate.loops import Cut, Loops, windows
 from .template import Params, Parts, Types, filled, own
 from .window_spans import Reach, Span, inside, spread_out, tap_ends
+
+if TYPE_CHECKING:
+    from ..core.primitives.refs.ref_views import AnyRef
 
 
 def _reaches(types: Types, params: Params) -> list[Reach]:
@@ -102,7 +105,7 @@ def _product(cut: Cut, params: Params, reaches: Sequence[Reach], zero: Any, shap
     space, groups, rhs_spec = len(reaches), _Groups.of(params), params["dimension_numbers"].rhs_spec
     inner = params | {"padding": ((0, 0),) * space, "lhs_dilation": (1,) * space} | groups.counts(cut.tiles[-1])
 
-    def product(x: Any, y: Any, taps: Sequence[int], dtype: np.dtype[Any]) -> Any:
+    def product(x: AnyRef, y: AnyRef, taps: Sequence[int], dtype: np.dtype[Any]) -> Any:
         block = inside(cut, groups.merged(x[...], groups.lhs_axis), reaches, zero)
         block = spread_out(cut, block, reaches, taps, zero)
         kernel = groups.merged(y[...], groups.rhs_axis)
@@ -154,14 +157,14 @@ def _cut(types: Types, outs: Types, params: Params, cut: Cut) -> Parts:
     product = _product(cut, params, reaches, np.zeros((), lhs.dtype)[()], shape)
     if not any(map(cut.split, cut.loops.carry)):
 
-        def once(x: Any, y: Any, o: Any) -> None:
+        def once(x: AnyRef, y: AnyRef, o: AnyRef) -> None:
             ((_, taps),) = tap_ends(cut, reaches)
             o[...] = product(x, y, taps, params["preferred_element_type"])
 
         return Parts(once, sources, [target], views=views, outs=results)
     kept = CarriedValues(cut, results, shape, [accumulator(out.dtype)])
 
-    def body(x: Any, y: Any, o: Any, *scratch: Any) -> None:
+    def body(x: AnyRef, y: AnyRef, o: AnyRef, *scratch: Any) -> None:
         def step(states: Sequence[Any]) -> None:
             (total,) = states
             for here, taps in tap_ends(cut, reaches):

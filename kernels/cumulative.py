@@ -5,7 +5,7 @@ The loop of the axis carries the total so far, in float32 for narrow floats. In 
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -21,6 +21,9 @@ from ..lang.ops.basic import when
 from .generate.accumulators import accumulator, full
 from .generate.loops import Cut, Loops
 from .template import Params, Parts, Template, Types, own
+
+if TYPE_CHECKING:
+    from ..core.primitives.refs.ref_views import AnyRef
 
 LOGSUMEXP = Monoid("logsumexp", lambda dtype: np.asarray(-np.inf).astype(dtype)[()], c.log_add_exp)
 MONOIDS: dict[Primitive, Monoid] = {
@@ -44,7 +47,7 @@ def cumulative(primitive: Primitive, monoid: Monoid) -> Template:
         wide = accumulator(x.dtype)
         edge = tuple(1 if i == axis else n for i, n in enumerate(sizes))
 
-        def body(x: Any, o: Any, total: Any) -> None:
+        def body(x: AnyRef, o: AnyRef, total: AnyRef) -> None:
             @when(cut.first())
             def _() -> None:
                 total[...] = full(monoid.neutral(wide), edge)

@@ -7,11 +7,13 @@ one cell for each position of a gather or scatter, tiles within the windows.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ..core.ir.array import Array
 from ..core.ir.primitive import Primitive
+from ..core.ir.program import Program
 from ..core.ir.types import INT32, ArrayType, MemorySpace
 from ..core.primitives.elementwise.arithmetic import max_p, min_p, mul_p, neg_p
 from ..core.primitives.elementwise.bitwise import and_p
@@ -28,14 +30,18 @@ from .generate.accumulators import full
 from .generate.loops import Cut, Loops, both
 from .template import Params, Parts, Template, Types, own
 
+if TYPE_CHECKING:
+    from ..core.primitives.movement.gather_dimension_numbers import GatherDimensionNumbers
+    from ..core.primitives.refs.ref_views import AnyRef
 
-def _clamped(value: Any, most: int) -> Any:
+
+def _clamped(value: Array, most: int) -> Any:
     """A position of any integer dtype as an int32 from 0 to `most`."""
     value, number = _wide(value)
     return convert_element_type(max_p.bind(min_p.bind(value, number(most)), number(0)), INT32)
 
 
-def _wide(value: Any) -> tuple[Any, Any]:
+def _wide(value: Array) -> tuple[Any, Any]:
     """A position in a dtype that has the sizes of arrays, and what makes numbers of that dtype."""
     value = convert_element_type(value, INT32) if typeof(value).dtype.itemsize < 4 else value
     return value, typeof(value).dtype.type
@@ -106,15 +112,15 @@ def _gather_loops(types: Types, params: Params) -> Loops:
 class _Places:
     """The start of a cell's window, from prefetched indices; `loop_of`: the loops along the operand's axes."""
 
-    def __init__(self, d: Any, shape: Sequence[int], sizes: Sequence[int]):
+    def __init__(self, d: GatherDimensionNumbers, shape: Sequence[int], sizes: Sequence[int]):
         self.d, self.shape, self.sizes = d, shape, sizes
         gone = (*d.collapsed_slice_dims, *d.operand_batching_dims)
         self.loop_of = dict(zip([a for a in range(len(shape)) if a not in gone], d.offset_dims, strict=True))
 
-    def raw(self, indices: Any, ids: Sequence[Any], axis: int) -> Any:
+    def raw(self, indices: AnyRef, ids: Sequence[Any], axis: int) -> Any:
         return indices[(*ids, self.d.start_index_map.index(axis))]
 
-    def start(self, indices: Any, ids: Sequence[Any], axis: int) -> Any:
+    def start(self, indices: AnyRef, ids: Sequence[Any], axis: int) -> Any:
         """The start along an axis of the operand; `ids` are those of the batch axes."""
         if axis in self.d.start_index_map:
             return _clamped(self.raw(indices, ids, axis), self.shape[axis] - self.sizes[axis])
@@ -122,7 +128,7 @@ class _Places:
             return ids[self.d.start_indices_batching_dims[self.d.operand_batching_dims.index(axis)]]
         return np.int32(0)
 
-    def inside(self, indices: Any, ids: Sequence[Any]) -> Any:
+    def inside(self, indices: AnyRef, ids: Sequence[Any]) -> Any:
         found: Any = None
         for axis in self.d.start_index_map:
             raw, number = _wide(self.raw(indices, ids, axis))
@@ -161,7 +167,7 @@ def _gather(types: Types, outs: Types, params: Params, cut: Cut) -> Parts:
         else:
             entries.append(Element(cut.tiles[loop], (0, cut.counts[loop] * cut.tiles[loop] - sizes[axis])))
 
-    def body(indices: Any, x: Any, o: Any) -> None:
+    def body(indices: AnyRef, x: AnyRef, o: AnyRef) -> None:
         block = x[...]
         if params["mode"] is positions.FILL and d.start_index_map:
             given = params["fill_value"]
@@ -184,7 +190,7 @@ def _scatter_loops(types: Types, params: Params) -> Loops:
 
 
 def _with(combine: Primitive) -> Any:
-    def write(ref: Any, index: Any, value: Any) -> None:
+    def write(ref: AnyRef, index: Sequence[Any], value: Array) -> None:
         ref[index] = combine.bind(ref[index], value)
 
     return write
@@ -201,10 +207,10 @@ COMBINES: dict[Primitive, Any] = {
 }
 
 
-def _applied(update: Any) -> Any:
+def _applied(update: Program) -> Any:
     """Each element of a window replaced by a scalar Program of it."""
 
-    def write(ref: Any, index: Any, value: Any) -> None:
+    def write(ref: AnyRef, index: Sequence[Any], value: Array) -> None:
         ref[index] = on_elements(update, [ref[index]])[0]
 
     return write
@@ -226,7 +232,7 @@ def scatter(primitive: Primitive) -> Template:
             start = starts[axis] + cut.id(loop) * np.int32(cut.tiles[loop]) if cut.split(loop) else starts[axis]
             return ds(start, found[loop])
 
-        def body(indices: Any, x: Any, updates: Any, o: Any) -> None:
+        def body(indices: AnyRef, x: AnyRef, updates: AnyRef, o: AnyRef) -> None:
             at = [cut.id(i) for i in batch]
             starts = [places.start(indices, at, axis) for axis in range(len(sizes))]
             anywhere = params["mode"] is positions.CLIP or not d.start_index_map

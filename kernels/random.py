@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ..core.ir.array import Array
 from ..core.ir.primitive import Primitive
 from ..core.ir.types import UINT32, ArrayType, is_key
 from ..core.primitives.elementwise.arithmetic import add_p, mul_p
@@ -23,6 +24,9 @@ from .generate.accumulators import full
 from .generate.loops import Cut, Loops
 from .template import Params, Parts, Types, grouped, own
 
+if TYPE_CHECKING:
+    from ..core.primitives.refs.ref_views import AnyRef
+
 Pair = tuple[Any, Any]
 
 
@@ -33,7 +37,7 @@ def _words(cut: Cut, t: ArrayType, words: int = 2) -> Any:
     return cut.spec([*range(t.ndim), None], (*t.shape, words))
 
 
-def _pair(block: Any) -> Pair:
+def _pair(block: Array) -> Pair:
     """The two words of a block of keys, as arrays of the keys' shape."""
     shape = shape_of(block)
     last = len(shape) - 1
@@ -48,7 +52,7 @@ def _joined(pair: Pair) -> Any:
     return concatenate_p.bind(*columns, dimension=len(shape) - 1)
 
 
-def _hash(cut: Cut, keys: Any, shape: tuple[int, ...]) -> Pair:
+def _hash(cut: Cut, keys: Array, shape: tuple[int, ...]) -> Pair:
     """The hash of each element's number, for tiles of (axes of the keys, axes of `shape`)."""
     lead = len(cut.tiles) - len(shape)
     counter = full(np.uint32(0), cut.tiles)
@@ -66,11 +70,11 @@ def _hash(cut: Cut, keys: Any, shape: tuple[int, ...]) -> Pair:
     return high, low
 
 
-def _counted(finish: Any) -> Any:
+def _counted(finish: Callable[..., Any]) -> Any:
     """The cut of what hashes a counter under each key; `finish(pair, params)` makes the result of the words."""
 
     def cut(types: Types, outs: Types, params: Params, cut: Cut) -> Parts:
-        def body(keys: Any, o: Any) -> None:
+        def body(keys: AnyRef, o: AnyRef) -> None:
             o[...] = finish(_hash(cut, keys[...], params["shape"]), params)
 
         return Parts(body, [_words(cut, types[0])], [_words(cut, outs[0])])
@@ -93,7 +97,7 @@ def _counted_loops(types: Types, params: Params) -> Loops:
 def _seed_cut(types: Types, outs: Types, params: Params, cut: Cut) -> Parts:
     (seeds,) = types
 
-    def body(seeds_ref: Any, o: Any) -> None:
+    def body(seeds_ref: AnyRef, o: AnyRef) -> None:
         value = seeds_ref[...]
         low = convert_element_type(value, UINT32)
         high = full(np.uint32(0), cut.tiles)
@@ -110,7 +114,7 @@ def _fold_cut(types: Types, outs: Types, params: Params, cut: Cut) -> Parts:
     def spec(t: ArrayType) -> Any:
         return _words(cut, t) if t.shape or not is_key(t.dtype) else cut.spec([None], (2,))
 
-    def body(keys_ref: Any, data_ref: Any, o: Any) -> None:
+    def body(keys_ref: AnyRef, data_ref: AnyRef, o: AnyRef) -> None:
         pair = r.threefry2x32_p.bind(*_pair(keys_ref[...]), np.uint32(0), data_ref[...])
         o[...] = _joined((pair[0], pair[1]))
 

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ..core.ir.array import Array
 from ..core.ir.primitive import Primitive
 from ..core.ir.types import ArrayType, MemorySpace, RefType, is_float
 from ..core.primitives.elementwise.arithmetic import add_p
@@ -24,6 +25,9 @@ from ..lang.ops.basic import when
 from .bodies import cropped, loop_ends, on_elements, store
 from .generate.loops import Cut, Loops, both
 from .template import Params, Parts, Template, Types, filled, own
+
+if TYPE_CHECKING:
+    from ..core.primitives.refs.ref_views import AnyRef
 
 
 def _over(key: str) -> Any:
@@ -46,7 +50,7 @@ def position(primitive: Primitive) -> Template:
         source = cut.spec(range(x.ndim), x.shape, fill=worst(x.dtype) if cut.ragged(axis) else None)
         result = cut.spec(_result_loops(cut), out.shape)
 
-        def body(x: Any, o: Any, best: Any) -> None:
+        def body(x: AnyRef, o: AnyRef, best: AnyRef) -> None:
             block = x[...]
             start = convert_element_type(cut.id(axis) * np.int32(cut.tiles[axis]), o.dtype)
             value, place = extremum.bind(block, axes=(axis,)), add_p.bind(primitive.bind(block, **params), start)
@@ -99,7 +103,7 @@ def _general(types: Types, outs: Types, params: Params, cut: Cut) -> Parts:
     return Parts(body, [*(cut.spec(range(ndim), t.shape) for t in types[:count]), *starts_spec], results)
 
 
-def _leading(x: Any, axes: Sequence[int]) -> Any:
+def _leading(x: Array, axes: Sequence[int]) -> Any:
     """The reduced axes in front, as one."""
     shape = shape_of(x)
     others = tuple(i for i in range(len(shape)) if i not in axes)

@@ -7,7 +7,7 @@ where the two do not line up.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -24,6 +24,9 @@ from .bodies import copied, within
 from .generate.loops import Cut, Loops, Window, windows
 from .template import Params, Parts, Template, Types, filled, own
 from .window_spans import Reach, Span, inside, spread_out
+
+if TYPE_CHECKING:
+    from ..core.primitives.refs.ref_views import AnyRef
 
 # ---------------------------------------------------------------------------- reshapes
 
@@ -70,7 +73,7 @@ def _rev(types: Types, outs: Types, params: Params, cut: Cut) -> Parts:
     for d in params["dimensions"]:
         axes[d] = Window(d, x.shape[d] - cut.tiles[d], -cut.tiles[d], cut.tiles[d], x.shape[d])
 
-    def body(x: Any, o: Any) -> None:
+    def body(x: AnyRef, o: AnyRef) -> None:
         o[...] = s.rev_p.bind(x[...], **params)
 
     return Parts(body, [windows(cut, axes, x.shape)], [cut.spec(range(x.ndim), x.shape)])
@@ -85,7 +88,7 @@ def _slice(types: Types, outs: Types, params: Params, cut: Cut) -> Parts:
         for d, start in enumerate(params["start_indices"])
     ]
 
-    def body(x: Any, o: Any) -> None:
+    def body(x: AnyRef, o: AnyRef) -> None:
         block = x[...]
         if params["strides"]:
             block = s.slice_p.bind(block, start_indices=(0,) * len(sizes), limit_indices=tuple(sizes), strides=strides)
@@ -109,7 +112,7 @@ def _pad(types: Types, outs: Types, params: Params, cut: Cut) -> Parts:
     columns = enumerate(zip(x.shape, config, strict=True))
     reaches = [Reach(d, d, None, Span(n, 1, 1, low, inner + 1, 1)) for d, (n, (low, _, inner)) in columns]
 
-    def body(x: Any, value: Any, o: Any) -> None:
+    def body(x: AnyRef, value: AnyRef, o: AnyRef) -> None:
         filler = value[...]
         o[...] = spread_out(cut, inside(cut, x[...], reaches, filler), reaches, (1,) * len(reaches), filler)
 

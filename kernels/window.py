@@ -8,7 +8,7 @@ which another order of the taps would not find.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -26,6 +26,9 @@ from .generate.accumulators import CarriedValues, accumulator_of, full
 from .generate.loops import Cut, Loops, Window, windows
 from .template import Params, Parts, Template, Types, filled, own
 from .window_spans import Reach, Span, inside, spread_out, tap_ends
+
+if TYPE_CHECKING:
+    from ..core.primitives.refs.ref_views import AnyRef
 
 MONOIDS = {w.reduce_window_sum_p: SUM, w.reduce_window_max_p: MAXIMUM, w.reduce_window_min_p: MINIMUM}
 
@@ -168,7 +171,7 @@ def _scatter(types: Types, outs: Types, params: Params, cut: Cut) -> Parts:
         shape = [a.size for a in axes]
         return select_n_p.bind(within(shape, bounds), full(filler, shape), block) if rank else block
 
-    def body(source_ref: Any, operand_ref: Any, o: Any) -> None:
+    def body(source_ref: AnyRef, operand_ref: AnyRef, o: AnyRef) -> None:
         near = masked(source_ref[...], source_axes, SUM.neutral(source.dtype))
         block = masked(operand_ref[...], operand_axes, _worst(params)(operand.dtype))
         found = w.select_and_scatter_add_p.bind(near, block, **_inner(params))

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from ..core.ir.array import ArrayLike, Operand
 from ..core.primitives.elementwise.comparison import select_n_p
 from ..core.primitives.movement.shape import pad_p, slice_p
 from ..lang.ops.basic import cdiv
@@ -77,7 +78,7 @@ def tap_ends(cut: Cut, reaches: Sequence[Reach]) -> list[tuple[Any, tuple[int, .
     return ends(cut, [(r.along, r.span.taps, r.taps(cut)) for r in reaches if r.along is not None])
 
 
-def inside(cut: Cut, block: Any, reaches: Sequence[Reach], filler: Any) -> Any:
+def inside(cut: Cut, block: Operand, reaches: Sequence[Reach], filler: ArrayLike) -> Any:
     """A block with its out-of-bounds elements filled."""
     shape = tuple(block.shape)
     bounds = []
@@ -89,7 +90,7 @@ def inside(cut: Cut, block: Any, reaches: Sequence[Reach], filler: Any) -> Any:
     return select_n_p.bind(within(shape, bounds), full(filler, shape), block) if bounds else block
 
 
-def spread_out(cut: Cut, block: Any, reaches: Sequence[Reach], taps: Sequence[int], filler: Any) -> Any:
+def spread_out(cut: Cut, block: Operand, reaches: Sequence[Reach], taps: Sequence[int], filler: ArrayLike) -> Any:
     """What the first taps of a block read: dilated, and begun where windows begin."""
     shape = list(block.shape)
     config, starts, stops = [(0, 0, 0)] * len(shape), [0] * len(shape), list(shape)

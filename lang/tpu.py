@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ..core.ir.array import Array, ArrayLike, Operand
 from ..core.ir.primitive import Primitive
 from ..core.ir.types import INT32, MemorySpace
 from ..core.primitives.elementwise.arithmetic import div_p, mul_p, neg_p, rem_p, sub_p
@@ -18,7 +19,7 @@ from ..core.primitives.elementwise.comparison import eq_p, ne_p, select_n_p
 from ..core.primitives.elementwise.conversion import convert_element_type
 from ..core.primitives.movement.dynamic_slice import dynamic_slice
 from ..core.primitives.movement.shape import concatenate, iota_p
-from ..core.primitives.refs.ref_views import view
+from ..core.primitives.refs.ref_views import AnyRef, view
 from ..core.primitives.spmd.collective import axis_index
 from ..core.support.call_errors import public
 from ..core.support.errors import ArgumentError, ArgumentTypeError
@@ -126,7 +127,9 @@ class CompilerParams(Params):
 
 
 @public
-def roll(x: Any, shift: Any, axis: int, *, stride: int | None = None, stride_axis: int | None = None) -> Any:
+def roll(
+    x: ArrayLike, shift: ArrayLike, axis: int, *, stride: int | None = None, stride_axis: int | None = None
+) -> Any:
     """An array with its elements moved along an axis by `shift` (may be traced), those past the end to the start.
 
     With a `stride`, what is at place `i` along `stride_axis` is moved by `i * stride` more. Raises `ArgumentError` for
@@ -154,7 +157,7 @@ def roll(x: Any, shift: Any, axis: int, *, stride: int | None = None, stride_axi
     return x
 
 
-def _roll(x: Any, shift: Any, axis: int) -> Any:
+def _roll(x: Operand, shift: ArrayLike, axis: int) -> Any:
     shape = shape_of(x)
     n = shape[axis]
     shift = np.int32(int(shift) % n) if isinstance(shift, (int, np.integer)) else convert_element_type(shift, INT32)
@@ -163,7 +166,7 @@ def _roll(x: Any, shift: Any, axis: int) -> Any:
     return dynamic_slice(concatenate([x, x], axis % len(shape)), starts, shape, allow_negative_indices=False)
 
 
-def _inverse(x: Any, **params: Any) -> Any:
+def _inverse(x: Array, **params: Any) -> Any:
     return div_p.bind(like(x, 1.0), x)
 
 
@@ -175,7 +178,7 @@ PRIMITIVES = (approx_reciprocal_p,)
 
 
 @public
-def reciprocal(x: Any, *, approx: bool = False, full_range: bool = True) -> Any:
+def reciprocal(x: ArrayLike, *, approx: bool = False, full_range: bool = True) -> Any:
     """`1 / x`, of floats or complex numbers; `approx` allows a target to give fewer digits.
 
     Without `full_range` a target may go wrong where x or the result is 0, infinite, NaN or subnormal.
@@ -188,7 +191,7 @@ def reciprocal(x: Any, *, approx: bool = False, full_range: bool = True) -> Any:
     return approx_reciprocal_p.bind(x, full_range=bool(full_range)) if approx else _inverse(x)
 
 
-def with_memory_space_constraint(x: Any, memory_space: Any) -> Any:
+def with_memory_space_constraint(x: ArrayLike, memory_space: Any) -> Any:
     """The array itself: a BlockSpec gives the memory space of a kernel's operand, and XLA chooses the rest.
 
     Raises `ArgumentTypeError` for what is no memory space.
@@ -203,7 +206,7 @@ def with_memory_space_constraint(x: Any, memory_space: Any) -> Any:
     return x
 
 
-def annotate(ref: Any, *, no_store: bool = False, no_bank_conflict: bool = False, no_hazard: bool = False,
+def annotate(ref: AnyRef, *, no_store: bool = False, no_bank_conflict: bool = False, no_hazard: bool = False,
              no_hazard_no_deps: bool = False) -> Any:  # fmt: skip
     """The Ref, or part of one, itself: what is said of its accesses are hints, which no target reads.
 

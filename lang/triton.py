@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from ..core.ir.array import ArrayLike
 from ..core.ir.types import INT32, is_integer
 from ..core.primitives.contraction.dot_general import dot as contract
 from ..core.primitives.elementwise.arithmetic import tanh
@@ -42,7 +43,7 @@ class CompilerParams(Params):
 
 
 @public
-def approx_tanh(x: Any) -> Any:
+def approx_tanh(x: ArrayLike) -> Any:
     """The hyperbolic tangent; a target may give fewer digits.
 
     >>> from tilewright import lax, numpy as jnp
@@ -54,7 +55,7 @@ def approx_tanh(x: Any) -> Any:
 
 
 @public
-def dot(a: Any, b: Any, *, precision: Any = None, preferred_element_type: Any = None) -> Any:
+def dot(a: ArrayLike, b: ArrayLike, *, precision: Any = None, preferred_element_type: Any = None) -> Any:
     """The matrix product of two blocks, summed in float32 (integers: int32) unless `preferred_element_type` says so.
 
     >>> from tilewright import lax, numpy as jnp
@@ -81,7 +82,7 @@ def debug_barrier() -> None:
     """
 
 
-def max_contiguous(x: Any, values: Any) -> Any:
+def max_contiguous(x: ArrayLike, values: ArrayLike) -> Any:
     """A hint that runs of `values` elements of `x` are contiguous; the value itself is unchanged.
 
     >>> max_contiguous(8, 4)

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from ..core.ir.array import DTypeLike
 from ..core.ir.program import Program, Var
 from ..core.ir.types import INT32, ArrayType
 from ..core.primitives.refs.state_primitives import Index
@@ -118,7 +119,7 @@ class Chained(Tensor):
         return self.kept, self.spared, dict(self.used), self.sites
 
     @taken.setter
-    def taken(self, taken: Any) -> None:
+    def taken(self, taken: Sequence[Any]) -> None:
         self.kept, self.spared, self.used, self.sites = *taken[:2], dict(taken[2]), taken[3]
 
     def take(self, columns: int) -> int:
@@ -144,7 +145,7 @@ class Chained(Tensor):
         """A column of this warpgroup's part."""
         return self.p.add(column, self.p.mul(self.mine, self.each))
 
-    def loaded_row(self, column: int, layout: Layout, dtype: Any, late: bool = False) -> Fragment:
+    def loaded_row(self, column: int, layout: Layout, dtype: DTypeLike, late: bool = False) -> Fragment:
         address = self.lanes(self.at(column))
         if late:
             return Fragment(layout, dtype, [tcgen05.Row(self.p, address, layout.shape[1], computed(dtype))])
@@ -153,7 +154,7 @@ class Chained(Tensor):
                         f"take blocks of {WIDEST_ROW} columns")  # fmt: skip
         return Fragment(layout, dtype, [tcgen05.row(self.p, address, layout.shape[1], computed(dtype))])
 
-    def put(self, column: int, numbers: Sequence[str], dtype: Any) -> None:
+    def put(self, column: int, numbers: Sequence[str], dtype: DTypeLike) -> None:
         """Store this thread's row, which the tensor cores see after the next barrier."""
         p, address = self.p, self.lanes(self.at(column))
         if computed(dtype) == "f32":

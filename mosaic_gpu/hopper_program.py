@@ -247,7 +247,9 @@ class Nest(Lowering):
         names = [self.p.name(i) for i in self.ids]
         return [Lazy((), INT32, lambda p, place, name=name: name, fixed=True) for name in names]
 
-    def window(self, block: Block, base: str, fill: Any = None, changes: bool = False, target: Any = None) -> Memory:
+    def window(
+        self, block: Block, base: str, fill: Any = None, changes: bool = False, target: Callable[..., Any] | None = None
+    ) -> Memory:
         visible = tuple(d for d, gone in enumerate(block.squeezed) if not gone)
         proved = self.proved[id(block)]
         meeting = changes and self.plan.atomic[self.kernel.outputs.index(block)]

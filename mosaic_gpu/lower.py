@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from ..core.ir.array import ArrayLike, DTypeLike
 from ..core.ir.program import Eqn
 from ..core.ir.types import ArrayType
 from ..core.primitives.contraction.dot_general import dot_general_p
@@ -104,7 +105,7 @@ class Lowering(ProgramPrinter):
         name = found.at(self.p, ())
         return Lazy((), found.dtype, lambda p, place: name, fixed=True)
 
-    def literal(self, value: Any, type: Any) -> Lazy:
+    def literal(self, value: Any, type: ArrayType) -> Lazy:
         return self.scalar(value, type.dtype)
 
     def constant_array(self, value: np.ndarray, type: Any) -> Lazy:
@@ -112,7 +113,7 @@ class Lowering(ProgramPrinter):
             raise Unfit(f"the body holds an array of {value.shape}: give it to the kernel as an operand")
         return self.scalar(value, type.dtype)
 
-    def scalar(self, value: Any, dtype: np.dtype[Any]) -> Lazy:
+    def scalar(self, value: ArrayLike, dtype: np.dtype[Any]) -> Lazy:
         type_ = computed(dtype)
         number = np.asarray(value).astype(dtype)
         plain = float(number) if type_ == "f32" else int(number)
@@ -202,7 +203,9 @@ class Lowering(ProgramPrinter):
             return unpack(self.p, value.regs[r][j // 2], j % 2, value.dtype)
         return value.regs[r][j]
 
-    def make(self, layout: Layout, dtype: Any, element: Callable[[int, int], str], late: bool = False) -> Fragment:
+    def make(
+        self, layout: Layout, dtype: DTypeLike, element: Callable[[int, int], str], late: bool = False
+    ) -> Fragment:
         """A fragment of computed numbers, which are rounded to its dtype; `late`: where they are needed."""
         rows, cols = self.extent(layout)
         paired = halves(dtype) and layout.cols is not None
@@ -300,7 +303,7 @@ class Lowering(ProgramPrinter):
         return self.kept, self.spared
 
     @taken.setter
-    def taken(self, taken: Any) -> None:
+    def taken(self, taken: Sequence[int]) -> None:
         self.kept, self.spared = taken
 
     @property

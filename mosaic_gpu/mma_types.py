@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from ..core.ir.array import DTypeLike
 from ..core.ir.types import INT32
 from ..core.primitives.contraction.dot_general import Precision
 from ..lang.legalize import Unfit
@@ -44,7 +45,7 @@ KINDS = {
 }  # fmt: skip
 
 
-def depth(dtype: Any) -> int:
+def depth(dtype: DTypeLike) -> int:
     """How many numbers of a type one instruction sums over."""
     return BYTES // dtype.itemsize
 

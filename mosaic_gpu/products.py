@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from ..core.ir.types import Dtype
 from ..lang.legalize import Unfit
 from . import ptx
 from .mma_types import BYTES, KINDS, depth
@@ -139,6 +140,6 @@ def staged(e: Any, x: Any, contracting: int) -> Tile:
     return tile
 
 
-def _byte(p: Any, x: str, dtype: Any) -> str:
+def _byte(p: Any, x: str, dtype: Dtype) -> str:
     """The 8 bits of a number, low in an i32."""
     return narrowed(p, x, dtype) if str(dtype) in EIGHT else x

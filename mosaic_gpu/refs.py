@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
+from ..core.ir.array import DTypeLike
 from ..core.ir.types import ArrayType, is_bool
 from ..core.primitives.refs.state_primitives import Index, Point, Span, Take, access_shape
 from ..lang.kernel.kernel import EDGE
@@ -147,7 +148,7 @@ def part(e: Any, whole: Lazy, index: Index, dynamic: Sequence[Any]) -> Lazy:
 STORED = {"bool": "i8", "bfloat16": "bf16", "float16": "f16", "float32": "f32"}
 
 
-def stored(dtype: Any) -> str:
+def stored(dtype: DTypeLike) -> str:
     """The MLIR type of an element in memory."""
     return STORED.get(str(dtype), f"i{8 * dtype.itemsize}")
 

@@ -12,12 +12,13 @@ from typing import Any
 
 import numpy as np
 
+from ..core.ir.array import ArrayLike
 from ..lang.mlir.text import Lines, folded
 
 Int = int | str
 
 
-def number(value: Any, type_: str) -> str:
+def number(value: ArrayLike, type_: str) -> str:
     """A number as the body of a constant, floats by their bits."""
     if type_ == "i1":
         return "true" if value else "false"
@@ -47,7 +48,7 @@ class Printer(Lines):
             name = self.made[text] = self.op(text)
         return name
 
-    def constant(self, value: Any, type_: str = "i32") -> str:
+    def constant(self, value: ArrayLike, type_: str = "i32") -> str:
         body = number(value, type_)
         return self.pure(f"arith.constant {body}" if type_ == "i1" else f"arith.constant {body} : {type_}")
 

@@ -14,7 +14,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from ..core.ir.types import is_bool, is_float
+from ..core.ir.array import DTypeLike
+from ..core.ir.types import Dtype, is_bool, is_float
 from ..lang.legalize import Unfit
 from .text import Int, Printer
 
@@ -39,7 +40,7 @@ class Eight:
 EIGHT = {"float8_e4m3fn": Eight("e4m3", 464.0, True), "float8_e5m2": Eight("e5m2", 61440.0, False)}
 
 
-def computed(dtype: Any) -> str:
+def computed(dtype: DTypeLike) -> str:
     """The MLIR type that numbers of a dtype are computed in."""
     if is_bool(dtype):
         return "i1"
@@ -49,7 +50,7 @@ def computed(dtype: Any) -> str:
     return "f32" if is_float(dtype) else "i32"
 
 
-def halves(dtype: Any) -> bool:
+def halves(dtype: DTypeLike) -> bool:
     """Whether two numbers share a register."""
     return is_float(dtype) and dtype.itemsize == 2
 
@@ -95,7 +96,7 @@ class Late(Sequence[str]):
     def __len__(self) -> int:
         return self.length
 
-    def __getitem__(self, j: Any) -> Any:
+    def __getitem__(self, j: int) -> Any:
         if isinstance(j, slice):
             return [self[i] for i in range(*j.indices(self.length))]
         if not 0 <= j < self.length:
@@ -226,7 +227,7 @@ def convert(p: Printer, x: str, old: Any, new: Any) -> str:
     return wrapped(p, x, new)
 
 
-def rounded(p: Printer, x: str, dtype: Any) -> str:
+def rounded(p: Printer, x: str, dtype: DTypeLike) -> str:
     """A float32 rounded to a dtype."""
     if dtype.itemsize == 4:
         return x
@@ -238,7 +239,7 @@ def rounded(p: Printer, x: str, dtype: Any) -> str:
     return p.pure(f"arith.extf {p.pure(f'arith.truncf {x} : f32 to {short}')} : {short} to f32")
 
 
-def narrowed(p: Printer, x: str, dtype: Any) -> str:
+def narrowed(p: Printer, x: str, dtype: DTypeLike) -> str:
     """The bits of a float32 rounded to a float of 8 bits, in an i32; what is too large is NaN or infinite."""
     form = EIGHT[str(dtype)]
     (bits,) = p.asm(f"{{ .reg .b16 h; cvt.rn.satfinite.{form.name}x2.f32 h, 0f00000000, $1; cvt.u32.u16 $0, h; }}",
@@ -250,7 +251,7 @@ def narrowed(p: Printer, x: str, dtype: Any) -> str:
     return p.pure(f"arith.select {over}, {p.int('ori', sign, form.beyond)}, {bits} : i32")
 
 
-def widened(p: Printer, bits: str, dtype: Any) -> str:
+def widened(p: Printer, bits: str, dtype: DTypeLike) -> str:
     """A float of 8 bits, given by an i32, as float32."""
     (found,) = p.asm(f"{{ .reg .b16 h, l, u; .reg .b32 w; cvt.u16.u32 h, $1; cvt.rn.f16x2.{EIGHT[str(dtype)].name}x2 "
                      "w, h; mov.b32 {l, u}, w; cvt.f32.f16 $0, l; }", "=f,r", [bits], ["i32"], ["f32"],
@@ -258,7 +259,7 @@ def widened(p: Printer, bits: str, dtype: Any) -> str:
     return found
 
 
-def word(p: Printer, numbers: Sequence[str], dtype: Any) -> str:
+def word(p: Printer, numbers: Sequence[str], dtype: DTypeLike) -> str:
     """Computed numbers of a dtype, side by side in the 4 bytes of an i32."""
     if halves(dtype):
         low, high = numbers
@@ -273,7 +274,7 @@ def word(p: Printer, numbers: Sequence[str], dtype: Any) -> str:
     return p.name(found)
 
 
-def wrapped(p: Printer, x: str, dtype: Any) -> str:
+def wrapped(p: Printer, x: str, dtype: DTypeLike) -> str:
     """An i32 whose low bits are an integer of a dtype, extended by its sign or zeros."""
     bits = 8 * dtype.itemsize
     if bits == 32:
@@ -282,7 +283,7 @@ def wrapped(p: Printer, x: str, dtype: Any) -> str:
     return p.pure(f"arith.{how} {p.pure(f'arith.trunci {x} : i32 to i{bits}')} : i{bits} to i32")
 
 
-def _integer(p: Printer, x: str, dtype: Any) -> str:
+def _integer(p: Printer, x: str, dtype: Dtype) -> str:
     """A float as an integer: beyond the range the end of it, NaN is 0, as the instruction has it."""
     bits = 8 * dtype.itemsize
     letter = "u" if dtype.kind == "u" else "s"
@@ -291,13 +292,13 @@ def _integer(p: Printer, x: str, dtype: Any) -> str:
     return found
 
 
-def pack(p: Printer, low: str, high: str, dtype: Any) -> str:
+def pack(p: Printer, low: str, high: str, dtype: DTypeLike) -> str:
     """Two float32 rounded to 16 bits, in one register."""
     kind = {"float16": "f16x2", "bfloat16": "bf16x2"}[str(dtype)]
     return p.asm(f"cvt.rn.{kind}.f32 $0, $1, $2;", "=r,f,f", [high, low], ["f32", "f32"], ["i32"], pure=True)[0]
 
 
-def unpack(p: Printer, word: str, which: int, dtype: Any) -> str:
+def unpack(p: Printer, word: str, which: int, dtype: DTypeLike) -> str:
     """One of the two numbers of a register."""
     if str(dtype) == "bfloat16":
         bits = p.int("andi", word, -65536) if which else p.int("shli", word, 16)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from ..ir.array import Array, Operand
 from ..primitives.control_flow.scan import scan
 from ..primitives.movement.shape import concatenate, expand_dims, reshape_to, rev, slice_in_dim
 from ..support import pytree
@@ -12,8 +13,11 @@ from ..support.errors import ArgumentError, ArgumentTypeError, ShapeError
 from ..tracing.trace import shape_of, typeof
 from .transformations import vmap
 
+if TYPE_CHECKING:
+    from ..support.pytree import PyTree
 
-def map(f: Callable[[Any], Any], xs: Any, *, batch_size: int | None = None) -> Any:  # noqa: A001
+
+def map(f: Callable[[Any], Any], xs: PyTree, *, batch_size: int | None = None) -> Any:  # noqa: A001
     """Apply a function to each element along the leading axis of arrays, one after another.
 
     With `batch_size` that many elements at a time are mapped together by `vmap`.
@@ -24,7 +28,7 @@ def map(f: Callable[[Any], Any], xs: Any, *, batch_size: int | None = None) -> A
     """
     if batch_size is None:
 
-        def one(_: Any, x: Any) -> tuple[Any, Any]:
+        def one(_: object, x: Any) -> tuple[Any, Any]:
             return (), f(x)
 
         one.traces_for, one.loop = (f, "map"), "map"
@@ -42,7 +46,7 @@ def map(f: Callable[[Any], Any], xs: Any, *, batch_size: int | None = None) -> A
     parts = []
     if whole:
 
-        def rows(x: Any) -> Any:
+        def rows(x: Operand) -> Any:
             shape = shape_of(x)
             return reshape_to(slice_in_dim(x, 0, whole), (whole // batch_size, batch_size, *shape[1:]))
 
@@ -53,7 +57,7 @@ def map(f: Callable[[Any], Any], xs: Any, *, batch_size: int | None = None) -> A
     return parts[0] if len(parts) == 1 else pytree.map(lambda a, b: concatenate([a, b], 0), *parts)
 
 
-def _interleave(even: Any, odd: Any, axis: int) -> Any:
+def _interleave(even: Array, odd: Array, axis: int) -> Any:
     """Interleave two arrays; `even` has as many elements as `odd`, or one more."""
     n = shape_of(odd)[axis]
     pairs = concatenate(

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from ..ir.array import Array
 from ..ir.binding import is_evaluating
 from ..ir.primitive import AxisInfo, Zero
 from ..ir.program import Program
@@ -41,7 +42,7 @@ class _Rules:
     backward: Callable[..., Any]
 
 
-def _remade(program: Program, count: int, rules: _Rules, policy: Any, *operands: Any) -> Any:
+def _remade(program: Program, count: int, rules: _Rules, policy: Callable[..., Any], *operands: Any) -> Any:
     """What `checkpoint` differentiates in the place of the function."""
     constants, args = operands[:count], operands[count:]
     _, kept = rules.forward(policy, args)
@@ -67,23 +68,26 @@ def _mapped(axis: AxisInfo, fun: Callable[..., Any], dims: Sequence[int | None],
 
 
 def _batched(rules: _Rules, axis: AxisInfo, dims: Sequence[int | None]) -> _Rules:
-    def leading(kept: Any) -> list[int]:
+    def leading(kept: Sequence[Any] | None) -> list[int]:
         return [0] * len(pytree.leaves(kept))
 
-    def forward(policy: Any, args: Any) -> Any:
+    def forward(policy: Callable[..., Any], args: Sequence[Any]) -> Any:
         return _mapped(axis, functools.partial(rules.forward, policy), dims, args)
 
-    def again(kept: Any, args: Any) -> Any:
+    def again(kept: Any, args: Sequence[Any]) -> Any:
         return _mapped(axis, rules.again, [*leading(kept), *dims], kept, args)
 
-    def backward(residuals: Any, cts: Any) -> list[Any]:
+    def backward(residuals: Array, cts: Sequence[Any]) -> list[Any]:
         found = _mapped(axis, rules.backward, leading((residuals, cts)), residuals, cts)
         return [reduce_sum_p.bind(ct, axes=(0,)) if d is None else ct for ct, d in zip(found, dims, strict=True)]
 
     return _Rules(forward, again, backward)
 
 
-def _batch(axis: AxisInfo, args: Any, dims: Any, *, program: Program, count: int, rules: _Rules, remade: Any) -> Any:
+def _batch(
+    axis: AxisInfo, args: Sequence[Any], dims: Sequence[Any], *, program: Program, count: int, rules: _Rules,
+    remade: Callable[..., Any],
+) -> Any:  # fmt: skip
     operands = [x if d is None else moved(axis, x, d, 0) for x, d in zip(args, dims, strict=True)]
     flags = tuple(None if d is None else 0 for d in dims)
     batched, _ = batch_program(program, axis, flags, True)
@@ -141,7 +145,7 @@ def custom_remat(
                                         "give the output and what is kept")  # fmt: skip
             return out_tree[0].flatten_up_to(pair[0]), pair[1]
 
-        def backward(residuals: Any, cts: Sequence[Any]) -> list[Any]:
+        def backward(residuals: Array, cts: Sequence[Any]) -> list[Any]:
             found = f_bwd(residuals, out_tree[0].unflatten(cts))
             given = pytree.broadcast_prefix(tuple(found), in_tree.unflatten(types))
             return [instantiate(Zero(t.tangent())) if ct is None else ct for ct, t in zip(given, types, strict=True)]

@@ -28,6 +28,7 @@ from .associative_scan import map as sequential_map
 
 if TYPE_CHECKING:
     from ..ir.primitive import Primitive
+    from ..support.pytree import PyTreeDef
 
 
 __all__ = ["custom_vmap", "sequential_vmap"]
@@ -152,7 +153,7 @@ class custom_vmap:
 
     __getattr__ = rule_setter
 
-    def __get__(self, instance: Any, owner: Any = None) -> Any:
+    def __get__(self, instance: object, owner: type[Any] | None = None) -> Any:
         return self if instance is None else functools.partial(self, instance)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -176,7 +177,7 @@ class custom_vmap:
         return out_trees[0].unflatten(outs)
 
     def _flat_rule(
-        self, in_tree: Any, out_tree: Any, axis: AxisInfo, args: Sequence[Any], batched: Sequence[bool]
+        self, in_tree: PyTreeDef, out_tree: PyTreeDef, axis: AxisInfo, args: Sequence[Any], batched: Sequence[bool]
     ) -> tuple[list[Any], list[bool]]:
         flags = list(in_tree.unflatten(batched))
         pair = self.vmap_rule(axis.size, flags, *in_tree.unflatten(args))  # type: ignore[misc]

@@ -6,13 +6,13 @@ import contextlib
 import functools
 import itertools
 import reprlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from ..ir.array import Array
+from ..ir.array import Array, ArrayLike
 from ..ir.extension_types import MappingSpec, differentiable, is_opaque, mapped_types
 from ..ir.primitive import AxisInfo, Linear
 from ..ir.program import Program
@@ -86,7 +86,7 @@ class ShapeDtypeStruct:
         return f"ShapeDtypeStruct(shape={self.shape}, dtype={self.dtype}{''.join(more)})"
 
     @classmethod
-    def like(cls, x: Any) -> ShapeDtypeStruct:
+    def like(cls, x: ArrayLike) -> ShapeDtypeStruct:
         """The shape and dtype of an array, or of anything that stands for one, and the sharding that was named for it.
 
         >>> ShapeDtypeStruct.like(np.ones((2, 3), np.float32)).shape
@@ -114,7 +114,7 @@ class ShapeDtypeStruct:
         return self.shape[0]
 
 
-def _check_callable(fun: Any) -> None:
+def _check_callable(fun: Callable[..., Any]) -> None:
     if not callable(fun):
         what = f"a transformation takes a function, got {reprlib.repr(fun)} of type {type(fun).__name__}"
         raise ArgumentTypeError(what, "pass the function itself: grad(f)(x) for grad(f(x))")
@@ -156,7 +156,7 @@ class Flat:
     kwargs: bool
     has_aux: bool
 
-    def __init__(self, fun: Callable[..., Any], in_tree: Any, kwargs: bool = False, has_aux: bool = False):
+    def __init__(self, fun: Callable[..., Any], in_tree: pytree.PyTreeDef, kwargs: bool = False, has_aux: bool = False):
         _check_callable(fun)
         self.fun, self.in_tree, self.kwargs, self.has_aux = fun, in_tree, kwargs, has_aux
         self.out_tree: Any = None
@@ -180,7 +180,7 @@ class Flat:
 # ---------------------------------------------------------------------------- forward and reverse mode
 
 
-def jvp(fun: Callable[..., Any], primals: Any, tangents: Any, has_aux: bool = False) -> Any:
+def jvp(fun: Callable[..., Any], primals: Sequence[Any], tangents: Sequence[Any], has_aux: bool = False) -> Any:
     """The value of a function and the directional derivative along `tangents`.
 
     `primals` and `tangents` are sequences of the function's positional arguments. Raises `ShapeError` or
@@ -256,17 +256,17 @@ def linearize(fun: Callable[..., Any], *primals: Any, has_aux: bool = False, in_
     return (*result, aux) if has_aux else result
 
 
-def _types(values: Any) -> list[Any]:
+def _types(values: Sequence[Any]) -> list[Any]:
     return [typeof(x) for x in pytree.leaves(tuple(values))]
 
 
-def _no_reduce_axes(axes: Any) -> None:
+def _no_reduce_axes(axes: Sequence[Any]) -> None:
     if axes:
         raise UnsupportedError(f"reduce_axes={axes!r} is not supported", "apply `lax.psum` to the gradients")
 
 
-def vjp(fun: Callable[..., Any], *primals: Any, has_aux: bool = False, reduce_axes: Any = (),
-        saveable_args: Any = True, in_nzs: Any = None) -> Any:  # fmt: skip
+def vjp(fun: Callable[..., Any], *primals: Any, has_aux: bool = False, reduce_axes: Sequence[Any] = (),
+        saveable_args: Any = True, in_nzs: Sequence[int] | None = None) -> Any:  # fmt: skip
     """The value of a function and the function from output cotangents to input cotangents.
 
     `saveable_args` is True, or says of each argument, or of each part of one in tuples nested as it is, whether the
@@ -340,7 +340,7 @@ def linear_transpose(fun: Callable[..., Any], *primals: Any, reduce_axes: Any = 
         if not is_opaque(t) and not is_inexact(t.dtype):
             raise NonDifferentiableDtypeError(f"linear_transpose of an input of type {t.show()}", "cast to float")
 
-    def transposed(cotangent: Any) -> tuple[Any, ...]:
+    def transposed(cotangent: pytree.PyTree) -> tuple[Any, ...]:
         f = Flat(fun, in_tree)
         _, linear = linear_part(f, [Linear(t) for t in types], [True] * len(types))
         cts, ct_tree = pytree.flatten(cotangent)
@@ -352,7 +352,7 @@ def linear_transpose(fun: Callable[..., Any], *primals: Any, reduce_axes: Any = 
     return pytree.Partial(transposed)
 
 
-def _argnums(argnums: Any, count: int, what: str) -> tuple[tuple[int, ...], bool]:
+def _argnums(argnums: int | Sequence[int], count: int, what: str) -> tuple[tuple[int, ...], bool]:
     single = not isinstance(argnums, (tuple, list))
     numbers = (argnums,) if single else tuple(argnums)
     for i in numbers:
@@ -365,7 +365,7 @@ def _argnums(argnums: Any, count: int, what: str) -> tuple[tuple[int, ...], bool
     return tuple(int(i) % count for i in numbers), single
 
 
-def _check_input_dtype(x: Any, holomorphic: bool, allow_int: bool, what: str) -> None:
+def _check_input_dtype(x: ArrayLike, holomorphic: bool, allow_int: bool, what: str) -> None:
     if is_opaque(typeof(x)):
         return
     dtype = typeof(x).dtype
@@ -389,7 +389,7 @@ def _check_input_dtype(x: Any, holomorphic: bool, allow_int: bool, what: str) ->
 
 def value_and_grad[**P, R](
     fun: Callable[P, R], argnums: int | Sequence[int] = 0, has_aux: bool = False, holomorphic: bool = False,
-    allow_int: bool = False, reduce_axes: Any = (),
+    allow_int: bool = False, reduce_axes: Sequence[Any] = (),
 ) -> Callable[P, tuple[R, Any]]:  # fmt: skip
     """A function that gives `fun`'s scalar value and its gradient with respect to `argnums`.
 
@@ -428,12 +428,12 @@ def value_and_grad[**P, R](
     return wrapped
 
 
-def as_array(x: Any) -> Any:
+def as_array(x: ArrayLike) -> Any:
     """A number that a function gave back as it came, as an array."""
     return x if isinstance(x, (Value, np.ndarray)) or is_opaque(typeof(x)) else copy_p.bind(x)
 
 
-def _unit_cotangent(outs: Sequence[Any], out_tree: Any, holomorphic: bool) -> Any:
+def _unit_cotangent(outs: Sequence[Any], out_tree: pytree.PyTreeDef, holomorphic: bool) -> Any:
     if not pytree.treedef_is_leaf(out_tree) or len(outs) != 1:
         raise NonScalarGradientError(
             f"grad of a function that returns {len(outs)} arrays in the structure {out_tree}",
@@ -459,7 +459,7 @@ def instantiate_one(type_: ArrayType) -> Any:
 
 def grad[**P](
     fun: Callable[P, Any], argnums: int | Sequence[int] = 0, has_aux: bool = False, holomorphic: bool = False,
-    allow_int: bool = False, reduce_axes: Any = (),
+    allow_int: bool = False, reduce_axes: Sequence[Any] = (),
 ) -> Callable[P, Any]:  # fmt: skip
     """A function that gives the gradient of the scalar function `fun` with respect to `argnums`.
 
@@ -573,7 +573,7 @@ def jacrev[**P](
 jacobian = jacrev
 
 
-def _split(block: Any, flat: Sequence[Any], treedef: Any, single: bool, last: bool) -> Any:
+def _split(block: Array, flat: Sequence[Any], treedef: pytree.PyTreeDef, single: bool, last: bool) -> Any:
     """Cut a Jacobian's long axis (last, or first) into one block per leaf and give it the leaf's shape."""
     parts, start = [], 0
     shape = typeof(block).shape
@@ -604,8 +604,8 @@ def hessian[**P](
 
 
 def vmap[**P, R](
-    fun: Callable[P, R], in_axes: Any = 0, out_axes: Any = 0, axis_name: Any = None, axis_size: int | None = None,
-    spmd_axis_name: Any = None, sum_match: bool = False,
+    fun: Callable[P, R], in_axes: Any = 0, out_axes: Any = 0, axis_name: Hashable | None = None,
+    axis_size: int | None = None, spmd_axis_name: Any = None, sum_match: bool = False,
 ) -> Callable[P, R]:  # fmt: skip
     """A function that maps `fun` over an axis of its arguments.
 
@@ -736,8 +736,9 @@ def _placed(axis: AxisInfo, x: Array, dim: int | None, wanted: Any, sum_match: b
 # ---------------------------------------------------------------------------- Programs
 
 
-def make_jaxpr(fun: Callable[..., Any], static_argnums: Any = (), axis_env: Any = None, return_shape: bool = False) \
-        -> Callable[..., Any]:  # fmt: skip
+def make_jaxpr(
+    fun: Callable[..., Any], static_argnums: int | Sequence[int] = (), axis_env: Any = None, return_shape: bool = False
+) -> Callable[..., Any]:
     """A function that gives the Program of `fun` at the types of its arguments.
 
     `axis_env` names axes, with their sizes, that collectives in `fun` may use.

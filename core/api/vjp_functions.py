@@ -10,15 +10,16 @@ import copy
 import functools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ..ir.array import ArrayLike, Operand
 from ..ir.binding import is_evaluating
 from ..ir.extension_types import is_opaque
 from ..ir.primitive import Zero
 from ..ir.program import Var
-from ..ir.types import FLOAT0, RefType, Type, is_complex, is_inexact
+from ..ir.types import FLOAT0, ArrayType, RefType, Type, is_complex, is_inexact
 from ..primitives.elementwise.conversion import convert_element_type
 from ..support import pytree as tree
 from ..support.errors import ArgumentTypeError, DifferentiationError, ShapeError, TreeError, check_options
@@ -30,8 +31,11 @@ from ..transforms.rule_helpers import instantiate
 from ..transforms.structural_primitives import add_tangents
 from ..transforms.transpose import transpose_map
 
+if TYPE_CHECKING:
+    from ..support.pytree import PyTree, PyTreeDef
 
-def cast(x: Any, type_: Any) -> Any:
+
+def cast(x: ArrayLike, type_: ArrayType) -> Any:
     """A tangent or cotangent in the dtype of a type."""
     found = typeof(x)
     if is_opaque(type_) or (found.dtype == type_.dtype and not found.weak_type):
@@ -50,7 +54,7 @@ def _is_trivial(tangent: Type) -> bool:
     return not is_opaque(tangent) and tangent.dtype == FLOAT0
 
 
-def materialize(ct: Any, primal: Type) -> Any:
+def materialize(ct: ArrayLike | Zero, primal: Type) -> Any:
     """The cotangent of an input, as an array."""
     if type(ct) is Zero and _is_trivial(ct.type):
         return np.zeros(ct.type.shape, FLOAT0)
@@ -89,7 +93,7 @@ def check_linear(values: Sequence[Any], primals: Sequence[Type], what: str, of: 
     return checked
 
 
-def nested_flags(flags: Any, of: Any, what: str) -> list[bool]:
+def nested_flags(flags: Any, of: PyTreeDef, what: str) -> list[bool]:
     """One flag for each leaf of a structure, of a flag or of tuples of them; a tuple may stand for any container."""
     if isinstance(flags, bool):
         return [flags] * of.num_leaves
@@ -115,7 +119,7 @@ class GradAccum:
 class NullAccum(GradAccum):
     """Of an input that nothing is differentiated by."""
 
-    def accum(self, ct: Any) -> None:
+    def accum(self, ct: ArrayLike | None) -> None:
         pass
 
 
@@ -134,11 +138,11 @@ class ValAccum(GradAccum):
 class RefAccum(GradAccum):
     """The sum is what the Ref `ref` holds."""
 
-    def __init__(self, aval: Any, ref: Any):
+    def __init__(self, aval: ArrayType, ref: Any):
         super().__init__(aval)
         self.ref = ref
 
-    def accum(self, ct: Any) -> None:
+    def accum(self, ct: ArrayLike) -> None:
         if ct is not None and type(ct) is not Zero:
             self.ref[...] = self.ref[...] + check_linear([ct], [self.aval], "cotangent", "input")[0]
 
@@ -148,7 +152,7 @@ class _Hole:
 
     __slots__ = ("number", "type")
 
-    def __init__(self, number: int, type: Any):
+    def __init__(self, number: int, type: ArrayType):
         self.number, self.type = number, type
 
 
@@ -186,7 +190,9 @@ class LinearFunction:
     out_types: tuple[Type, ...]
     out_tree: Any
 
-    def __init__(self, linear: Any, in_types: Sequence[Type], in_tree: Any, out_types: Sequence[Type], out_tree: Any):
+    def __init__(
+        self, linear: LinearMap | None, in_types: Sequence[Type], in_tree: Any, out_types: Sequence[Type], out_tree: Any
+    ):
         self._linear: Any = linear
         self._parts: Any = None
         self.in_types, self.in_tree = tuple(in_types), in_tree
@@ -205,7 +211,7 @@ class LinearFunction:
         return values, (_Same(hollow), self.in_types, self.in_tree, self.out_types, self.out_tree)
 
     @classmethod
-    def tree_unflatten(cls, structure: Any, values: Any) -> Any:
+    def tree_unflatten(cls, structure: Sequence[Any], values: Sequence[Any]) -> Any:
         made = cls(None, *structure[1:])
         made._parts = (structure[0].value, list(values))
         return made
@@ -216,7 +222,7 @@ class _Same:
 
     __slots__ = ("value",)
 
-    def __init__(self, value: Any):
+    def __init__(self, value: LinearMap):
         self.value = value
 
     def __eq__(self, other: object) -> bool:
@@ -277,8 +283,9 @@ class VJP(LinearFunction):
     _tells = False
 
     def __init__(
-        self, linear: Any, in_types: Sequence[Type], in_tree: Any, out_types: Sequence[Type], out_tree: Any,
-        refs: tuple[int, ...] = (), arguments: Sequence[int] = (), saveable: Sequence[bool] | None = None,
+        self, linear: LinearMap | None, in_types: Sequence[Type], in_tree: PyTreeDef, out_types: Sequence[Type],
+        out_tree: PyTreeDef, refs: tuple[int, ...] = (), arguments: Sequence[int] = (),
+        saveable: Sequence[bool] | None = None,
     ):  # fmt: skip
         super().__init__(linear, in_types, in_tree, out_types, out_tree)
         self.refs = refs
@@ -313,7 +320,7 @@ class VJP(LinearFunction):
         return self._parts[1][0]
 
     @args_res.setter
-    def args_res(self, value: Any) -> None:
+    def args_res(self, value: Sequence[Any]) -> None:
         self._divide()
         self._parts = self._parts[0], [value, self._parts[1][1]]
 
@@ -363,13 +370,13 @@ class VJP(LinearFunction):
         return values, (_Same(hollow), *types, self.refs, self._sources, self._tells)
 
     @classmethod
-    def tree_unflatten(cls, structure: Any, values: Any) -> VJP:
+    def tree_unflatten(cls, structure: Sequence[Any], values: Sequence[Any]) -> VJP:
         hollow, in_types, in_tree, out_types, out_tree, refs, sources, tells = structure
         made = cls(None, in_types, in_tree, out_types, out_tree, refs)
         made._parts, made._sources, made._tells = (hollow.value, list(values)), sources, tells
         return made
 
-    def __call__(self, cotangent: Any) -> Any:
+    def __call__(self, cotangent: PyTree) -> Any:
         return self._pull(cotangent, [GradValue()] * len(self.in_types))
 
     def with_refs(self, *targets: Any) -> Callable[[Any], Any]:
@@ -397,12 +404,12 @@ class VJP(LinearFunction):
         made._tells = True
         return made
 
-    def _pull(self, cotangent: Any, targets: Sequence[Any]) -> Any:
+    def _pull(self, cotangent: PyTree, targets: Sequence[Any]) -> Any:
         if self._tells:
             return collected(self._cotangents, cotangent, targets)
         return self._cotangents(cotangent, targets)
 
-    def _cotangents(self, cotangent: Any, targets: Sequence[Any]) -> Any:
+    def _cotangents(self, cotangent: PyTree, targets: Sequence[Any]) -> Any:
         for i in self.refs:
             if isinstance(targets[i], GradValue):
                 raise DifferentiationError(
@@ -423,7 +430,7 @@ class VJP(LinearFunction):
         type = self.in_types[i].cotangent()
         return np.zeros(type.shape, type.dtype) if isinstance(target, DontWant) else target[...]
 
-    def _put(self, i: int, ct: Any, target: Any) -> Any:
+    def _put(self, i: int, ct: Operand | Zero, target: Any) -> Any:
         if isinstance(target, DontWant):
             return DidntWant()
         if isinstance(target, GradValue):

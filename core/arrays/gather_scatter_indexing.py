@@ -13,10 +13,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..ir.array import Array
+from ..ir.array import Array, ArrayLike, Index, Operand
 from ..ir.binding import is_evaluating, with_out_sharding
 from ..ir.promotion import promote_types
-from ..ir.types import INT32, INT64, Shape, is_bool, is_integer
+from ..ir.types import INT32, INT64, ArrayType, Shape, is_bool, is_integer
 from ..primitives.elementwise.arithmetic import add_p, max_p, min_p, mul_p, sub_p
 from ..primitives.elementwise.comparison import select_n_p
 from ..primitives.elementwise.conversion import cast, convert_element_type
@@ -76,19 +76,19 @@ def _joined(item: Any) -> Any:
     return concatenate([expand_dims(cast(p, dtype), (0,)) for p in parts], 0)
 
 
-def _entries(shape: Shape, index: Any) -> Entries:
+def _entries(shape: Shape, index: Index) -> Entries:
     return parse_index(shape, tuple(map(_joined, index)) if isinstance(index, tuple) else _joined(index))
 
 
 # ---------------------------------------------------------------------------- integers and slices
 
 
-def _is_known(x: Any) -> bool:
+def _is_known(x: ArrayLike) -> bool:
     """Whether a position is a number or a size rather than an array."""
     return isinstance(x, int) or getattr(x, "symbolic", False)
 
 
-def _position(entry: Any, axis: int, size: int, wrap: bool, clamp: bool = True) -> Any:
+def _position(entry: ArrayLike, axis: int, size: int, wrap: bool, clamp: bool = True) -> Any:
     """An integer entry as a start index; `clamp`: a symbolic one within bounds."""
     if type(size) is int and not size and (_is_known(entry) or not shape_of(entry)):
         raise IndexingError(f"index {entry} into axis {axis} of size 0", "the axis has no elements")
@@ -130,7 +130,7 @@ class _Box(NamedTuple):
     drop: Dims
     new_axes: Dims
 
-    def result(self, box: Any) -> Any:
+    def result(self, box: Array) -> Any:
         """The box's elements in the order and shape of the result."""
         box = rev(box, self.reverse) if self.reverse else box
         box = squeeze(box, self.drop) if self.drop else box
@@ -141,7 +141,7 @@ class _Box(NamedTuple):
         sizes = [-(-n // s) for n, s in zip(self.sizes, self.steps, strict=True)]
         return tuple(n for i, n in enumerate(sizes) if i not in self.drop)
 
-    def box(self, values: Any) -> Any:
+    def box(self, values: Operand) -> Any:
         """What `result` undoes: values of the result's shape as a box."""
         values = squeeze(values, self.new_axes) if self.new_axes else values
         values = expand_dims(values, self.drop) if self.drop else values
@@ -186,7 +186,7 @@ def _outside(box: _Box, shape: Shape) -> bool:
     )
 
 
-def _read_box(x: Any, box: _Box, shape: Shape) -> Any:
+def _read_box(x: Array, box: _Box, shape: Shape) -> Any:
     known = all(_is_known(s) for s in box.starts) and not _outside(box, shape)
     plain = all(s == 1 for s in box.steps)
     if known and plain and box.sizes == tuple(shape):
@@ -218,16 +218,16 @@ class _Plan(NamedTuple):
     new_axes: Dims
     unique: bool
 
-    def result(self, windows: Any) -> Any:
+    def result(self, windows: Operand) -> Any:
         windows = rev(windows, self.reverse) if self.reverse else windows
         return expand_dims(windows, self.new_axes) if self.new_axes else windows
 
-    def windows(self, values: Any) -> Any:
+    def windows(self, values: Operand) -> Any:
         values = squeeze(values, self.new_axes) if self.new_axes else values
         return rev(values, self.reverse) if self.reverse else values
 
 
-def _with_flags(x: Any, entries: Entries) -> tuple[Any, Entries, Dims]:
+def _with_flags(x: Operand, entries: Entries) -> tuple[Any, Entries, Dims]:
     """Flags as arrays that index axes of size 1 put into `x` for them."""
     new, axis, out = [], 0, Entries()
     out.apart = entries.apart
@@ -314,7 +314,7 @@ class _Planner:
             self.batch.append(entry.size)
             self.sizes.append(1)
 
-    def index(self, axis: int, positions: Any, at: int) -> None:
+    def index(self, axis: int, positions: ArrayLike, at: int) -> None:
         self.parts.append((positions, at))
         self.indexed.append(axis)
 
@@ -325,7 +325,7 @@ def _collapsed(entries: Sequence[Entry]) -> Dims:
     return tuple(i for i, e in enumerate(axes) if not (isinstance(e, Span) and (abs(e.step) == 1 or e.size <= 1)))
 
 
-def _rank(part: Any) -> int:
+def _rank(part: ArrayLike) -> int:
     return 0 if isinstance(part, int) else len(shape_of(part))
 
 
@@ -366,14 +366,14 @@ def _stacked(parts: Sequence[tuple[Any, int]], batch: Sequence[int], shape: Shap
 # ---------------------------------------------------------------------------- reading
 
 
-def getitem(x: Any, index: Any) -> Any:
+def getitem(x: ArrayLike, index: Index) -> Any:
     """`x[index]` by NumPy's rules; integers out of bounds are clamped."""
     return get(x, index)
 
 
 def get(
-    x: Any, index: Any, *, indices_are_sorted: bool = False, unique_indices: bool = False, mode: Any = None,
-    fill_value: Any = None, wrap_negative_indices: bool = True,
+    x: ArrayLike, index: Index, *, indices_are_sorted: bool = False, unique_indices: bool = False,
+    mode: Any = None, fill_value: ArrayLike | None = None, wrap_negative_indices: bool = True,
 ) -> Any:  # fmt: skip
     """`x[index]` with a choice of what out-of-bounds integers give (`mode`, `fill_value`)."""
     shape, wrap = shape_of(x), wrap_negative_indices
@@ -432,8 +432,8 @@ OPERATIONS = {
 
 
 def update(
-    x: Any, index: Any, values: Any, name: str, *, indices_are_sorted: bool = False, unique_indices: bool = False,
-    mode: Any = None, wrap_negative_indices: bool = True,
+    x: ArrayLike, index: Index, values: ArrayLike, name: str, *, indices_are_sorted: bool = False,
+    unique_indices: bool = False, mode: Any = None, wrap_negative_indices: bool = True,
 ) -> Any:  # fmt: skip
     """`x` with `values` set, added, ... at an index; repeated places take every update, in no certain order."""
     type_ = typeof(x)
@@ -447,14 +447,14 @@ def update(
     return _typed_as(out, type_)
 
 
-def _typed_as(x: Any, wanted: Any) -> Any:
+def _typed_as(x: Operand, wanted: ArrayType) -> Any:
     """A value with the dtype of a type, weak only where that is."""
     if typeof(x).weak_type and not wanted.weak_type:
         return convert_element_type(x, wanted.dtype)
     return cast(x, wanted.dtype, wanted.weak_type)
 
 
-def _promoted(x: Any, values: Any, name: str) -> tuple[Any, Any]:
+def _promoted(x: Operand, values: ArrayLike, name: str) -> tuple[Any, Any]:
     """Array and values of one dtype; the result is cast back to the array's."""
     x_type, value_type = typeof(x), typeof(values)
     dtype, _ = promote_types([x_type, value_type])  # type: ignore[list-item]
@@ -467,7 +467,7 @@ def _promoted(x: Any, values: Any, name: str) -> tuple[Any, Any]:
     return cast(x, dtype), cast(values, dtype)
 
 
-def _fitted(values: Any, shape: Shape) -> Any:
+def _fitted(values: ArrayLike, shape: Shape) -> Any:
     """Values broadcast to the shape that the index has."""
     given = shape_of(values)
     while len(given) > len(shape) and given[0] == 1:
@@ -490,7 +490,10 @@ def _final_shape(shape: Shape, new_axes: Dims) -> Shape:
     return tuple(sizes)
 
 
-def _update(x: Any, index: Any, values: Any, operation: _Operation, flags: Any, mode: Any, wrap: bool) -> Any:
+def _update(
+    x: Operand, index: Index, values: ArrayLike, operation: _Operation, flags: Sequence[Any], mode: str | None,
+    wrap: bool,
+) -> Any:  # fmt: skip
     shape = shape_of(x)
     entries = _entries(shape, index)
     how = GatherScatterMode.from_any(mode)
@@ -519,7 +522,7 @@ def _update_as_box(entries: Sequence[Entry], shape: Shape, mode: GatherScatterMo
     return box if all(s == 1 for s in box.steps) else None
 
 
-def _write_box(x: Array, box: _Box, values: Any, combine: Callable[[Any, Any], Any], shape: Shape) -> Any:
+def _write_box(x: Array, box: _Box, values: Operand, combine: Callable[[Any, Any], Any], shape: Shape) -> Any:
     if box.sizes == tuple(shape) and all(_is_known(s) for s in box.starts):
         return combine(x, values)
     if 0 in box.sizes:
@@ -529,13 +532,13 @@ def _write_box(x: Array, box: _Box, values: Any, combine: Callable[[Any, Any], A
     return dynamic_update_slice_p.bind(x, values, *_literals(box.starts))
 
 
-def _is_traced_mask(index: Any) -> bool:
+def _is_traced_mask(index: Index) -> bool:
     if isinstance(index, tuple) and len(index) == 1:
         index = index[0]
     return isinstance(index, Tracer) and is_bool(index.aval.dtype) and index.concrete() is None
 
 
-def _update_mask(x: Array, mask: Any, values: Any, operation: _Operation) -> Any:
+def _update_mask(x: Array, mask: Array, values: ArrayLike, operation: _Operation) -> Any:
     """An update where a traced mask holds, by selection; the values must not run over the mask's own elements."""
     mask = mask[0] if isinstance(mask, tuple) else mask
     shape, covered = shape_of(x), shape_of(mask)
@@ -548,7 +551,7 @@ def _update_mask(x: Array, mask: Any, values: Any, operation: _Operation) -> Any
     return select_n_p.bind(chosen, x, operation.combine(x, values))
 
 
-def apply(x: Any, index: Any, function: Callable[[Any], Any], *, indices_are_sorted: bool = False,
+def apply(x: ArrayLike, index: Any, function: Callable[[Any], Any], *, indices_are_sorted: bool = False,
           unique_indices: bool = False, mode: Any = None, wrap_negative_indices: bool = True) -> Any:  # fmt: skip
     """`x` with a function applied to its elements at an index, once for each time an element is named."""
     shape, wrap = shape_of(x), wrap_negative_indices
@@ -573,10 +576,10 @@ class IndexUpdate:
     __slots__ = ("array",)
     array: Any
 
-    def __init__(self, array: Any):
+    def __init__(self, array: Operand):
         self.array = array
 
-    def __getitem__(self, index: Any) -> Place:
+    def __getitem__(self, index: Index) -> Place:
         return Place(self.array, index)
 
     def __repr__(self) -> str:
@@ -597,7 +600,7 @@ def _lying(method: Callable[..., Any]) -> Callable[..., Any]:
         if out_sharding is None:
             return method(self, *args, **options)
 
-        def run(array: Any, index: Any, *given: Any) -> Any:
+        def run(array: Array, index: int, *given: Any) -> Any:
             return method(Place(array, index), *given, **options)
 
         return with_out_sharding(out_sharding, run, self.array, self.index, *args)
@@ -614,38 +617,38 @@ class Place:
     array: Any
     index: Any
 
-    def __init__(self, array: Any, index: Any):
+    def __init__(self, array: Operand, index: Index):
         self.array, self.index = array, index
 
     def __repr__(self) -> str:
         return f"Place({self.array!r}, {self.index!r})"
 
     @_lying
-    def get(self, *, fill_value: Any = None, **options: Any) -> Any:
+    def get(self, *, fill_value: ArrayLike | None = None, **options: Any) -> Any:
         """`x[index]`, with `fill_value` out of bounds when `mode="fill"`."""
         _check("get", options)
         return get(self.array, self.index, fill_value=fill_value, **options)
 
     @_lying
-    def set(self, values: Any, **options: Any) -> Any:
+    def set(self, values: ArrayLike, **options: Any) -> Any:
         """`x` after `x[index] = values`."""
         _check("set", options)
         return update(self.array, self.index, values, "set", **options)
 
     @_lying
-    def add(self, values: Any, **options: Any) -> Any:
+    def add(self, values: ArrayLike, **options: Any) -> Any:
         """`x` after `x[index] += values`, repeated places taking every addition."""
         _check("add", options)
         return update(self.array, self.index, values, "add", **options)
 
     @_lying
-    def subtract(self, values: Any, **options: Any) -> Any:
+    def subtract(self, values: ArrayLike, **options: Any) -> Any:
         """`x` after `x[index] -= values`, repeated places taking every subtraction."""
         _check("subtract", options)
         return update(self.array, self.index, values, "subtract", **options)
 
     @_lying
-    def multiply(self, values: Any, **options: Any) -> Any:
+    def multiply(self, values: ArrayLike, **options: Any) -> Any:
         """`x` after `x[index] *= values`, repeated places taking every product."""
         _check("multiply", options)
         return update(self.array, self.index, values, "multiply", **options)
@@ -653,29 +656,29 @@ class Place:
     mul = multiply
 
     @_lying
-    def divide(self, values: Any, **options: Any) -> Any:
+    def divide(self, values: ArrayLike, **options: Any) -> Any:
         """`x` after `x[index] /= values`."""
         _check("divide", options)
         return operator.truediv(self.array, self._factors(values, options))
 
     @_lying
-    def power(self, values: Any, **options: Any) -> Any:
+    def power(self, values: ArrayLike, **options: Any) -> Any:
         """`x` after `x[index] **= values`."""
         _check("power", options)
         return operator.pow(self.array, self._factors(values, options))
 
-    def _factors(self, values: Any, options: dict[str, Any]) -> Any:
+    def _factors(self, values: ArrayLike, options: dict[str, Any]) -> Any:
         """Ones, but for the product of the values at the index."""
         return update(full_like(self.array, 1), self.index, values, "multiply", **options)
 
     @_lying
-    def min(self, values: Any, **options: Any) -> Any:
+    def min(self, values: ArrayLike, **options: Any) -> Any:
         """`x` after `x[index] = minimum(x[index], values)`."""
         _check("min", options)
         return update(self.array, self.index, values, "min", **options)
 
     @_lying
-    def max(self, values: Any, **options: Any) -> Any:
+    def max(self, values: ArrayLike, **options: Any) -> Any:
         """`x` after `x[index] = maximum(x[index], values)`."""
         _check("max", options)
         return update(self.array, self.index, values, "max", **options)

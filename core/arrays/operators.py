@@ -12,9 +12,10 @@ from typing import Any
 
 import numpy as np
 
-from ..ir.array import Array
+from ..ir.array import Array, ArrayLike
 from ..ir.dimension import dimension
 from ..ir.extension_types import OpaqueType
+from ..ir.primitive import Primitive
 from ..ir.promotion import promote_types, to_inexact
 from ..ir.types import ArrayType, canonical_dtype, is_bool, is_complex, is_inexact, is_integer, is_unsigned
 from ..primitives.contraction.dot_general import matmul as product
@@ -108,14 +109,14 @@ def promote_args_inexact(*xs: Any) -> list[Array]:
 Function = Callable[..., Any]
 
 
-def _dtype(x: Any) -> Any:
+def _dtype(x: Array) -> Any:
     return typeof(x).dtype
 
 
 def _promoting(bind: Function) -> Function:
     """A function of two operands of one type as one of any two operands."""
 
-    def promoted(x: Any, y: Any) -> Any:
+    def promoted(x: ArrayLike, y: ArrayLike) -> Any:
         if typeof(x) is typeof(y):
             return bind(x, y)
         return bind(*promote_args(x, y))
@@ -123,7 +124,7 @@ def _promoting(bind: Function) -> Function:
     return promoted
 
 
-def _or_boolean(primitive: Any, boolean: Any) -> Function:
+def _or_boolean(primitive: Primitive, boolean: Primitive) -> Function:
     return _promoting(lambda x, y: (boolean if is_bool(_dtype(x)) else primitive).bind(x, y))
 
 
@@ -141,16 +142,16 @@ bitwise_or: Function = _promoting(or_p.bind)
 bitwise_xor: Function = _promoting(xor_p.bind)
 
 
-def true_divide(x: Any, y: Any) -> Any:
+def true_divide(x: ArrayLike, y: ArrayLike) -> Any:
     """x / y as NumPy divides: integers give floats."""
     return div_p.bind(*promote_args_inexact(x, y))
 
 
-def _zero_like(x: Any) -> Any:
+def _zero_like(x: ArrayLike) -> Any:
     return like(x, 0)
 
 
-def _one_like(x: Any) -> Any:
+def _one_like(x: ArrayLike) -> Any:
     return like(x, 1)
 
 
@@ -177,14 +178,14 @@ def _sign_of_zero(mod: Array, y: Array) -> Any:
     return select_n_p.bind(eq_p.bind(mod, _zero_like(mod)), mod, signed)
 
 
-def _without_booleans(x: Any, y: Any) -> tuple[Any, Any]:
+def _without_booleans(x: ArrayLike, y: ArrayLike) -> tuple[Any, Any]:
     """Operands of one dtype, booleans as integers."""
     if is_bool(_dtype(x)):
         return cast(x, canonical_dtype(np.int64)), cast(y, canonical_dtype(np.int64))
     return x, y
 
 
-def _floor_divide(x: Any, y: Any) -> Any:
+def _floor_divide(x: Array, y: ArrayLike) -> Any:
     x, y = _without_booleans(x, y)
     dtype = _dtype(x)
     if is_unsigned(dtype):
@@ -199,7 +200,7 @@ def _floor_divide(x: Any, y: Any) -> Any:
     return select_n_p.bind(down, quotient, sub_p.bind(quotient, _one_like(quotient)))
 
 
-def _remainder(x: Any, y: Any) -> Any:
+def _remainder(x: Array, y: ArrayLike) -> Any:
     x, y = _without_booleans(x, y)
     if is_integer(_dtype(x)) and not (type(y) in Scalar and y):
         y = select_n_p.bind(eq_p.bind(y, _zero_like(y)), y, _one_like(y))  # x % 0 is 0, as in NumPy
@@ -212,7 +213,7 @@ def _remainder(x: Any, y: Any) -> Any:
     return mod if is_integer(_dtype(x)) else _sign_of_zero(mod, y)
 
 
-def _right_shift(x: Any, y: Any) -> Any:
+def _right_shift(x: Array, y: ArrayLike) -> Any:
     x, y = _without_booleans(x, y)
     return (shift_right_logical_p if is_unsigned(_dtype(x)) else shift_right_arithmetic_p).bind(x, y)
 
@@ -223,14 +224,14 @@ floor_divide: Function = _promoting(_floor_divide)
 remainder: Function = _promoting(_remainder)
 
 
-def divmod_(x: Any, y: Any) -> tuple[Any, Any]:
+def divmod_(x: Any, y: ArrayLike) -> tuple[Any, Any]:
     """The pair (x // y, x % y)."""
     if is_inexact(promote_types([typeof(x), typeof(y)])[0]):  # type: ignore[list-item]
         return _float_divmod(*promote_args(x, y))
     return floor_divide(x, y), remainder(x, y)
 
 
-def power(x: Any, y: Any) -> Any:
+def power(x: ArrayLike, y: ArrayLike) -> Any:
     """x ** y as NumPy raises; a Python integer y becomes repeated multiplication."""
     if isinstance(y, (int, np.integer)) and not isinstance(y, bool) and type(x) not in Scalar:
         y = int(y)
@@ -244,12 +245,12 @@ def power(x: Any, y: Any) -> Any:
     return found if is_inexact(_dtype(found)) else convert_element_type(found, _dtype(found))  # strong, as JAX's
 
 
-def matmul(x: Any, y: Any) -> Any:
+def matmul(x: Array, y: Array) -> Any:
     """The matrix product of NumPy's `@`."""
     return product(x, y)
 
 
-def negative(x: Any) -> Any:
+def negative(x: Array) -> Any:
     return neg_p.bind(x)
 
 
@@ -257,17 +258,17 @@ def positive(x: Any) -> Any:
     return x
 
 
-def absolute(x: Any) -> Any:
+def absolute(x: Array) -> Any:
     """The absolute value; of booleans and unsigned integers, x itself."""
     dtype = _dtype(x)
     return x if is_bool(dtype) or is_unsigned(dtype) else abs_p.bind(x)
 
 
-def invert(x: Any) -> Any:
+def invert(x: Array) -> Any:
     return not_p.bind(x)
 
 
-def round_to(x: Any, decimals: int | None = None) -> Any:
+def round_to(x: Array, decimals: int | None = None) -> Any:
     """x rounded to a number of decimals, halves to even; integers stay as they are for `decimals` >= 0."""
     digits = operator.index(decimals or 0)
     dtype = _dtype(x)
@@ -289,7 +290,7 @@ def round_to(x: Any, decimals: int | None = None) -> Any:
     return div_p.bind(round_p.bind(mul_p.bind(x, scale), rounding_method=even), scale)
 
 
-def _python_round(x: Any, ndigits: int | None = None) -> Any:
+def _python_round(x: Array, ndigits: int | None = None) -> Any:
     """Python's `round`: without `ndigits`, integers."""
     rounded = round_to(x, ndigits)
     return convert_element_type(rounded, np.int64) if ndigits is None and not is_complex(_dtype(x)) else rounded

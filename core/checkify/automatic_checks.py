@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..ir.array import Array
+from ..ir.array import Array, Operand
 from ..ir.axis_relation import EFFECT, IDENTITY, MOVER
 from ..ir.primitive import Primitive
 from ..ir.program import Eqn
@@ -31,6 +31,9 @@ from ..primitives.movement.shape import broadcast_in_dim_p, concatenate, expand_
 from ..primitives.reduction.reduce import argmax, reduce_or_p
 from ..support.errors import CheckError, DivisionByZeroError, NaNError, OOBError
 from ..tracing.trace import dtype_of, shape_of, typeof
+
+if TYPE_CHECKING:
+    from .transform import Walk
 
 # ---------------------------------------------------------------------------- NaN
 
@@ -51,7 +54,7 @@ class GaveInfinity(CheckError):
     """Infinity in a result: what `debug_infs` looks for."""
 
 
-def check_nans(walk: Any, eqn: Eqn, outs: Sequence[Any]) -> None:
+def check_nans(walk: Walk, eqn: Eqn, outs: Sequence[Any]) -> None:
     """A check that an equation's results contain no NaN, or satisfy another predicate."""
     floats = [x for x in outs if isinstance(typeof(x), ArrayType) and is_inexact(dtype_of(x))]
     if not floats or walk.errors.isdisjoint(_RESULTS):
@@ -91,7 +94,7 @@ def _either(flags: Iterable[Any]) -> Any:
 # ---------------------------------------------------------------------------- division
 
 
-def _divisor(walk: Any, eqn: Eqn, values: Sequence[Any]) -> None:
+def _divisor(walk: Walk, eqn: Eqn, values: Sequence[Any]) -> None:
     if DivisionByZeroError in walk.errors:
         y = values[1]
         zero = np.zeros((), dtype_of(y))[()]
@@ -102,7 +105,7 @@ def _divisor(walk: Any, eqn: Eqn, values: Sequence[Any]) -> None:
 # ---------------------------------------------------------------------------- indices
 
 
-def _outside(walk: Any, eqn: Eqn, starts: Array, axes: Sequence[int], sizes: Sequence[int]) -> None:
+def _outside(walk: Walk, eqn: Eqn, starts: Array, axes: Sequence[int], sizes: Sequence[int]) -> None:
     """Fail where windows of some sizes start outside: `starts` has in its last axis the start along each of `axes`."""
     of = eqn.inputs[0].type.shape
     if not axes or 0 in shape_of(starts):
@@ -123,11 +126,11 @@ def _spread(row: np.ndarray, shape: tuple[int, ...]) -> Any:
     return broadcast_in_dim_p.bind(row, shape=shape, broadcast_dimensions=(len(shape) - 1,))
 
 
-def _entry(x: Any, at: Array) -> Any:
+def _entry(x: Operand, at: Array) -> Any:
     return reshape_to(dynamic_slice_p.bind(x, at, slice_sizes=(1,)), ())
 
 
-def _gathered(walk: Any, eqn: Eqn, values: Sequence[Any]) -> None:
+def _gathered(walk: Walk, eqn: Eqn, values: Sequence[Any]) -> None:
     if OOBError in walk.errors:
         _outside(walk, eqn, values[1], eqn.params["dimension_numbers"].start_index_map, eqn.params["slice_sizes"])
 
@@ -139,7 +142,7 @@ def _scattered(walk: Any, eqn: Eqn, values: Sequence[Any]) -> None:
         _outside(walk, eqn, values[1], d.scatter_dims_to_operand_dims, sizes)
 
 
-def _sliced(walk: Any, eqn: Eqn, starts: Sequence[Any], sizes: Sequence[int]) -> None:
+def _sliced(walk: Walk, eqn: Eqn, starts: Sequence[Any], sizes: Sequence[int]) -> None:
     if OOBError not in walk.errors or not starts:
         return
     wide = np.result_type(*(np.dtype(dtype_of(s)) for s in starts), np.int32)

@@ -11,12 +11,13 @@ from __future__ import annotations
 
 import sys
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
+from ..ir.array import Array, ArrayLike, Operand
 from ..ir.axis_relation import EFFECT, FREE
 from ..ir.binding import is_evaluating
 from ..ir.primitive import AxisInfo, Primitive
@@ -73,8 +74,10 @@ class Site:
         return self.kind(what, "", self.source)
 
 
-def site(kind: type[CheckError], text: str, source: Source | None, args: Any = (), kwargs: Any = None) \
-        -> tuple[Site, list[Any]]:  # fmt: skip
+def site(
+    kind: type[CheckError], text: str, source: Source | None, args: Sequence[Any] = (),
+    kwargs: Mapping[str, Any] | None = None,
+) -> tuple[Site, list[Any]]:  # fmt: skip
     """A site and the values in its message."""
     leaves, structure = tree.flatten((tuple(args), kwargs or {}))
     leaves = [random_unwrap_p.bind(x) if is_key(typeof(x).dtype) else x for x in leaves]
@@ -148,7 +151,7 @@ def _flatten(error: Error) -> tuple[tuple[Any, ...], tuple[Site, ...]]:
     return ((error.code, *error.payload) if error.sites else ()), error.sites
 
 
-def _unflatten(sites: tuple[Site, ...], leaves: Any) -> Error:
+def _unflatten(sites: tuple[Site, ...], leaves: Sequence[Any]) -> Error:
     code, *payload = leaves if sites else (None,)
     return Error(code, payload, sites)
 
@@ -170,13 +173,13 @@ def _jvp(primals: Sequence[Any], tangents: Sequence[Any], **params: Any) -> Any:
     return check_p.bind(*primals, **params), []
 
 
-def _batch(axis: AxisInfo, args: Any, dims: Any, **params: Any) -> Any:
+def _batch(axis: AxisInfo, args: Sequence[Any], dims: Sequence[Any], **params: Any) -> Any:
     whole = [broadcast_batch(x, axis.size) if d is None else moved(axis, x, d, 0)
              for x, d in zip(args, dims, strict=True)]  # fmt: skip
     return check_p.bind(*whole, **params), []
 
 
-def _numpy(code: Any, *payload: Any, sites: tuple[Site, ...], debug: bool) -> list[Any]:
+def _numpy(code: Operand, *payload: Any, sites: tuple[Site, ...], debug: bool) -> list[Any]:
     failure = None if debug else Error(code, payload, sites).get_exception()
     if failure is not None:
         raise failure
@@ -208,7 +211,7 @@ def _bind(error: Error, debug: bool) -> None:
         check_p.bind(error.code, *error.payload, sites=error.sites, debug=debug)
 
 
-def _predicate(pred: Any, name: str) -> Any:
+def _predicate(pred: ArrayLike, name: str) -> Any:
     if not isinstance(pred, (bool, np.bool_)):
         type_ = typeof(pred)
         if type_.shape or not is_bool(type_.dtype):
@@ -217,21 +220,21 @@ def _predicate(pred: Any, name: str) -> Any:
     return pred
 
 
-def failing(pred: Any) -> Any:
+def failing(pred: ArrayLike) -> Any:
     """The code of a single site: 1 where a predicate is false."""
     if isinstance(pred, (bool, np.bool_)):
         return np.int32(not pred)
     return convert_element_type(not_p.bind(pred), np.dtype(np.int32))
 
 
-def _check(name: str, pred: Any, msg: str, debug: bool, args: Any, kwargs: Any) -> None:
+def _check(name: str, pred: ArrayLike, msg: str, debug: bool, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
     if not isinstance(msg, str):
         raise ArgumentTypeError(f"the message of {name} is {msg!r}", "pass a string, as of `str.format`")
     found, values = site(FailedCheckError, msg, user_source(), args, kwargs)
     _bind(Error(failing(_predicate(pred, name)), values, (found,)), debug)
 
 
-def check(pred: Any, msg: str, *fmt_args: Any, debug: bool = False, **fmt_kwargs: Any) -> None:
+def check(pred: ArrayLike, msg: str, *fmt_args: Any, debug: bool = False, **fmt_kwargs: Any) -> None:
     """Fail with a message where the scalar `pred` is false; the message is formatted as by `str.format`.
 
     Outside of a transformation it raises at once. Within, `checkify` makes it part of what the function returns; a
@@ -248,7 +251,7 @@ def check(pred: Any, msg: str, *fmt_args: Any, debug: bool = False, **fmt_kwargs
     _check("check", pred, msg, debug, fmt_args, fmt_kwargs)
 
 
-def debug_check(pred: Any, msg: str, *fmt_args: Any, **fmt_kwargs: Any) -> None:
+def debug_check(pred: ArrayLike, msg: str, *fmt_args: Any, **fmt_kwargs: Any) -> None:
     """`check` where the function is checked by `checkify`, and nothing elsewhere.
 
     >>> from tilewright.experimental import checkify
@@ -288,7 +291,7 @@ def merged(old: Sequence[Any], new: Sequence[Any]) -> list[Any]:
     return [select_n_p.bind(failed, n, o) for o, n in zip(old, new, strict=True)]
 
 
-def first_of(code: Any, payload: Sequence[Any]) -> tuple[Any, list[Any]]:
+def first_of(code: ArrayLike, payload: Sequence[Any]) -> tuple[Any, list[Any]]:
     """Of codes and payloads with leading axes the first that tell of a failure."""
     shape = shape_of(code)
     if not shape:
@@ -296,7 +299,7 @@ def first_of(code: Any, payload: Sequence[Any]) -> tuple[Any, list[Any]]:
     n, count = len(shape), int(np.prod(shape))
     at = argmax(convert_element_type(reshape_to(code, (count,)), np.dtype(bool)), 0)
 
-    def pick(x: Any) -> Any:
+    def pick(x: Array) -> Any:
         inner = shape_of(x)[n:]
         rows = reshape_to(x, (count, *inner))
         row = dynamic_slice_p.bind(rows, at, *[ZERO] * len(inner), slice_sizes=(1, *inner))

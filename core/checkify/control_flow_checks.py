@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from ..ir.array import ArrayLike
 from ..ir.passes import rewritten
 from ..ir.primitive import Primitive, Zero
 from ..ir.program import Eqn, Program
@@ -26,8 +27,11 @@ from ..support.memo import cached
 from ..tracing.trace import eval_program, trace_program, typeof
 from .check_primitive import check_p, merged, no_failure
 
+if TYPE_CHECKING:
+    from .transform import Checked, Walk
 
-def _call(walk: Any, eqn: Eqn, values: Sequence[Any]) -> Any:
+
+def _call(walk: Walk, eqn: Eqn, values: Sequence[Any]) -> Any:
     inner = walk.checked(eqn.params["program"])
     if not inner.sites:
         return None
@@ -40,7 +44,7 @@ def _call(walk: Any, eqn: Eqn, values: Sequence[Any]) -> Any:
 # ---------------------------------------------------------------------------- branches
 
 
-def _cond(walk: Any, eqn: Eqn, values: Sequence[Any]) -> Any:
+def _cond(walk: Walk, eqn: Eqn, values: Sequence[Any]) -> Any:
     inner = [walk.checked(b) for b in eqn.params["branches"]]
     if not any(c.sites for c in inner):
         return None
@@ -50,12 +54,12 @@ def _cond(walk: Any, eqn: Eqn, values: Sequence[Any]) -> Any:
 
 
 @cached(1024)
-def _branches(make: Callable[[Any], Any], errors: Any, inner: tuple[Any, ...]) -> tuple[list[Program], Any]:
+def _branches(make: Callable[[Any], Any], errors: frozenset[Any], inner: tuple[Any, ...]) -> tuple[list[Program], Any]:
     """Branches that all give the sites of all of them."""
     made, summary = [], None
     for chosen in inner:
 
-        def branch(*args: Any, chosen: Any = chosen) -> list[Any]:
+        def branch(*args: Any, chosen: Checked = chosen) -> list[Any]:
             nonlocal summary
             outs = eval_program(chosen.program, *chosen.constants, *args)
             state = make(errors)
@@ -73,7 +77,7 @@ def _branches(make: Callable[[Any], Any], errors: Any, inner: tuple[Any, ...]) -
 # ---------------------------------------------------------------------------- loops
 
 
-def _scan(walk: Any, eqn: Eqn, values: Sequence[Any]) -> Any:
+def _scan(walk: Walk, eqn: Eqn, values: Sequence[Any]) -> Any:
     params = eqn.params
     inner = walk.checked(params["program"])
     if not inner.sites:
@@ -86,7 +90,7 @@ def _scan(walk: Any, eqn: Eqn, values: Sequence[Any]) -> Any:
 
 
 @cached(1024)
-def _scan_body(inner: Any, num_consts: int) -> tuple[Program, list[Any]]:
+def _scan_body(inner: Checked, num_consts: int) -> tuple[Program, list[Any]]:
     """A body that carries a failure before what it carries, and the types of that."""
     k, w = len(inner.constants) + num_consts, inner.width
 
@@ -105,7 +109,7 @@ def _scan_body(inner: Any, num_consts: int) -> tuple[Program, list[Any]]:
     return with_output_types(body_program, [*types, *body_program.out_types[w:]]), types
 
 
-def _while(walk: Any, eqn: Eqn, values: Sequence[Any]) -> Any:
+def _while(walk: Walk, eqn: Eqn, values: Sequence[Any]) -> Any:
     params = eqn.params
     cond, body = walk.checked(params["cond_program"]), walk.checked(params["body_program"])
     if not cond.sites and not body.sites:
@@ -128,7 +132,7 @@ def _parts(found: Sequence[Any]) -> tuple[Any, Sequence[Any]]:
 
 @cached(1024)
 def _while_programs(
-    make: Callable[[Any], Any], errors: Any, cond: Any, body: Any, n: int, m: int
+    make: Callable[[Any], Any], errors: frozenset[Any], cond: Checked, body: Checked, n: int, m: int
 ) -> tuple[Program, Program, list[Any]]:
     """Condition and body that carry whether to go on, and a failure, before what the loop carries."""
     w = 1 + sum(len(s.types) for s in (*body.sites, *cond.sites))
@@ -166,7 +170,7 @@ def _quiet(fun: Callable[..., Sequence[Any]], args: Sequence[Any]) -> list[Any]:
     return eval_program(silent, *args)
 
 
-def _is_zero(x: Any) -> bool:
+def _is_zero(x: ArrayLike | None) -> bool:
     return type(x) is Zero
 
 
@@ -178,7 +182,7 @@ def _filled(zeros: Sequence[Any], found: Any) -> list[Any]:
 class _Checked:
     """What the rules of a checked function share: its Program, and how many operands come before its own."""
 
-    def __init__(self, inner: Any, num_consts: int):
+    def __init__(self, inner: Checked, num_consts: int):
         self.inner = inner
         self.skip = len(inner.constants) + num_consts
 
@@ -196,7 +200,7 @@ class _Checked:
 class _CheckedJVP(_Checked):
     """The jvp rule of a checked `custom_jvp` function."""
 
-    def __init__(self, inner: Any, num_consts: int, rule: Any):
+    def __init__(self, inner: Checked, num_consts: int, rule: Callable[..., Any]):
         super().__init__(inner, num_consts)
         self.rule = rule
 
@@ -220,7 +224,7 @@ class _CheckedJVP(_Checked):
 class _CheckedVJP(_Checked):
     """The forward rule of a checked `custom_vjp` function."""
 
-    def __init__(self, inner: Any, num_consts: int, fwd: Any):
+    def __init__(self, inner: Checked, num_consts: int, fwd: Callable[..., Any]):
         super().__init__(inner, num_consts)
         self.fwd = fwd
 
@@ -238,7 +242,7 @@ class _CheckedVJP(_Checked):
         backward = functools.partial(self._backward, bwd)
         return [*self.found(primals), *results[:count]], results[count:], backward
 
-    def _backward(self, bwd: Any, residuals: Sequence[Any], cts: Sequence[Any]) -> list[Any]:
+    def _backward(self, bwd: Callable[..., Any], residuals: Sequence[Any], cts: Sequence[Any]) -> list[Any]:
         cts, k = cts[self.inner.width :], len(residuals)
         marks = [ct if _is_zero(ct) else None for ct in cts]
         found: list[Any] = []
@@ -253,7 +257,7 @@ class _CheckedVJP(_Checked):
         return [*before, *_filled(found, iter(results))]
 
 
-def _custom_jvp(walk: Any, eqn: Eqn, values: Sequence[Any]) -> Any:
+def _custom_jvp(walk: Walk, eqn: Eqn, values: Sequence[Any]) -> Any:
     inner = walk.checked(eqn.params["program"])
     if not inner.sites:
         return None
@@ -263,7 +267,7 @@ def _custom_jvp(walk: Any, eqn: Eqn, values: Sequence[Any]) -> Any:
     return walk.take(inner, outs)
 
 
-def _custom_vjp(walk: Any, eqn: Eqn, values: Sequence[Any]) -> Any:
+def _custom_vjp(walk: Walk, eqn: Eqn, values: Sequence[Any]) -> Any:
     inner = walk.checked(eqn.params["program"])
     if not inner.sites:
         return None

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from ..api.transformations import as_array
-from ..ir.array import Array
+from ..ir.array import Array, ArrayLike
 from ..ir.binding import is_evaluating
 from ..ir.passes import primitives_of
 from ..ir.program import Eqn, Program, subprograms
@@ -115,7 +115,7 @@ class Walk:
             found, payload = site(kind, text, eqn.source, values)
             self.add((found,), select_n_p.bind(failed, ZERO, np.int32(1)), payload)
 
-    def add(self, sites: Sequence[Site], code: Any, payload: Sequence[Any]) -> None:
+    def add(self, sites: Sequence[Site], code: ArrayLike | None, payload: Sequence[Any]) -> None:
         """What some more sites found, as their own code and payload."""
         if not sites:
             return
@@ -124,7 +124,7 @@ class Walk:
         self.payload += [stop_gradient_p.bind(x) if is_inexact(typeof(x).dtype) else x for x in payload]
         self.sites += sites
 
-    def discharge(self, code: Any, payload: Sequence[Any], sites: Sequence[Site]) -> None:
+    def discharge(self, code: ArrayLike, payload: Sequence[Any], sites: Sequence[Site]) -> None:
         """A check reported at its first failing element, if its kind is enabled."""
         if not any(s.kind in self.errors for s in sites):
             return

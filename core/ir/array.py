@@ -1,4 +1,4 @@
-"""`Array`, `ArrayLike` and `DTypeLike`: what annotations and type checkers know of arrays, on a device or traced.
+"""`Array`, `ArrayLike`, `Operand`, `Index` and `DTypeLike`: what annotations and type checkers know of arrays.
 
 At run time `Array` is `Value`, the base of tracers and of the runtime's array. For checkers it declares the operators
 and methods of the mixins in `core/arrays/operators.py` and `numpy/protocols/array_methods.py` of the package;
@@ -8,7 +8,7 @@ and methods of the mixins in `core/arrays/operators.py` and `numpy/protocols/arr
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from types import ModuleType
+from types import EllipsisType, ModuleType
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -230,3 +230,6 @@ else:
     from .typeof import Value as Array
 
 ArrayLike = Array | np.ndarray | np.bool | np.number | bool | int | float | complex
+Operand = Array | np.ndarray  # what an operation is given: NumPy's arrays are taken as they are
+IndexEntry = slice | EllipsisType | ArrayLike | Sequence[Any] | None
+Index = IndexEntry | tuple[IndexEntry, ...]  # what stands in brackets behind an array

@@ -19,9 +19,13 @@ import itertools
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..support.memo import cached
+
+if TYPE_CHECKING:
+    from .array import ArrayLike
+    from .program import Eqn
 
 Axis = tuple[int, ...]  # the factors that an axis follows, major to minor; none for an axis of one element
 Axes = tuple[Axis, ...]
@@ -110,7 +114,7 @@ IDENTITY = "identity"  # the result is the operand: pointwise too
 EFFECT = "effect"  # it acts on the world or on Refs
 
 
-def relate(eqn: Any) -> Relation | None:
+def relate(eqn: Eqn) -> Relation | None:
     """The relation of an equation; None where it is opaque."""
     rule = eqn.primitive.relation
     if rule is None:
@@ -119,13 +123,13 @@ def relate(eqn: Any) -> Relation | None:
     return _related(rule, ins, outs, tuple(eqn.params.items()))
 
 
-def runs(eqn: Any) -> int:
+def runs(eqn: Eqn) -> int:
     """How often the Programs among an equation's parameters run, as far as is known: of a `choice`, one of them."""
     rule = eqn.primitive.runs
     return 1 if rule is None else rule([a.type for a in eqn.inputs], **eqn.params)
 
 
-def work_of(eqn: Any) -> tuple[int, int]:
+def work_of(eqn: Eqn) -> tuple[int, int]:
     """Operations, and calls of transcendental functions, of an equation, without those of Programs in it.
 
     An opaque operation is counted by the elements of its largest result.
@@ -143,11 +147,13 @@ def work_of(eqn: Any) -> tuple[int, int]:
 
 
 @cached(4096)
-def _related(rule: Callable[..., Any], ins: tuple[Any, ...], outs: tuple[Any, ...], params: Any) -> Relation | None:
+def _related(
+    rule: Callable[..., Any], ins: tuple[Any, ...], outs: tuple[Any, ...], params: Sequence[Any]
+) -> Relation | None:
     return rule(ins, outs, **dict(params))
 
 
-def inserted(values: Sequence[Any], at: int, value: Any) -> tuple[Any, ...]:
+def inserted(values: Sequence[Any], at: int, value: ArrayLike) -> tuple[Any, ...]:
     """A tuple with one more entry."""
     return (*values[:at], value, *values[at:])
 

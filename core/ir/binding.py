@@ -138,6 +138,8 @@ def under(trace: Trace, function: Callable[..., Any], /, *args: Any, **kwargs: A
         _current.reset(token)
 
 
-def with_out_sharding(out_sharding: Any, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
+def with_out_sharding(
+    out_sharding: Any, function: Callable[..., Any], /, *args: Any, **kwargs: Any
+) -> Any:
     """The result of a function with the sharding asked for; those that `public` wraps need not call this."""
     return runtime.interceptors.sharded_types.placed(out_sharding, function, *args, **kwargs)

@@ -81,5 +81,5 @@ def widened(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 @cached()
-def _narrow(dtype: Any) -> bool:
+def _narrow(dtype: Dtype) -> bool:
     return kind(dtype) == "float" and dtype.itemsize < 4

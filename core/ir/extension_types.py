@@ -12,7 +12,7 @@ from typing import Any, TypeGuard
 
 from ..support.errors import OpaqueValueError
 from ..support.runtime import runtime
-from .types import is_inexact
+from .types import Type, is_inexact
 
 # By the class of a value, what gives its type.
 opaque_types: dict[type, Callable[[Any], Any]] = runtime.part("opaque.types", {})
@@ -101,10 +101,10 @@ class OpaqueType:
             raise OpaqueValueError(f"a value of type {self.show()} is mapped over axis {dim}", "give a MappingSpec")
         return self.leading_mapping()
 
-    def without_axis(self, axis: Any, size: Any = None) -> Any:
+    def without_axis(self, axis: Any, size: int | None = None) -> Any:
         return self.mapped_element(self.mapping_at(axis), size)
 
-    def with_axis(self, axis: Any, size: Any, lies: Any = None) -> Any:
+    def with_axis(self, axis: Any, size: int, lies: Any = None) -> Any:
         return self.stacked_type(self.mapping_at(axis), size)
 
     def along(self, axis: Any) -> None:
@@ -142,7 +142,7 @@ class OpaqueType:
         raise AttributeError(f"{type(self).__name__!r} has no attribute {name!r}")
 
 
-def is_opaque(type_: Any) -> TypeGuard[OpaqueType]:
+def is_opaque(type_: Type) -> TypeGuard[OpaqueType]:
     return isinstance(type_, OpaqueType)
 
 

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import string
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from .types import BOOL
+
+if TYPE_CHECKING:
+    from .program import Eqn, Literal, Program, Var
 
 _LETTERS = string.ascii_lowercase
 
@@ -28,19 +31,19 @@ def identifier(name: str) -> str:
 class Names(dict[Any, str]):
     """A letter for each variable, in the order in which they are met."""
 
-    def __missing__(self, var: Any) -> str:
+    def __missing__(self, var: Var) -> str:
         self[var] = name = _name(len(self))
         return name
 
 
-def show_atom(atom: Any, names: dict[Any, str]) -> str:
+def show_atom(atom: Literal | Var, names: dict[Any, str]) -> str:
     if hasattr(atom, "value"):  # a literal
         value = str(bool(atom.value)) if atom.type.dtype == BOOL else f"{atom.value}"
         return f"{value}:{atom.type.show()}"
     return names[atom]
 
 
-def _binder(var: Any, names: dict[Any, str]) -> str:
+def _binder(var: Var, names: dict[Any, str]) -> str:
     return f"{names[var]}:{var.type.show()}"
 
 
@@ -57,7 +60,7 @@ def show_value(value: Any, indent: str) -> str:
     return str(value)
 
 
-def show_eqn(eqn: Any, names: dict[Any, str] | None = None, indent: str = "") -> str:
+def show_eqn(eqn: Eqn, names: dict[Any, str] | None = None, indent: str = "") -> str:
     names = Names() if names is None else names
     operands = " ".join(show_atom(a, names) for a in eqn.inputs)
     outputs = " ".join(_binder(v, names) for v in eqn.outputs)
@@ -67,7 +70,7 @@ def show_eqn(eqn: Any, names: dict[Any, str] | None = None, indent: str = "") ->
     return f"{indent}{outputs} = {eqn.primitive.name}{shown} {operands}".rstrip() + effects
 
 
-def show_program(program: Any, indent: str = "") -> str:
+def show_program(program: Program, indent: str = "") -> str:
     """The printed form of a Program: `name(inputs) [constants] { equations; return outputs }`."""
     names = Names()
     inputs = ", ".join(_binder(v, names) for v in program.inputs)

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ..support.errors import ArgumentTypeError, IntegerOverflowError, ShapeError, TracerIntegerConversionError
 from .types import as_size
+
+if TYPE_CHECKING:
+    from .array import ArrayLike, DTypeLike
 
 
 def integers(values: Any, name: str, function: str) -> tuple[int, ...]:
@@ -31,7 +35,7 @@ def _of_argument(error: TypeError, name: str, function: str) -> TypeError:
     return TracerIntegerConversionError(f"{function}: {name}: {error.what}", remedy, error.source)
 
 
-def integer(value: Any, name: str, function: str) -> int:
+def integer(value: ArrayLike, name: str, function: str) -> int:
     """One Python integer, or an error that names the argument."""
     try:
         return as_size(value)
@@ -49,7 +53,7 @@ def as_shape(shape: Any, function: str) -> tuple[int, ...]:
     return sizes
 
 
-def as_axis(axis: Any, ndim: int, function: str) -> int:
+def as_axis(axis: int, ndim: int, function: str) -> int:
     """An axis of an array of rank `ndim`, negative ones counted from the end."""
     axis = integer(axis, "axis", function)
     if not -ndim <= axis < ndim:
@@ -57,7 +61,7 @@ def as_axis(axis: Any, ndim: int, function: str) -> int:
     return axis % ndim if ndim else axis
 
 
-def as_axes(axes: Any, ndim: int, function: str) -> tuple[int, ...]:
+def as_axes(axes: Sequence[int], ndim: int, function: str) -> tuple[int, ...]:
     """Distinct axes of an array of rank `ndim`."""
     found = tuple(as_axis(a, ndim, function) for a in integers(axes, "axes", function))
     if len(set(found)) != len(found):
@@ -65,7 +69,7 @@ def as_axes(axes: Any, ndim: int, function: str) -> tuple[int, ...]:
     return found
 
 
-def check_positions(name: str, size: Any, dtype: Any) -> None:
+def check_positions(name: str, size: int, dtype: DTypeLike) -> None:
     """Raise unless a dtype can count along an axis that needs more than 32 bits.
 
     Raises:

@@ -13,7 +13,7 @@ from .extension_types import OpaqueType, opaque_types
 from .types import ArrayType, RefType, Type, as_dtype, canonical_dtype, is_known, scalar_type
 
 if TYPE_CHECKING:
-    from .array import Array
+    from .array import Array, ArrayLike, Operand
 else:
     Array = late_methods(
         "TracedMethods",
@@ -74,7 +74,7 @@ class Value(Array):
         return self.aval.size * self.aval.dtype.itemsize
 
 
-def typeof(x: Any) -> Type:
+def typeof(x: ArrayLike) -> Type:
     """The type of an array, tracer or number; an error for anything else.
 
     >>> import tilewright as tw
@@ -108,7 +108,7 @@ def typeof(x: Any) -> Type:
     )
 
 
-def _type_of_numpy(x: Any) -> Type:
+def _type_of_numpy(x: ArrayLike) -> Type:
     dtype = as_dtype(x.dtype) if x.dtype.names else canonical_dtype(x.dtype)  # the evaluator's keys are records
     if not is_known(dtype):
         what = f"{_shown(x)} of type {type(x).__name__} and dtype {x.dtype} is not an array of numbers"
@@ -118,7 +118,7 @@ def _type_of_numpy(x: Any) -> Type:
     return ArrayType(x.shape, dtype)
 
 
-def _type_of_aval(aval: Any) -> Type:
+def _type_of_aval(aval: Type) -> Type:
     """The type that stands-in arguments carry as it is; that of another library's array translated."""
     if isinstance(aval, (ArrayType, RefType, OpaqueType)):
         return aval  # type: ignore[return-value]  (an opaque type acts as one)
@@ -130,7 +130,7 @@ def _shown(x: Any) -> str:
     return text if len(text) <= 60 else text[:57] + "..."
 
 
-def placed_like(x: Any) -> Any:
+def placed_like(x: Operand) -> Any:
     """The sharding over a mesh of an array, a traced value (as its type shows it) or a struct; None without one."""
     if isinstance(x, Value):
         return x.aval.placed or getattr(x, "_placed", None)

@@ -10,9 +10,10 @@ are one object and comparing them is comparing addresses.
 from __future__ import annotations
 
 import operator
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import ml_dtypes
 import numpy as np
@@ -21,6 +22,10 @@ from ..support.config import current
 from ..support.errors import ArgumentTypeError, DtypeError, IntegerOverflowError, KernelBodyError
 from ..support.memo import cached
 from ..support.runtime import InternTable, runtime
+
+if TYPE_CHECKING:
+    from ..sharding.mesh import AbstractMesh, Mesh, NamedSharding, PartitionSpec
+    from .array import DTypeLike, Operand
 
 Shape = tuple[int, ...]
 
@@ -108,7 +113,7 @@ _CANONICAL: dict[Any, Any] = {
 _PYTHON = {bool: np.dtype(bool), int: np.dtype(np.int64), float: np.dtype(np.float64), complex: np.dtype(np.complex128)}
 
 
-def as_dtype(dtype: Any) -> Dtype:
+def as_dtype(dtype: DTypeLike) -> Dtype:
     """Any spelling of a dtype as a dtype, without narrowing 64-bit ones."""
     if type(dtype) is KeyDtype:
         return dtype
@@ -125,14 +130,14 @@ def as_dtype(dtype: Any) -> Dtype:
     return _STORED.get(found, found) if found.names else found
 
 
-def canonical_dtype(dtype: Any) -> Dtype:
+def canonical_dtype(dtype: DTypeLike) -> Dtype:
     """A dtype as this configuration holds it: 64-bit types become 32-bit unless `enable_x64` is set."""
     if not isinstance(dtype, np.dtype):
         dtype = as_dtype(dtype)
     return dtype if current().enable_x64 else _CANONICAL.get(dtype, dtype)
 
 
-def is_portable(dtype: Any) -> bool:
+def is_portable(dtype: DTypeLike) -> bool:
     """Whether arrays of a NumPy dtype have it on a device in every configuration.
 
     >>> import numpy as np
@@ -150,12 +155,12 @@ def kind(dtype: Dtype) -> str:
         raise DtypeError(f"there are no arrays of dtype {dtype}", "use numbers or booleans") from None
 
 
-def is_known(dtype: Any) -> bool:
+def is_known(dtype: DTypeLike) -> bool:
     """Whether arrays may have a dtype: not texts, dates, objects, records, floats of 80 bits."""
     return dtype in _KINDS
 
 
-def itemsize_bits(dtype: Any) -> int:
+def itemsize_bits(dtype: DTypeLike) -> int:
     """The bits that an element of a dtype has; those of narrow integers count, not the byte that holds them.
 
     >>> itemsize_bits("int4"), itemsize_bits("float32")
@@ -237,7 +242,7 @@ class ArrayType:
     _interned: InternTable = runtime.register("types.interned", InternTable())  # types are compared by identity
 
     def __new__(
-        cls, shape: Any, dtype: Any, weak_type: bool = False, *, sharding: Any = None, vma: Any = None,
+        cls, shape: Shape, dtype: Dtype, weak_type: bool = False, *, sharding: Any = None, vma: Any = None,
         memory_space: Any = None, manual_axis_type: Any = None
     ) -> ArrayType:  # fmt: skip
         # What is taken by keyword alone is JAX's; only a sharding over axes of the type `Explicit` is kept.
@@ -299,7 +304,7 @@ class ArrayType:
         """The type without the axes along which values vary."""
         return self.plain
 
-    def without_axis(self, axis: int, size: Any = None) -> ArrayType:
+    def without_axis(self, axis: int, size: int | None = None) -> ArrayType:
         """The type of an element along an axis (of this size, which the type has)."""
         return self.with_shape((*self.shape[:axis], *self.shape[axis + 1 :]))
 
@@ -307,12 +312,14 @@ class ArrayType:
         """The sharding of a single axis, where the type has one."""
         return None
 
-    def with_axis(self, axis: int, size: Any, lies: Any = None) -> ArrayType:
+    def with_axis(self, axis: int, size: int, lies: Any = None) -> ArrayType:
         """The type of so many elements along a new axis; `lies` is the sharding of that axis alone."""
         found = self.with_shape((*self.shape[:axis], size, *self.shape[axis:]))
         return found if lies is None else with_sharding(found, lies.with_spec((*(None,) * axis, *lies.spec)))
 
-    def shard(self, mesh: Any, manual_axes: Any, check_vma: bool, spec: Any) -> ArrayType:
+    def shard(
+        self, mesh: AbstractMesh | Mesh, manual_axes: frozenset[Any], check_vma: bool, spec: PartitionSpec
+    ) -> ArrayType:
         """The type of a device's part: the axes of the spec divide its shape, and along them devices differ.
 
         So they do along axes where it is unreduced; and where it is reduced, since cotangents do.
@@ -322,7 +329,9 @@ class ArrayType:
         part = VaryingType(self.plain.with_shape(shape), self.vary | spec.marked.union(spec.axes))
         return self.within(part, manual_axes) if isinstance(self, ShardedType) else part
 
-    def unshard(self, mesh: Any, check_vma: bool, spec: Any, manual: Any = None) -> ArrayType:
+    def unshard(
+        self, mesh: AbstractMesh | Mesh, check_vma: bool, spec: PartitionSpec, manual: Sequence[str] | None = None
+    ) -> ArrayType:
         """The type of the whole that such parts make, where the function within saw the axes `manual` (None: all)."""
         sizes = zip(self.shape, spec.padded(self.ndim), strict=True)
         whole = self.plain.with_shape(tuple([n * mesh.parts(names) for n, names in sizes]))
@@ -386,7 +395,7 @@ class VaryingType(ArrayType):
     __slots__ = ("vary", "_plain")
     vary: frozenset[Any]
 
-    def __new__(cls, type: Any, vary: frozenset[Any]) -> ArrayType:
+    def __new__(cls, type: ArrayType, vary: frozenset[Any]) -> ArrayType:
         if not vary:
             return type.unvarying if type.vary else type
         plain = type.plain
@@ -425,7 +434,7 @@ class ShardedType(ArrayType):
     __slots__ = ("placed", "vary", "_plain")
     vary: frozenset[Any]
 
-    def __new__(cls, type: ArrayType, placed: Any) -> ArrayType:
+    def __new__(cls, type: ArrayType, placed: NamedSharding) -> ArrayType:
         self = object.__new__(cls)
         self.shape, self.dtype, self.weak_type = type.shape, type.dtype, type.weak_type
         self.placed, self.vary, self._plain = placed, type.vary, type.plain
@@ -501,7 +510,7 @@ class MemorySpace(StrEnum):
     TMEM = "tmem"
     REGS = "regs"
 
-    def __call__(self, shape: Any, dtype: Any = None) -> RefType:
+    def __call__(self, shape: Shape, dtype: DTypeLike = None) -> RefType:
         """The type of a Ref in this memory: how the scratch of a kernel is stated. Raises `ArgumentTypeError` for a
         shape that is no sequence of sizes, or without a dtype."""
         try:
@@ -513,7 +522,7 @@ class MemorySpace(StrEnum):
                                     f"give a shape and a dtype: `{self.name}((8, 128), 'float32')`")  # fmt: skip
         return RefType(ArrayType(sizes, canonical_dtype(dtype)), self)
 
-    def like(self, x: Any) -> RefType:
+    def like(self, x: Operand) -> RefType:
         """The type of a Ref in this memory, of the shape and dtype of an array or a Ref."""
         return self(x.shape, x.dtype)
 
@@ -521,7 +530,7 @@ class MemorySpace(StrEnum):
 FAR = (MemorySpace.ANY, MemorySpace.HBM)  # memory that outlives the cells, of which a body reaches parts by itself
 
 
-def with_sharding(type: Any, sharding: Any) -> Any:
+def with_sharding(type: ArrayType, sharding: NamedSharding) -> Any:
     """The type of an array with a sharding: plain where no axis of the type `Explicit` splits it."""
     explicit = sharding.in_types() if hasattr(sharding, "in_types") else None  # one device's has none
     if explicit is None:

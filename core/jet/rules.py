@@ -11,10 +11,10 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..api.associative_scan import associative_scan
-from ..ir.array import Array
+from ..ir.array import Array, ArrayLike
 from ..ir.primitive import Primitive, Zero
 from ..ir.program import Program, Var
 from ..ir.types import is_complex, is_inexact
@@ -42,11 +42,14 @@ from ..transforms.linearize import linearize_flat
 from ..transforms.rule_helpers import instantiate, like, zeros
 from ..transforms.structural_primitives import add_tangents
 
+if TYPE_CHECKING:
+    from .taylor_mode import JetTrace
+
 Series = list[Any] | None
 Rule = Callable[..., Any]
 
 
-def zero_terms(x: Any, order: int) -> list[Any]:
+def zero_terms(x: ArrayLike, order: int) -> list[Any]:
     """The terms of a value that does not change."""
     return [zeros(typeof(x).tangent())] * order  # type: ignore[arg-type]
 
@@ -62,7 +65,9 @@ def _times(x: Array, number: float) -> Any:
 # ---------------------------------------------------------------------------- kinds of rules
 
 
-def _linear(primitive: Primitive, trace: Any, primals: Sequence[Any], series: Sequence[Series], **params: Any) -> Any:
+def _linear(
+    primitive: Primitive, trace: JetTrace, primals: Sequence[Any], series: Sequence[Series], **params: Any
+) -> Any:
     """What is linear piece by piece: the derivative at the primals takes each term by itself."""
 
     def run(*args: Any) -> list[Any]:
@@ -81,7 +86,9 @@ def _linear(primitive: Primitive, trace: Any, primals: Sequence[Any], series: Se
     return (outs, found) if primitive.multiple else (outs[0], found[0])
 
 
-def _bilinear(primitive: Primitive, trace: Any, primals: Sequence[Any], series: Sequence[Series], **params: Any) -> Any:
+def _bilinear(
+    primitive: Primitive, trace: JetTrace, primals: Sequence[Any], series: Sequence[Series], **params: Any
+) -> Any:
     """What is linear in each of two operands: the terms are convolved."""
     (x, y), (xs, ys) = primals, series
     bind = functools.partial(primitive.bind, **params)
@@ -93,7 +100,7 @@ def _bilinear(primitive: Primitive, trace: Any, primals: Sequence[Any], series: 
 
 
 def _solved(
-    primitive: Primitive, partials: Sequence[Callable[..., Any] | None], trace: Any, primals: Sequence[Any],
+    primitive: Primitive, partials: Sequence[Callable[..., Any] | None], trace: JetTrace, primals: Sequence[Any],
     series: Sequence[Series], **params: Any,
 ) -> Any:  # fmt: skip
     """What has partial derivatives G_i(*operands, out): `y' = sum of G_i x_i'`, solved term by term.
@@ -120,14 +127,14 @@ def _solved(
 
 
 def _composed(
-    function: Callable[..., Any], trace: Any, primals: Sequence[Any], series: Sequence[Series], **params: Any
+    function: Callable[..., Any], trace: JetTrace, primals: Sequence[Any], series: Sequence[Series], **params: Any
 ) -> Any:
     """Operations decomposed into others."""
     outs, terms = trace.flat(lambda *a: [function(*a, **params)], trace.order, primals, series)
     return outs[0], terms[0]
 
 
-def _div(trace: Any, primals: Sequence[Any], series: Sequence[Series]) -> Any:
+def _div(trace: JetTrace, primals: Sequence[Any], series: Sequence[Series]) -> Any:
     (a, b), (a_terms, b_terms) = primals, series
     quotients = [el.div_p.bind(a, b)]
     for k in range(1, trace.order + 1):
@@ -138,11 +145,11 @@ def _div(trace: Any, primals: Sequence[Any], series: Sequence[Series]) -> Any:
     return quotients[0], quotients[1:]
 
 
-def _abs(trace: Any, primals: Sequence[Any], series: Sequence[Series]) -> Any:
+def _abs(trace: JetTrace, primals: Sequence[Any], series: Sequence[Series]) -> Any:
     if not is_complex(typeof(primals[0]).dtype):
         return _linear(el.abs_p, trace, primals, series)
 
-    def size(x: Any) -> Any:
+    def size(x: Array) -> Any:
         re, im = convert.real(x), convert.imag(x)
         return el.sqrt(el.add(el.mul(re, re), el.mul(im, im)))
 
@@ -152,7 +159,7 @@ def _abs(trace: Any, primals: Sequence[Any], series: Sequence[Series]) -> Any:
 # ---------------------------------------------------------------------------- Programs
 
 
-def _call(trace: Any, primals: Sequence[Any], series: Sequence[Series], *, program: Program, **_: Any) -> Any:
+def _call(trace: JetTrace, primals: Sequence[Any], series: Sequence[Series], *, program: Program, **_: Any) -> Any:
     return trace.flat(functools.partial(eval_program, program), trace.order, primals, series)
 
 
@@ -179,7 +186,7 @@ def _inexact(types: Sequence[Any]) -> list[bool]:
     return [is_inexact(t.dtype) for t in types]
 
 
-def _series_program(trace: Any, program: Program, moves: Sequence[bool]) -> Program:
+def _series_program(trace: JetTrace, program: Program, moves: Sequence[bool]) -> Program:
     """A Program over values and terms; the outputs of inexact types have terms."""
     order = trace.order
     types = [t for v, m in zip(program.inputs, moves, strict=True) for t in [v.type, *([v.type.strong()] * order * m)]]
@@ -192,7 +199,7 @@ def _series_program(trace: Any, program: Program, moves: Sequence[bool]) -> Prog
     return trace_program(fun, types, f"jet_{program.name}")
 
 
-def _cond(trace: Any, primals: Sequence[Any], series: Sequence[Series], *, branches: Sequence[Program]) -> Any:
+def _cond(trace: JetTrace, primals: Sequence[Any], series: Sequence[Series], *, branches: Sequence[Program]) -> Any:
     moves = [terms is not None for terms in series[1:]]
     operands = _spread(trace.order, primals[1:], series[1:], moves)
     outs = bind_cond(primals[0], operands, [_series_program(trace, b, moves) for b in branches])
@@ -200,8 +207,8 @@ def _cond(trace: Any, primals: Sequence[Any], series: Sequence[Series], *, branc
 
 
 def _scan(
-    trace: Any, primals: Sequence[Any], series: Sequence[Series], *, program: Program, num_consts: int, num_carry: int,
-    **how: Any,
+    trace: JetTrace, primals: Sequence[Any], series: Sequence[Series], *, program: Program, num_consts: int,
+    num_carry: int, **how: Any,
 ) -> Any:  # fmt: skip
     given = [terms is not None for terms in series]
     carried = _inexact(program.out_types[:num_carry])
@@ -216,7 +223,7 @@ def _scan(
 
 
 def _while(
-    trace: Any, primals: Sequence[Any], series: Sequence[Series], *, cond_program: Program, body_program: Program,
+    trace: JetTrace, primals: Sequence[Any], series: Sequence[Series], *, cond_program: Program, body_program: Program,
     cond_nconsts: int, body_nconsts: int, **more: Any,
 ) -> Any:  # fmt: skip
     order = trace.order
@@ -238,7 +245,7 @@ def _while(
 # ---------------------------------------------------------------------------- the tables
 
 
-def _product(x: Any, axes: Sequence[int]) -> Any:
+def _product(x: Array, axes: Sequence[int]) -> Any:
     """The product along axes, by halves."""
     for axis in sorted(axes, reverse=True):
         while (n := typeof(x).shape[axis]) > 1:

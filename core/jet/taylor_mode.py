@@ -11,6 +11,7 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from ..ir.array import Array, ArrayLike
 from ..ir.binding import CustomCall, Trace, current_trace, under
 from ..ir.primitive import Primitive
 from ..ir.types import is_inexact
@@ -30,7 +31,7 @@ class JetTracer(Tracer):
     primal: Any
     terms: Series
 
-    def __init__(self, trace: JetTrace, primal: Any, terms: Series):
+    def __init__(self, trace: JetTrace, primal: Array, terms: Series):
         self._trace, self.primal, self.terms = trace, primal, terms
 
     @property
@@ -62,7 +63,7 @@ class JetTrace(Trace):
         return ([a.primal if m else a for a, m in zip(args, mine, strict=True)],
                 [a.terms if m else None for a, m in zip(args, mine, strict=True)])  # fmt: skip
 
-    def wrap(self, primal: Any, terms: Series) -> Any:
+    def wrap(self, primal: ArrayLike, terms: Series) -> Any:
         return primal if terms is None else JetTracer(self, primal, terms)
 
     def bind(self, primitive: Primitive, args: Sequence[Any], params: dict[str, Any]) -> Any:
@@ -119,7 +120,7 @@ def _scaled(terms: Sequence[Any], up: bool) -> list[Any]:
     return [primitive.bind(t, like(t, math.factorial(k))) if k > 1 else t for k, t in enumerate(terms, 1)]
 
 
-def _term(t: Any, x: Any, place: str) -> Any:
+def _term(t: Any, x: Array, place: str) -> Any:
     if not pytree.all_leaves([t]):
         raise ArgumentTypeError(f"{place} is a {type(t).__name__}", "pass arrays; call `jet` on a function of them")
     found, wanted = typeof(t), typeof(x)

@@ -19,12 +19,16 @@ import threading
 import types
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from ..ir.array import ArrayLike
 from ..ir.binding import EVAL, _current
 from ..support.config import _local
 from ..support.runtime import Table, runtime
 from ..tracing.trace import typeof
+
+if TYPE_CHECKING:
+    from ..support.settings import Config
 
 ABSENT = object()  # the default of a positional argument in generated code
 KEPT = 4096  # runners of the package's own functions, whose executables live as long as they
@@ -55,12 +59,12 @@ def placement(kinds: Sequence[Any]) -> tuple[Any, ...] | None:
     return found if any(found) else None
 
 
-def array_key(owner: Any, config: Any, operands: Sequence[Any]) -> tuple[Any, ...]:
+def array_key(owner: Any, config: Config, operands: Sequence[Any]) -> tuple[Any, ...]:
     """The key of a call on arrays, as generated code makes it; numbers among them count as arrays on no mesh."""
     return (owner, config, *map(kind_of, operands))
 
 
-def bound_key(owner: Any, config: Any, first: Any, rest: Sequence[Any]) -> tuple[Any, ...]:
+def bound_key(owner: Any, config: Config, first: ArrayLike, rest: Sequence[Any]) -> tuple[Any, ...]:
     """The key of a call on an array and Python values, as generated code makes it."""
     parts: list[Any] = []
     for x in rest:
@@ -81,7 +85,7 @@ def dispatched(owner: Any, slow: Callable[[tuple[Any, ...], dict[str, Any]], Any
     return types.FunctionType(_generic.__code__, names)
 
 
-def specialize(function: Any, arity: int, plain: bool = False, operator: bool = False) -> None:
+def specialize(function: Callable[..., Any], arity: int, plain: bool = False, operator: bool = False) -> None:
     """Give a dispatched function the code for a number of operands.
 
     `plain`: Python values after the first, too. `operator`: it is never called on another number of operands.
@@ -120,7 +124,7 @@ class Known:
         return sum(key[0] is self for key in list(self.entries))
 
     @contextmanager
-    def making(self, key: Any) -> Iterator[None]:
+    def making(self, key: Sequence[Any]) -> Iterator[None]:
         """Within, a trace is made. Another thread's of the same key is waited for before, but not for ever.
 
         No lock is held, since tracing runs the user's code, which may wait for what another thread holds.

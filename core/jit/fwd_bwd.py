@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from ..api.transformations import selected, vjp
+from ..ir.array import Array
 from .jit import jit
 
 
@@ -27,7 +28,7 @@ def fwd_and_bwd(
         partial, chosen, _ = selected(fun, argnums, args, kwargs, "fwd_and_bwd")
         return vjp(partial, *chosen, has_aux=has_aux)
 
-    def bwd(residuals: Any, cotangent: Any) -> Any:
+    def bwd(residuals: Any, cotangent: Array) -> Any:
         return residuals(cotangent)
 
     return (jit(fwd), jit(bwd)) if jitted else (fwd, bwd)

@@ -11,7 +11,7 @@ import functools
 import inspect
 import threading
 import types
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, overload
 
 import numpy as np
@@ -21,7 +21,7 @@ from ..ir.binding import EVAL, _current
 from ..ir.extension_types import OpaqueType
 from ..ir.passes import hoist
 from ..ir.program import Program
-from ..ir.types import RefType
+from ..ir.types import ArrayType, RefType
 from ..primitives.control_flow.jit_primitive import jit_p
 from ..primitives.control_flow.subprograms import immutable
 from ..support import pytree as tree
@@ -171,7 +171,7 @@ class Jit:
             return self._watched(config, run, leaves, kinds, treedef, statics, given)
         return run(*(self._buffers(leaves, kinds) if buffers is None else buffers))
 
-    def _kinds(self, leaves: list[Any], given: Any) -> list[Any]:
+    def _kinds(self, leaves: list[Any], given: Sequence[Any]) -> list[Any]:
         try:
             return [*map(kind_of, leaves)]
         except NonArrayArgumentError:
@@ -183,7 +183,7 @@ class Jit:
         return runtime.backend.buffers(leaves, kinds, kept=not donates)
 
     def _prepare(
-        self, key: Any, leaves: list[Any], treedef: Any, entry: Entry, given: Any, place: Any
+        self, key: Sequence[Any], leaves: list[Any], treedef: Any, entry: Entry, given: Sequence[Any], place: Any
     ) -> Callable[..., Any]:
         """Compile; enter what runs under the key, and under that of the fast path where there is one.
 
@@ -207,7 +207,9 @@ class Jit:
         self._remember(key, treedef, given, leaves, entry.run)
         return self.known.runs.keep(key, entry.run)
 
-    def _remember(self, key: Any, treedef: Any, given: Any, leaves: list[Any], run: Callable[..., Any]) -> None:
+    def _remember(
+        self, key: Sequence[Any], treedef: Any, given: Sequence[Any], leaves: list[Any], run: Callable[..., Any]
+    ) -> None:
         """Enter what runs on some arguments under the key that the fast path has for them, if it has one."""
         owner, config, *_ = key
         args, kwargs = given
@@ -217,7 +219,7 @@ class Jit:
         if all(isinstance(x, Value | np.ndarray) for x in leaves):
             specialize(self.function, len(args))
 
-    def _module(self, entry: Entry, place: Any = None, platform: str | None = None) -> Any:
+    def _module(self, entry: Entry, place: Sequence[Any] | None = None, platform: str | None = None) -> Any:
         searched = current().debug_nans or current().debug_infs  # arguments are read again where a result is not finite
         donated = [i for i, d in enumerate(entry.donated) if d and not searched]
         how: dict[str, Any] = {} if platform is None else {"platform": platform}
@@ -225,7 +227,7 @@ class Jit:
 
     # ------------------------------------------------------------ on a mesh
 
-    def _ins(self, treedef: Any, lying: Any = None) -> tuple[Any, ...]:
+    def _ins(self, treedef: Any, lying: Sequence[Any] | None = None) -> tuple[Any, ...]:
         """The required shardings of the arguments: `in_shardings`, else their own."""
         lying = lying or (None,) * treedef.num_leaves
         if self._options.in_shardings is None:
@@ -266,7 +268,7 @@ class Jit:
 
     def _watched(
         self, config: Any, run: Callable[..., Any], leaves: list[Any], kinds: Sequence[Any], treedef: Any,
-        statics: Any, given: Any,
+        statics: Sequence[Any], given: Sequence[Any],
     ) -> Any:  # fmt: skip
         """Run with checks on; a result that is not finite is traced to its equation."""
         if config.guards:
@@ -282,7 +284,7 @@ class Jit:
 
     # ------------------------------------------------------------ tracing
 
-    def _entry(self, leaves: list[Any], treedef: Any, statics: Any, given: Any) -> Entry:
+    def _entry(self, leaves: list[Any], treedef: Any, statics: Sequence[Any], given: Sequence[Any]) -> Entry:
         in_types = self._types(leaves, given)
         entries = self.known.entries
         key = (self.known, current(), treedef, statics, tuple(in_types), axis_environment())
@@ -309,7 +311,7 @@ class Jit:
                     entry = entries.keep(key, entry)
         return entry
 
-    def _flat(self, treedef: Any, statics: Any) -> tuple[Callable[..., list[Any]], list[Any]]:
+    def _flat(self, treedef: Any, statics: Sequence[Any]) -> tuple[Callable[..., list[Any]], list[Any]]:
         """The function from leaves to leaves, and a list that a call of it adds the structure of the results to."""
         out_trees: list[Any] = []
 
@@ -324,7 +326,7 @@ class Jit:
 
         return flat, out_trees
 
-    def _tell_why(self, key: Any) -> None:
+    def _tell_why(self, key: Sequence[Any]) -> None:
         """Log why a call needs a trace."""
         known = [k for k in list(self.known.entries) if k[0] is self.known]
         reason = why(self._fun, key, known, list(_shared), _positional_names(self._fun))
@@ -338,7 +340,7 @@ class Jit:
                 f"a result of {self._name}: {error.what}", "return arrays, numbers or pytrees of them"
             ) from None
 
-    def _types(self, leaves: Sequence[Any], given: Any) -> list[Any]:
+    def _types(self, leaves: Sequence[Any], given: Sequence[Any]) -> list[Any]:
         try:
             return [typeof(x) for x in leaves]
         except NonArrayArgumentError:
@@ -387,7 +389,7 @@ class Jit:
         named = {name: x for name, x in kwargs.items() if name not in options.static_argnames}
         return dynamic, named, tuple((place, type(value), value) for place, value in statics)
 
-    def _donated(self, treedef: Any, statics: Any) -> tuple[bool, ...]:
+    def _donated(self, treedef: Any, statics: Sequence[Any]) -> tuple[bool, ...]:
         """Which flat arguments are donated."""
         options = self._options
         if not (options.donate_argnums or options.donate_argnames):
@@ -424,7 +426,7 @@ class Jit:
         return self._split(args, kwargs)[:2] if self._static else (args, kwargs)
 
     @staticmethod
-    def whole(args: Any, kwargs: Any, statics: Any) -> tuple[Any, Any]:
+    def whole(args: Sequence[Any], kwargs: Mapping[str, Any], statics: Sequence[Any]) -> tuple[Any, Any]:
         """Arguments with the static ones put back."""
         return _merged(args, kwargs, statics)
 
@@ -450,7 +452,7 @@ class _Struct:
 
     __slots__ = ("aval",)
 
-    def __init__(self, aval: Any):
+    def __init__(self, aval: ArrayType):
         self.aval = aval
 
 
@@ -489,7 +491,7 @@ def _decided(shardings: tuple[Any, ...], what: str) -> tuple[Any, ...]:
     return shardings
 
 
-def _merged(args: tuple[Any, ...], kwargs: dict[str, Any], statics: Any) -> tuple[list[Any], dict[str, Any]]:
+def _merged(args: tuple[Any, ...], kwargs: dict[str, Any], statics: Sequence[Any]) -> tuple[list[Any], dict[str, Any]]:
     """Arguments with the static ones back in place."""
     if not statics:
         return list(args), kwargs
@@ -542,7 +544,7 @@ def _named_places(fun: Callable[..., Any]) -> list[str]:
 
 
 def resolve_arguments(
-    fun: Callable[..., Any], nums: Any, names: Any, what: str
+    fun: Callable[..., Any], nums: int | Sequence[int] | None, names: Sequence[str] | None, what: str
 ) -> tuple[tuple[int, ...], tuple[str, ...]]:
     """Numbers and names of arguments, each completed by the other from the function's signature."""
     if nums is None and names is None:

@@ -10,8 +10,9 @@ from ..support import pytree
 
 
 def why(
-    fun: Callable[..., Any], key: Any, known: Iterable[Any], others: Iterable[Callable[..., Any]], names: Sequence[str]
-) -> str:
+    fun: Callable[..., Any], key: Sequence[Any], known: Iterable[Any], others: Iterable[Callable[..., Any]],
+    names: Sequence[str],
+) -> str:  # fmt: skip
     """What makes a call's key new, next to the nearest of the keys known of the function.
 
     A key is (owner, configuration, tree of the arguments, static ones, types, names of mapped axes). `others` are the
@@ -35,7 +36,7 @@ def _first(fun: Callable[..., Any], others: Iterable[Callable[..., Any]]) -> str
     )
 
 
-def _closure_difference(new: Any, old: Any) -> str:
+def _closure_difference(new: Callable[..., Any], old: Callable[..., Any]) -> str:
     if not isinstance(new, types.FunctionType) or not new.__closure__:
         return ""
     pairs = zip(new.__code__.co_freevars, new.__closure__, old.__closure__ or (), strict=False)
@@ -50,7 +51,7 @@ def _content(cell: Any) -> Any:
         return None
 
 
-def _differences(new: Any, old: Any, names: Sequence[str]) -> list[str]:
+def _differences(new: Sequence[Any], old: Sequence[Any], names: Sequence[str]) -> list[str]:
     """What differs between two keys, the most telling first."""
     _, config, treedef, statics, in_types, axes = new
     _, old_config, old_treedef, old_statics, old_types, old_axes = old
@@ -71,7 +72,7 @@ def _differences(new: Any, old: Any, names: Sequence[str]) -> list[str]:
     return ["; ".join(found) or "an earlier trace of it was forgotten", *found]
 
 
-def _static_differences(new: Any, old: Any, names: Sequence[str]) -> list[str]:
+def _static_differences(new: Sequence[Any], old: Sequence[Any], names: Sequence[str]) -> list[str]:
     before = {place: value for place, _, value in old}
     return [
         f"static argument {_parameter(place, names)} is {value!r}, and was {before.get(place)!r}"

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import enum
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Concatenate, Protocol, overload
+from typing import TYPE_CHECKING, Any, Concatenate, Protocol, overload
 
 from ..api.transformations import struct_of
 from ..ir.array_layout import Format
@@ -15,6 +15,9 @@ from ..support import pytree
 from ..support.errors import ArgumentError, ArgumentTypeError, UnsupportedError
 from ..support.runtime import runtime
 from ..tracing.trace import typeof
+
+if TYPE_CHECKING:
+    from ..support.pytree import PyTreeDef
 
 CompilerOptions = dict[str, Any]
 
@@ -33,7 +36,7 @@ class CompilerEffortLevel(enum.Enum):
     O3 = 39
 
     @classmethod
-    def _missing_(cls, value: Any) -> Any:
+    def _missing_(cls, value: object) -> Any:
         return cls.__members__.get(value) if isinstance(value, str) else None
 
 
@@ -93,10 +96,12 @@ class Wrapped[**P, R](Protocol):
     def clear_cache(self) -> None: ...
 
     @overload
-    def __get__(self, instance: None, owner: Any = None, /) -> Wrapped[P, R]: ...
+    def __get__(self, instance: None, owner: type[Any] | None = None, /) -> Wrapped[P, R]: ...
     @overload
-    def __get__[S, **Q](self: Wrapped[Concatenate[S, Q], R], instance: S, owner: Any = None, /) -> Wrapped[Q, R]: ...
-    def __get__(self, instance: Any, owner: Any = None, /) -> Any: ...
+    def __get__[S, **Q](
+        self: Wrapped[Concatenate[S, Q], R], instance: S, owner: type[Any] | None = None, /
+    ) -> Wrapped[Q, R]: ...
+    def __get__(self, instance: object, owner: type[Any] | None = None, /) -> Any: ...
 
 
 class JitDecorator(Protocol):
@@ -136,7 +141,9 @@ class Traced:
 
     in_tree: Any
 
-    def __init__(self, function: Any, entry: Any, in_tree: Any, statics: Any, place: Any = None):
+    def __init__(
+        self, function: Any, entry: Any, in_tree: PyTreeDef, statics: Sequence[Any], place: Sequence[Any] | None = None
+    ):
         self._function, self._entry, self.in_tree, self._statics = function, entry, in_tree, statics
         self.place = place  # how inputs and results lie on a mesh, None if nothing is said of it
 
@@ -188,7 +195,7 @@ class Traced:
         """The arguments, as a pytree of `ArgInfo`."""
         return self.in_tree.unflatten(map(ArgInfo, self.arg_types, self._entry.donated))
 
-    def whole(self, args: Any, kwargs: Any) -> tuple[Any, Any]:
+    def whole(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[Any, Any]:
         """Arguments with the static ones that the function was traced for among them."""
         return self._function.whole(args, kwargs, self._statics)
 

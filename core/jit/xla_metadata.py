@@ -7,6 +7,7 @@ import functools
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
+from ..ir.array import ArrayLike
 from ..ir.axis_relation import FREE, IDENTITY, pointwise
 from ..ir.binding import is_evaluating
 from ..ir.primitive import Primitive
@@ -32,7 +33,7 @@ tagged_p: Primitive = Primitive(
 )
 
 
-def _notes(of: Any) -> Notes:
+def _notes(of: Mapping[str, Any]) -> Notes:
     if not isinstance(of, Mapping):
         raise ArgumentTypeError(f"notes for XLA are {of!r}", "give a dictionary of names with their values")
     for name, value in of.items():
@@ -41,7 +42,7 @@ def _notes(of: Any) -> Notes:
     return tuple(sorted((n, str(v).lower() if isinstance(v, bool) else str(v)) for n, v in of.items()))
 
 
-def set_xla_metadata(x: Any = None, **kwargs: Any) -> Any:
+def set_xla_metadata(x: ArrayLike | None = None, **kwargs: Any) -> Any:
     """The same values; the operation that gave each one has notes for XLA, derivatives' operations have none.
 
     Without values, a context or a decorator: all operations that are traced within have the notes, beside those of
@@ -78,7 +79,9 @@ def xla_metadata_call(f: Callable[..., Any] | None = None, /, **meta: Any) -> An
     return xla_metadata_call2(f, meta)
 
 
-def xla_metadata_call2(f: Any = None, /, metadata: Any = None, *, ad_metadata: Any = "same") -> Any:
+def xla_metadata_call2(
+    f: Callable[..., Any] | None = None, /, metadata: Mapping[str, Any] | None = None, *, ad_metadata: Any = "same"
+) -> Any:
     """As `xla_metadata_call`; derivatives have notes of their own, `ad_metadata`: "same", "drop" or a dictionary.
 
     Raises:

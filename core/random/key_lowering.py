@@ -16,7 +16,7 @@ from ..ir.binding import EVAL, under
 from ..ir.extension_types import flat_parts, from_parts, is_opaque
 from ..ir.passes import substitute
 from ..ir.primitive import AxisInfo, Primitive
-from ..ir.program import Eqn, Program, Var, subprograms
+from ..ir.program import Eqn, Literal, Program, Var, subprograms
 from ..ir.types import UINT32, ArrayType, is_key
 from ..primitives.elementwise.comparison import eq_p, ne_p
 from ..primitives.elementwise.conversion import convert_element_type_p
@@ -36,12 +36,12 @@ Parts = Sequence[Any]  # of one value: itself where it has a form of its own
 _done = {True: runtime.weak_cache("keys.physicalize"), False: runtime.weak_cache("keys.take_apart")}
 
 
-def holds_keys(type: Any) -> bool:
+def holds_keys(type: ArrayType) -> bool:
     """Whether values of a type are (references to) random keys."""
     return is_key(getattr(type, "dtype", UINT32))
 
 
-def _changes(type: Any, keys: bool) -> bool:
+def _changes(type: ArrayType, keys: bool) -> bool:
     return is_opaque(type) or (keys and holds_keys(type))
 
 
@@ -101,7 +101,7 @@ def _physicalize(program: Program, keys: bool) -> Program:
     return Program(trace.inputs, trace.eqns, outputs, constants, values, program.name)
 
 
-def _became(atom: Any, env: dict[Var, Parts]) -> Parts:
+def _became(atom: Literal | Var, env: dict[Var, Parts]) -> Parts:
     return env.get(atom, [atom]) if type(atom) is Var else [atom]
 
 
@@ -112,7 +112,7 @@ def _words(value: Any) -> Any:
 def _physical_eqn(trace: ProgramTrace, eqn: Eqn, env: dict[Var, Parts], keys: bool) -> None:
     """Append to `trace` what an equation means over the parts of its values."""
 
-    def value_of(new: Any) -> Any:
+    def value_of(new: Literal | Var) -> Any:
         return tracer_of(trace, new) if type(new) is Var else new.value
 
     start = len(trace.eqns)
@@ -182,7 +182,7 @@ def _parts_of(type: Any, value: Any) -> list[Any]:
     return [_cast(x, t) for x, t in zip(flat_parts(type, value), _types(type, False), strict=True)]
 
 
-def _cast(x: Array, type: Any) -> Any:
+def _cast(x: Array, type: ArrayType) -> Any:
     found = typeof(x)
     if not isinstance(type, ArrayType) or (found.dtype, found.weak_type) == (type.dtype, type.weak_type):
         return x
@@ -200,7 +200,7 @@ def _expanded(eqn: Eqn, values: list[Any]) -> Sequence[Any]:
     return eval_program(physicalize(program), *values)
 
 
-def _compared(primitive: Any, values: list[Any]) -> Any:
+def _compared(primitive: Primitive, values: list[Any]) -> Any:
     """Keys are equal if all their words are."""
     shape = max((shape_of(v) for v in values), key=len)
     x, y = (broadcast_in_dim(v, shape, (len(shape) - 1,)) if len(shape_of(v)) < len(shape) else v for v in values)
@@ -225,7 +225,7 @@ def _batched(eqn: Eqn, values: list[Any]) -> Sequence[Any]:
 
 
 @cached(4096)
-def _taken_apart(primitive: Primitive, types: Any, params: Any) -> tuple[Program, Program]:
+def _taken_apart(primitive: Primitive, types: Sequence[Any], params: Sequence[Any]) -> tuple[Program, Program]:
     """The Program of one equation, and that over parts."""
     program = trace_program(lambda *args: primitive.bind(*args, **dict(params)), types, primitive.name)
     return program, physicalize(program, keys=False)

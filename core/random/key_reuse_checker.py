@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from ..ir.array import Array
 from ..ir.dataflow import Body, Flow, bodies, carried
 from ..ir.program import Eqn, Literal, Program, Var, subprograms
 from ..ir.typeof import Value
@@ -41,7 +42,7 @@ class _Walk:
         self.places: dict[Var, Place] = {}
         self.used: dict[Place, Any] = {}
 
-    def place(self, atom: Any) -> Place:
+    def place(self, atom: Var) -> Place:
         return self.places.get(atom, (atom,))
 
     def use(self, place: Place, source: Any, times: int | None = 1) -> None:
@@ -102,7 +103,7 @@ def _meet(one: Place, other: Place) -> bool:
     return one[:n] == other[:n]
 
 
-def _told(given: dict[Var, Any], step: Any) -> tuple[Any, ...]:
+def _told(given: dict[Var, Any], step: Sequence[Any]) -> tuple[Any, ...]:
     """A step by what its variables are outside of a Program: one that the Program makes itself is like no other."""
     return tuple(given.get(part, object()) if type(part) is Var else part for part in step)
 
@@ -163,17 +164,17 @@ def _use(origin: _Origin, steps: Place, by: str) -> None:
     origin.used[steps] = by
 
 
-def _place_of(key: Any) -> Place:
+def _place_of(key: Array) -> Place:
     known = _places.get(id(key))
     if known is None or known[0]() is not key:
         known = _keep(key, (_Origin(),))
     return known[1]
 
 
-def _keep(key: Any, place: Place) -> Any:
+def _keep(key: Array, place: Place) -> Any:
     known = _places[id(key)] = (weakref.ref(key, functools.partial(_forget, id(key))), place)
     return known
 
 
-def _forget(address: int, _: Any) -> None:
+def _forget(address: int, _: object) -> None:
     _places.pop(address, None)

@@ -45,7 +45,7 @@ def kind_of(devices: Sequence[Any]) -> AbstractDevice | None:
     return AbstractDevice(first.device_kind, getattr(first, cores, None) if cores else None, first.platform)
 
 
-def checked_sizes(sizes: Any) -> tuple[int, ...]:
+def checked_sizes(sizes: Sequence[int]) -> tuple[int, ...]:
     """The sizes of the axes of a mesh; raises an `ArgumentError` unless they are positive integers."""
     try:
         found = tuple(operator.index(n) for n in sizes)
@@ -56,7 +56,7 @@ def checked_sizes(sizes: Any) -> tuple[int, ...]:
     return found
 
 
-def checked_names(names: Any, sizes: Sequence[int]) -> tuple[Any, ...]:
+def checked_names(names: Sequence[str], sizes: Sequence[int]) -> tuple[Any, ...]:
     """The names of the axes of a mesh; raises an `ArgumentError` unless each axis has one of its own."""
     names = (names,) if isinstance(names, str) else tuple(names)
     if len(names) != len(sizes):
@@ -66,7 +66,7 @@ def checked_names(names: Any, sizes: Sequence[int]) -> tuple[Any, ...]:
     return names
 
 
-def checked_types(types: Any, names: tuple[Any, ...]) -> tuple[AxisType, ...]:
+def checked_types(types: AxisType | Sequence[Any] | None, names: tuple[Any, ...]) -> tuple[AxisType, ...]:
     """The types of the axes of a mesh, of which one may stand for all.
 
     Raises:

@@ -14,13 +14,13 @@ from __future__ import annotations
 import contextlib
 import functools
 import math
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 
-from ..ir.array import Array
+from ..ir.array import Array, ArrayLike
 from ..ir.primitive import OWN, AxisInfo, Primitive
 from ..ir.types import with_sharding
 from ..jit.jit import flat_shardings
@@ -92,7 +92,7 @@ class _Axes:
         """How an array lies on it that a spec splits."""
         return NamedSharding(self, spec)  # type: ignore[arg-type]  (both kinds of meshes are)
 
-    def mapped(self, axes: Any) -> Any:
+    def mapped(self, axes: frozenset[Any]) -> Any:
         """The mesh within a `shard_map` over some axes: they have the type `Manual`."""
         return self.update_axis_types(dict.fromkeys(axes, AxisType.Manual))
 
@@ -168,8 +168,10 @@ class AbstractMesh(_Axes):
 
     abstract_device: AbstractDevice | None
 
-    def __new__(cls, axis_sizes: Sequence[Any], axis_names: Any = None, axis_types: Any = None, *,
-                abstract_device: AbstractDevice | None = None) -> AbstractMesh:  # fmt: skip
+    def __new__(
+        cls, axis_sizes: Sequence[Any], axis_names: Hashable | None = None, axis_types: Sequence[Any] | None = None, *,
+        abstract_device: AbstractDevice | None = None,
+    ) -> AbstractMesh:  # fmt: skip
         if axis_names is None:  # pairs (name, size)
             axis_names, axis_sizes = [n for n, _ in axis_sizes], [s for _, s in axis_sizes]
         names = checked_names(axis_names, axis_sizes)
@@ -186,8 +188,10 @@ class AbstractMesh(_Axes):
     def abstract_mesh(self) -> AbstractMesh:
         return self
 
-    def update(self, axis_sizes: Any = None, axis_names: Any = None, axis_types: Any = None,
-               abstract_device: AbstractDevice | None = None) -> AbstractMesh:  # fmt: skip
+    def update(
+        self, axis_sizes: Sequence[int] | None = None, axis_names: Any = None, axis_types: Sequence[Any] | None = None,
+        abstract_device: AbstractDevice | None = None,
+    ) -> AbstractMesh:  # fmt: skip
         """The mesh with other sizes, names or types of its axes; None leaves them as they are.
 
         >>> AbstractMesh((4, 2), ("x", "y")).update(axis_sizes=(2, 2)).size
@@ -233,7 +237,7 @@ class Mesh(_Axes):
 
     devices: np.ndarray
 
-    def __new__(cls, devices: Any, axis_names: Any, axis_types: Any = None) -> Mesh:
+    def __new__(cls, devices: Any, axis_names: Hashable, axis_types: Sequence[Any] | None = None) -> Mesh:
         grid = np.array(devices, dtype=object)
         names = checked_names(axis_names, grid.shape)
         flat = tuple(grid.flat)
@@ -253,7 +257,9 @@ class Mesh(_Axes):
             found = _interned.setdefault(key, found)
         return found
 
-    def update(self, devices: Any = None, axis_names: Hashable | None = None, axis_types: Any = None) -> Mesh:
+    def update(
+        self, devices: Any = None, axis_names: Hashable | None = None, axis_types: Sequence[Any] | None = None
+    ) -> Mesh:
         """The mesh with other devices, or other names or types of its axes; None leaves them as they are."""
         return Mesh(*_given((devices, self.devices), (axis_names, self.axis_names), (axis_types, self.axis_types)))
 
@@ -349,7 +355,7 @@ class PartitionSpec:
     unreduced: frozenset[Any]
     reduced: frozenset[Any]
 
-    def __new__(cls, *entries: Any, unreduced: Any = (), reduced: Any = ()) -> PartitionSpec:
+    def __new__(cls, *entries: Any, unreduced: Collection[Any] = (), reduced: Collection[Any] = ()) -> PartitionSpec:
         dims, open_, closed = tuple(map(_names_in, entries)), _set_of(unreduced), _set_of(reduced)
         found = _interned.get((cls, dims, open_, closed))
         if found is None:
@@ -458,13 +464,13 @@ def _spec(entries: tuple[Any, ...], unreduced: Any, reduced: Any) -> PartitionSp
     return PartitionSpec(*entries, unreduced=unreduced, reduced=reduced)
 
 
-def _set_of(names: Any) -> frozenset[Any]:
+def _set_of(names: Collection[Any]) -> frozenset[Any]:
     if not isinstance(names, (set, frozenset, tuple, list)) or None in names:
         raise ArgumentTypeError(f"a PartitionSpec that is unreduced or reduced along {names!r}", "a set of axes' names")
     return frozenset(names)
 
 
-def _names_in(entry: Any) -> Any:
+def _names_in(entry: str | Sequence[str] | None) -> Any:
     if entry is None:
         return ()
     if entry is UNCONSTRAINED:
@@ -658,7 +664,7 @@ class NamedSharding(DeviceGrid):
 ShardingLike = NamedSharding | PartitionSpec | None  # a spec: over the mesh in force
 
 
-def _check_sharding(mesh: Any, spec: Any) -> None:
+def _check_sharding(mesh: AbstractMesh | Mesh, spec: PartitionSpec) -> None:
     if not isinstance(mesh, (Mesh, AbstractMesh)):
         raise ArgumentTypeError(f"a sharding over {mesh!r}, which is not a mesh", "make one by `make_mesh`")
     if not isinstance(spec, PartitionSpec):
@@ -672,7 +678,7 @@ def _check_sharding(mesh: Any, spec: Any) -> None:
                                "give all axes of the mesh the type `AxisType.Explicit`")  # fmt: skip
 
 
-def _check_memory(mesh: Any, kind: str | None) -> None:
+def _check_memory(mesh: AbstractMesh | Mesh, kind: str | None) -> None:
     if kind is None:
         return
     here = mesh.local_devices if isinstance(mesh, Mesh) else ()
@@ -738,7 +744,7 @@ constraint_p: Primitive = Primitive(
 )  # fmt: skip
 
 
-def with_sharding_constraint(x: Any, shardings: Any) -> Any:
+def with_sharding_constraint(x: ArrayLike, shardings: Any) -> Any:
     """A pytree whose arrays lie on a mesh as `shardings` says: a sharding, a spec, or a prefix tree of them and None.
 
     In a compiled program it guides the compiler, which inserts the communication that is needed; outside of one the
@@ -760,7 +766,7 @@ def with_sharding_constraint(x: Any, shardings: Any) -> Any:
     return treedef.unflatten([v if s is None else _guided(v, s) for v, s in zip(leaves, found, strict=True)])
 
 
-def _guided(x: Any, sharding: NamedSharding) -> Any:
+def _guided(x: Array, sharding: NamedSharding) -> Any:
     """A value that lies so along axes that the compiler decides about; along others its type is held against that."""
     if not sharding.mesh.explicit:
         return sharding.constrain(x)

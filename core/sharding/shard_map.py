@@ -12,16 +12,16 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol, overload
+from typing import TYPE_CHECKING, Any, Protocol, overload
 
 import numpy as np
 
-from ..ir.array import Array
+from ..ir.array import Array, Operand
 from ..ir.extension_types import OpaqueSpec, is_opaque
 from ..ir.passes import eliminate_dead, hoist
 from ..ir.primitive import OWN, AxisInfo, Linear, Primitive, Zero
 from ..ir.program import Effects, Eqn, Program
-from ..ir.types import ShardedType, VaryingType
+from ..ir.types import ArrayType, ShardedType, VaryingType
 from ..jit.jit import Jit, Options
 from ..jit.stages import Wrapped
 from ..primitives.control_flow.subprograms import with_output_types
@@ -47,21 +47,27 @@ from ..transforms.transpose import transpose_program
 from .mesh import UNCONSTRAINED, AbstractMesh, Mesh, NamedSharding, PartitionSpec
 from .unreduced_bodies import unreduced_results
 
+if TYPE_CHECKING:
+    from ..checkify.transform import Walk
+
 Specs = tuple[PartitionSpec, ...]
 _ARRAYS = (Value, np.ndarray, np.generic, float, complex)  # passed as values, whatever their spec
 INFER = object()  # in place of specs or axes: types of arguments tell
 
 
-def _on_device(mesh: Any, manual: Sequence[Any]) -> Any:
+def _on_device(mesh: AbstractMesh | Mesh, manual: Sequence[Any]) -> Any:
     return on_each_device([(name, mesh.shape[name]) for name in manual])
 
 
-def part_type(t: Any, spec: Any, mesh: Any, manual: Any = None, check: bool = True) -> Any:
+def part_type(
+    t: ArrayType, spec: PartitionSpec, mesh: AbstractMesh | Mesh, manual: Sequence[str] | None = None,
+    check: bool = True,
+) -> Any:  # fmt: skip
     """The type of a device's part of a value."""
     return t.shard(mesh, frozenset(mesh.axis_names if manual is None else manual), check, spec)
 
 
-def _whole_type(t: Any, spec: Any, mesh: Any, manual: Sequence[Any]) -> Any:
+def _whole_type(t: ArrayType, spec: PartitionSpec, mesh: AbstractMesh | Mesh, manual: Sequence[Any]) -> Any:
     return t.unshard(mesh, True, spec) if is_opaque(t) else t.unshard(mesh, True, spec, manual)
 
 
@@ -73,7 +79,7 @@ def _tangent_spec(spec: Any) -> Any:
     return spec.tangent() if isinstance(spec, OpaqueSpec) else spec
 
 
-def _part_specs(spec: Any) -> Sequence[Any]:
+def _part_specs(spec: PartitionSpec) -> Sequence[Any]:
     """A spec for each array that a value is made of."""
     return spec.part_specs() if isinstance(spec, OpaqueSpec) else (spec,)
 
@@ -83,7 +89,9 @@ def _recounted(params: dict[str, Any], widths: Sequence[int]) -> dict[str, Any]:
     return params | specs
 
 
-def _typing(*types: Any, program: Program, mesh: Any, out_specs: Specs, manual: Sequence[Any], **_: Any) -> list[Any]:
+def _typing(
+    *types: Any, program: Program, mesh: AbstractMesh | Mesh, out_specs: Specs, manual: Sequence[Any], **_: Any
+) -> list[Any]:
     return [_whole_type(t, s, mesh, manual) for t, s in zip(program.out_types, out_specs, strict=True)]
 
 
@@ -199,7 +207,7 @@ def _summed(program: Program, specs: Specs, manual: Sequence[Any]) -> Program:
     return trace_program(summed, program.in_types, program.name)
 
 
-def _left_out(t: Any, spec: PartitionSpec, manual: Sequence[Any]) -> tuple[Any, ...]:
+def _left_out(t: ArrayType, spec: PartitionSpec, manual: Sequence[Any]) -> tuple[Any, ...]:
     """The axes that a body sees along which a result differs, and of which its spec does not say so."""
     return ordered(n for n in t.vary if n in manual and n not in spec.axes and n not in spec.unreduced)
 
@@ -264,7 +272,7 @@ def _dce(used: Sequence[bool], eqn: Eqn) -> Eqn:
                        params=params, effects=_effects(**params))  # fmt: skip
 
 
-def _checked(walk: Any, eqn: Eqn, values: Sequence[Any]) -> Any:
+def _checked(walk: Walk, eqn: Eqn, values: Sequence[Any]) -> Any:
     """Every device's failures along a leading axis; that of the first device counts."""
     params: dict[str, Any] = dict(eqn.params)
     mesh, manual = params["mesh"], params["manual"]
@@ -294,7 +302,7 @@ def _numpy(*arrays: Any, program: Program, mesh: Any, in_specs: Specs, out_specs
     return [joined(x, s, axes, mesh) for x, s in zip(outs, out_specs, strict=True)]
 
 
-def over_devices(program: Program, mesh: Any, manual: Sequence[Any]) -> Program:
+def over_devices(program: Program, mesh: AbstractMesh, manual: Sequence[Any]) -> Program:
     """A device's program batched: every device's part along leading axes, one for each axis of the mesh."""
     with _on_device(mesh, manual):
         for name in reversed(manual):
@@ -302,7 +310,7 @@ def over_devices(program: Program, mesh: Any, manual: Sequence[Any]) -> Program:
     return program
 
 
-def parts_of(x: Any, spec: PartitionSpec, axes: list[Any], mesh: Any) -> Any:
+def parts_of(x: Operand, spec: PartitionSpec, axes: list[Any], mesh: AbstractMesh) -> Any:
     """The parts of an array, along leading axes."""
     shape, order = [], {}
     for n, names in zip(x.shape, spec.padded(x.ndim), strict=True):
@@ -320,7 +328,7 @@ def parts_of(x: Any, spec: PartitionSpec, axes: list[Any], mesh: Any) -> Any:
     return x
 
 
-def joined(x: Any, spec: PartitionSpec, axes: list[Any], mesh: Any) -> Any:
+def joined(x: Operand, spec: PartitionSpec, axes: list[Any], mesh: AbstractMesh) -> Any:
     """The array of parts along leading axes."""
     used = [a for a in axes if a in spec.axes]
     x = x.sum(tuple(i for i, a in enumerate(axes) if a in spec.unreduced), x.dtype, keepdims=True)
@@ -350,17 +358,17 @@ class ShardMapDecorator(Protocol):
 
 @overload
 def shard_map[**P, R](
-    f: Callable[P, R], /, *, out_specs: Any, in_specs: Any = INFER, mesh: Any = None, axis_names: Any = frozenset(),
-    check_vma: bool = True,
+    f: Callable[P, R], /, *, out_specs: Any, in_specs: Any = INFER, mesh: AbstractMesh | Mesh | None = None,
+    axis_names: Any = frozenset(), check_vma: bool = True,
 ) -> Wrapped[P, R]: ...  # fmt: skip
 @overload
 def shard_map(
-    f: None = None, /, *, out_specs: Any, in_specs: Any = INFER, mesh: Any = None, axis_names: Any = frozenset(),
-    check_vma: bool = True,
+    f: None = None, /, *, out_specs: Any, in_specs: Any = INFER, mesh: AbstractMesh | Mesh | None = None,
+    axis_names: Any = frozenset(), check_vma: bool = True,
 ) -> ShardMapDecorator: ...  # fmt: skip
 def shard_map(
-    f: Callable[..., Any] | None = None, /, *, out_specs: Any, in_specs: Any = INFER, mesh: Any = None,
-    axis_names: Any = frozenset(), check_vma: bool = True,
+    f: Callable[..., Any] | None = None, /, *, out_specs: Any, in_specs: Any = INFER,
+    mesh: AbstractMesh | Mesh | None = None, axis_names: Any = frozenset(), check_vma: bool = True,
 ) -> Any:  # fmt: skip
     """A function that runs `f` on every device of a mesh, on the parts of its arguments that the device holds.
 
@@ -442,7 +450,7 @@ def _mapped() -> set[Any]:
     return {a[0] for a in axis_environment() if len(a) == 3}
 
 
-def _manual(mesh: Any, names: Any) -> tuple[Any, ...]:
+def _manual(mesh: AbstractMesh | Mesh, names: frozenset[Any]) -> tuple[Any, ...]:
     """The axes that the function sees, in the mesh's order: those named, by default all that none outside sees."""
     outside = _mapped()
     names = set(names) or set(mesh.axis_names) - outside
@@ -454,7 +462,10 @@ def _manual(mesh: Any, names: Any) -> tuple[Any, ...]:
     return tuple(n for n in mesh.axis_names if n in names)
 
 
-def _call(f: Callable[..., Any], args: Any, mesh: Any, in_specs: Any, out_specs: Any, manual: Any, check: bool) -> Any:
+def _call(
+    f: Callable[..., Any], args: Sequence[Any], mesh: AbstractMesh | Mesh, in_specs: Any, out_specs: Any,
+    manual: Sequence[str], check: bool,
+) -> Any:  # fmt: skip
     leaves, in_tree = tree.flatten(args)
     types: list[Any] = [typeof(x) for x in leaves]
     specs: Any = _inferred(types, mesh, manual) if in_specs is INFER else _flat_specs(in_specs, args, "in_specs", f)
@@ -484,7 +495,7 @@ def _call(f: Callable[..., Any], args: Any, mesh: Any, in_specs: Any, out_specs:
     return out["tree"].unflatten(outs)
 
 
-def _entering(x: Any, t: Any, spec: Any, mesh: Any) -> Any:
+def _entering(x: Array, t: ArrayType, spec: PartitionSpec, mesh: AbstractMesh | Mesh) -> Any:
     """An argument that is unreduced, or reduced, along those axes of which its spec says so."""
     now = PartitionSpec() if is_opaque(t) or t.placed is None else t.placed.spec
     if is_opaque(t) or (now.unreduced, now.reduced) == (spec.unreduced, spec.reduced):
@@ -539,14 +550,14 @@ def _flat_specs(specs: Any, values: Any, what: str, function: Callable[..., Any]
     return tuple(PartitionSpec() if s is None else s for s in found)
 
 
-def _check_axes(spec: PartitionSpec, mesh: Any, manual: Any) -> None:
+def _check_axes(spec: PartitionSpec, mesh: AbstractMesh | Mesh, manual: Sequence[str]) -> None:
     for name in (*spec.axes, *spec.marked):
         if name not in manual:
             known = "is not one of axis_names" if name in mesh.shape else f"{mesh} has not"
             raise MeshAxisError(f"{spec} of shard_map names the axis {name!r}, which {known}", f"one of {manual}")
 
 
-def _check_in(t: Any, spec: PartitionSpec, mesh: Any, manual: Any) -> None:
+def _check_in(t: ArrayType, spec: PartitionSpec, mesh: AbstractMesh | Mesh, manual: Sequence[str]) -> None:
     _check_axes(spec, mesh, manual)
     if len(spec) > t.ndim:
         raise ShapeError(f"{spec} of shard_map for an argument of type {t.show()}", "one entry for each dimension")
@@ -568,7 +579,7 @@ def _check_unreduced(program: Program, in_specs: Specs, out_specs: Specs) -> Non
                                 "sum it (`lax.psum`), or name the axes as `unreduced` in out_specs")  # fmt: skip
 
 
-def _leaving(x: Array, spec: PartitionSpec, mesh: Any, manual: Any, check: bool) -> Any:
+def _leaving(x: Array, spec: PartitionSpec, mesh: AbstractMesh | Mesh, manual: Sequence[str], check: bool) -> Any:
     """A result of the body: along axes that its spec leaves out the devices have one value, or are said to."""
     for part in _part_specs(spec):
         _check_axes(part, mesh, manual)

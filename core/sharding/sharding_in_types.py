@@ -13,11 +13,12 @@ from __future__ import annotations
 import contextlib
 import functools
 import itertools
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from collections.abc import Callable, Collection, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ..ir.array import Array, ArrayLike
 from ..ir.axis_relation import Reduced, Whole, _related
 from ..ir.passes import vocabulary, within
 from ..ir.primitive import OWN, Linear, Primitive, Zero
@@ -34,11 +35,14 @@ from ..support.memo import cached
 from ..tracing.trace import Value, on_each_device, shape_of, trace_program, typeof
 from ..tracing.unreduced_scope import asked_open
 from ..transforms.rule_helpers import linear_jvp
-from .mesh import UNCONSTRAINED, AxisType, NamedSharding, PartitionSpec, constraint_p
+from .mesh import UNCONSTRAINED, AxisType, Mesh, NamedSharding, PartitionSpec, constraint_p
 from .mesh_in_force import get_abstract_mesh, get_mesh, use_mesh
 from .shard_map import part_type, shard_map_p
 from .unreduced_axes import is_marked, marks_of_results, spec_of
 from .unreduced_scan import carried
+
+if TYPE_CHECKING:
+    from ..support.pytree import PyTreeDef
 
 Names = tuple[Any, ...]
 REMEDY = "`reshard` an operand, give `out_sharding=`, or leave it to the compiler (`auto_axes`)"
@@ -51,7 +55,7 @@ def whole(ndim: int) -> NamedSharding:
     return NamedSharding(get_abstract_mesh(), PartitionSpec()).of_type(ndim)
 
 
-def _plain(type: Any) -> Any:
+def _plain(type: ArrayType) -> Any:
     return type.plain if isinstance(type, ArrayType) else type
 
 
@@ -88,12 +92,12 @@ def type_of_result(primitive: Primitive, types: Sequence[Any], params: dict[str,
 OPEN = "open_axes"  # the parameter of a contraction over which axes its sum is not made
 
 
-def _relation(primitive: Primitive, plain: Any, outs: Sequence[Any], params: dict[str, Any]) -> Any:
+def _relation(primitive: Primitive, plain: Sequence[Any], outs: Sequence[Any], params: dict[str, Any]) -> Any:
     rule = primitive.relation
     return None if rule is None else _related(rule, plain, outs, tuple(params.items()))
 
 
-def _checked(primitive: Primitive, type: Any, spec: Sequence[Names], marks: Any, mesh: Any) -> Any:
+def _checked(primitive: Primitive, type: ArrayType, spec: Sequence[Names], marks: Sequence[Any], mesh: Mesh) -> Any:
     split = [name for names in spec for name in names]
     unreduced, reduced = marks
     used = [*split, *unreduced]
@@ -105,7 +109,7 @@ def _checked(primitive: Primitive, type: Any, spec: Sequence[Names], marks: Any,
     return with_sharding(type, NamedSharding(mesh, PartitionSpec(*spec, unreduced=unreduced, reduced=reduced)))
 
 
-def _by_relation(primitive: Primitive, types: Sequence[Any], relation: Any, mesh: Any, opened: Any = ()
+def _by_relation(primitive: Primitive, types: Sequence[Any], relation: Any, mesh: Mesh, opened: Collection[Any] = ()
                  ) -> list[list[Names]]:  # fmt: skip
     """For each result the axes that split its dimensions, as the relation passes them on.
 
@@ -133,7 +137,7 @@ def _by_relation(primitive: Primitive, types: Sequence[Any], relation: Any, mesh
     return [[sum((factors[f][0] for f in axis if f in factors), ()) for axis in axes] for axes in relation.results]
 
 
-def _shares(names: Names, axis: Sequence[int], sizes: Sequence[int], mesh: Any, primitive: Primitive,
+def _shares(names: Names, axis: Sequence[int], sizes: Sequence[int], mesh: Mesh, primitive: Primitive,
             types: Sequence[Any]) -> list[tuple[int, Names]]:  # fmt: skip
     """The part of an axis's names that each of its factors takes, the major ones first."""
     rest, shares = list(names), []
@@ -169,7 +173,7 @@ leave_p: Primitive = Primitive(
 PRIMITIVES = (leave_p,)
 
 
-def _leave(x: Any) -> Any:
+def _leave(x: Array) -> Any:
     if type(typeof(x)) is not ShardedType:
         return x
     if spec_of(typeof(x)).unreduced:
@@ -179,7 +183,7 @@ def _leave(x: Any) -> Any:
     return leave_p.bind(x) if kind is None else kind.left(x)
 
 
-def _as(x: Any, type: Any) -> Any:
+def _as(x: Array | None, type: ArrayType) -> Any:
     """A value that lies as a type tells."""
     if x is None or isinstance(x, Zero):
         return x
@@ -191,7 +195,7 @@ def _as(x: Any, type: Any) -> Any:
     return _leave(x) if wanted is None else constraint_p.bind(x, sharding=wanted)
 
 
-def transposed(eqn: Eqn, cts: Any, args: Sequence[Any]) -> list[Any]:
+def transposed(eqn: Eqn, cts: ArrayLike, args: Sequence[Any]) -> list[Any]:
     """An equation transposed, with cotangents that lie as the operands do, where reduced as unreduced ones.
 
     The compiler decides how values in between lie, unless a cotangent is yet to be summed and can stay so.
@@ -202,7 +206,7 @@ def transposed(eqn: Eqn, cts: Any, args: Sequence[Any]) -> list[Any]:
             found = eqn.primitive.transpose(cts, *args, **eqn.params)  # type: ignore[misc]
             return [_as(ct, t) for ct, t in zip(found, wanted, strict=True)]
 
-    def left(x: Any) -> Any:
+    def left(x: Array | Linear) -> Any:
         return type(x)(_plain(x.type)) if isinstance(x, (Linear, Zero)) else _leave(x)
 
     if eqn.primitive in (leave_p, constraint_p):
@@ -213,7 +217,9 @@ def transposed(eqn: Eqn, cts: Any, args: Sequence[Any]) -> list[Any]:
     return [_as(ct, t) for ct, t in zip(found, wanted, strict=True)]
 
 
-def auto_axes(f: Callable[..., Any] | None = None, *, axes: Any = None, out_sharding: Any = None) -> Any:
+def auto_axes(
+    f: Callable[..., Any] | None = None, *, axes: Any = None, out_sharding: Any = None
+) -> Any:
     """A function within which the compiler decides how values lie; its results lie as `out_sharding` says.
 
     `out_sharding` (a spec, a sharding, or a tree of them that is a prefix of the result's) is given here or by keyword
@@ -227,7 +233,7 @@ def auto_axes(f: Callable[..., Any] | None = None, *, axes: Any = None, out_shar
         return functools.partial(auto_axes, axes=axes, out_sharding=out_sharding)
 
     @functools.wraps(f)
-    def run(*args: Any, out_sharding: Any = out_sharding, **kwargs: Any) -> Any:
+    def run(*args: Any, out_sharding: PartitionSpec = out_sharding, **kwargs: Any) -> Any:
         return placed(out_sharding, f, *args, **kwargs)
 
     return run
@@ -253,7 +259,9 @@ def placed(out_sharding: Any, f: Callable[..., Any], *args: Any, **kwargs: Any) 
 
 
 @inline_jit("rest", "f", "treedef", "out_sharding")
-def _left_open(arrays: Any, rest: Any, f: Any, treedef: Any, out_sharding: Any) -> Any:
+def _left_open(
+    arrays: Sequence[Any], rest: Sequence[Any], f: Callable[..., Any], treedef: PyTreeDef, out_sharding: PartitionSpec
+) -> Any:
     """The result of a function whose sums of what is split on both sides stay open, as `out_sharding` says."""
     given = iter(arrays)
     args, kwargs = treedef.unflatten([next(given) if m else x for m, x in zip(*rest, strict=True)])
@@ -266,7 +274,7 @@ def _left_open(arrays: Any, rest: Any, f: Any, treedef: Any, out_sharding: Any) 
     return constrained(result, out_sharding, mesh)
 
 
-def constrained(result: Any, shardings: Any, mesh: Any = None) -> Any:
+def constrained(result: ArrayLike, shardings: Any, mesh: Mesh | None = None) -> Any:
     """A tree whose arrays lie as shardings or specs say, these over the mesh in force or else `mesh`."""
     if get_mesh().empty and mesh is not None:
         with use_mesh(mesh):
@@ -279,7 +287,7 @@ def constrained(result: Any, shardings: Any, mesh: Any = None) -> Any:
                               for x, s in zip(leaves, found, strict=True)])  # fmt: skip
 
 
-def _fitting(sharding: NamedSharding, x: Any) -> NamedSharding:
+def _fitting(sharding: NamedSharding, x: Array) -> NamedSharding:
     """The sharding without entries of None past the dimensions of a value."""
     spec, ndim = sharding.spec, len(shape_of(x))
     if len(spec) <= ndim or any(spec.dims[ndim:]):
@@ -287,7 +295,9 @@ def _fitting(sharding: NamedSharding, x: Any) -> NamedSharding:
     return sharding.with_spec(spec.with_dims(*spec.dims[:ndim]))
 
 
-def explicit_axes(f: Callable[..., Any] | None = None, *, axes: Any = None, in_sharding: Any = None) -> Any:
+def explicit_axes(
+    f: Callable[..., Any] | None = None, *, axes: Any = None, in_sharding: Any = None
+) -> Any:
     """A function within which types tell how arrays lie along `axes` of the mesh in force, all by default.
 
     Its arguments lie as `in_sharding` says (given here, or by keyword when it is called); of its results the types tell
@@ -308,7 +318,7 @@ def explicit_axes(f: Callable[..., Any] | None = None, *, axes: Any = None, in_s
         return functools.partial(explicit_axes, axes=axes, in_sharding=in_sharding)
 
     @functools.wraps(f)
-    def run(*args: Any, in_sharding: Any = in_sharding, **kwargs: Any) -> Any:
+    def run(*args: Any, in_sharding: PartitionSpec = in_sharding, **kwargs: Any) -> Any:
         mesh = get_mesh()
         if in_sharding is None or mesh.empty:
             raise ArgumentError("explicit_axes without a mesh in force or without in_sharding",
@@ -447,7 +457,7 @@ def told(program: Program) -> tuple[Any, ...]:
     everywhere = NamedSharding(meshes[0], PartitionSpec()) if meshes and meshes[0].are_all_axes_explicit else None
     known = {e.outputs[0]: e.params["sharding"] for e in program.eqns if e.primitive is constraint_p}
 
-    def of(atom: Any) -> Any:
+    def of(atom: Var) -> Any:
         placed = atom.type.placed if isinstance(atom.type, ArrayType) else None
         if placed is not None and placed.mesh.are_all_axes_explicit:
             return placed.with_spec(atom.type.sharding.spec)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Sequence
 from typing import Any
 
 from ..support import pytree
@@ -59,7 +59,7 @@ def smap(
     return run
 
 
-def _specs(axes: Any, ranks: Any, name: Hashable, what: str) -> Any:
+def _specs(axes: int | None, ranks: int | Sequence[int], name: Hashable, what: str) -> Any:
     """The spec of each value whose number of dimensions is given."""
     flat, structure = pytree.flatten(ranks)
     return structure.unflatten(
@@ -67,7 +67,7 @@ def _specs(axes: Any, ranks: Any, name: Hashable, what: str) -> Any:
     )
 
 
-def _spec(axis: Any, ndim: int, name: Hashable, what: str) -> PartitionSpec:
+def _spec(axis: int | None, ndim: int, name: Hashable, what: str) -> PartitionSpec:
     if axis is None:
         return PartitionSpec()
     if not isinstance(axis, int):

@@ -27,13 +27,13 @@ Axes = frozenset[Any]
 WHOLE = PartitionSpec()
 
 
-def spec_of(type: Any) -> PartitionSpec:
+def spec_of(type: ArrayType) -> PartitionSpec:
     """How an array lies, as its type tells."""
     placed = getattr(type, "placed", None)
     return WHOLE if placed is None else placed.spec
 
 
-def is_marked(type: Any) -> bool:
+def is_marked(type: ArrayType) -> bool:
     """Whether a type tells of axes along which its values are unreduced or reduced."""
     return bool(spec_of(type).marked)
 
@@ -88,7 +88,7 @@ def axes_of_sum(primitive: Primitive, types: Sequence[Any], plain: tuple[Any, ..
 
 
 @cached(4096)
-def _depends(primitive: Primitive, types: tuple[Any, ...], params: Any, at: tuple[int, ...]) -> bool:
+def _depends(primitive: Primitive, types: tuple[Any, ...], params: Sequence[Any], at: tuple[int, ...]) -> bool:
     """Whether a derivative by some operands depends on them; so it counts where there is none.
 
     Integers have none: what is linear in a float of their shape is linear in them.
@@ -104,7 +104,7 @@ def _depends(primitive: Primitive, types: tuple[Any, ...], params: Any, at: tupl
     return True
 
 
-def _derivative_depends(primitive: Primitive, types: Sequence[Any], params: Any, at: tuple[int, ...]) -> bool:
+def _derivative_depends(primitive: Primitive, types: Sequence[Any], params: Sequence[Any], at: tuple[int, ...]) -> bool:
     jvp, n, missing = primitive.jvp, len(types), []
     assert jvp is not None
 

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from ..ir.array import Operand
 from ..ir.primitive import Primitive
 from ..ir.program import CALLBACK
 from ..primitives.spmd.varying_axes import mesh_axes
 from ..support.errors import ArgumentError, UnsupportedError
 from ..tracing.trace import Tracer
+
+if TYPE_CHECKING:
+    from .mesh import NamedSharding
 
 # Tells a function how a value of a program lies, when the program is compiled.
 inspect_sharding_p: Primitive = Primitive(
@@ -19,7 +23,7 @@ inspect_sharding_p: Primitive = Primitive(
 )  # fmt: skip
 
 
-def visualize_sharding(shape: Sequence[int], sharding: Any, **style: Any) -> None:
+def visualize_sharding(shape: Sequence[int], sharding: NamedSharding, **style: Any) -> None:
     """Print which devices hold which part of an array of a shape, of one or two dimensions.
 
     Raises:
@@ -51,7 +55,7 @@ def _devices(devices: Sequence[Any]) -> str:
     return f"{devices[0].platform.upper()} {','.join(str(d.id) for d in devices)}" if devices else ""
 
 
-def visualize_array_sharding(arr: Any, **style: Any) -> None:
+def visualize_array_sharding(arr: Operand, **style: Any) -> None:
     """Print which devices hold which part of an array of one or two dimensions, as `inspect_array_sharding` finds it.
 
     Errors as `visualize_sharding`.
@@ -68,7 +72,7 @@ def visualize_array_sharding(arr: Any, **style: Any) -> None:
     inspect_array_sharding(arr, callback=lambda found: visualize_sharding(shape, found, **style))
 
 
-def inspect_array_sharding(value: Any, *, callback: Callable[[Any], None]) -> None:
+def inspect_array_sharding(value: Operand, *, callback: Callable[[Any], None]) -> None:
     """Call a function on the sharding of an array; on that of a value within a program when this is compiled.
 
     Raises:

@@ -7,7 +7,7 @@ import functools
 import inspect
 import os
 import reprlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import Any
 
@@ -56,7 +56,7 @@ def public[F: Callable[..., Any]](function: F) -> F:
     return made
 
 
-def told(function: Any, name: str) -> Any:
+def told(function: Callable[..., Any], name: str) -> Any:
     """A function that is called by a name, whose errors about its arguments are of the catalogue.
 
     One that takes `out_sharding` by keyword is called without it, and its result is given that sharding.
@@ -78,7 +78,9 @@ def told(function: Any, name: str) -> Any:
     return call
 
 
-def _of_catalogue(error: Any, function: Any, name: str, args: Any, named: dict[str, Any]) -> TilewrightError | None:
+def _of_catalogue(
+    error: Any, function: Callable[..., Any], name: str, args: Sequence[Any], named: dict[str, Any]
+) -> TilewrightError | None:
     """What is raised in place of an error of a call; None where the error is the user's, or names a remedy."""
     within = error.__traceback__.tb_next  # the first of this module's is the call itself
     cause = getattr(error, "of", error)  # what a function that this one called has told is told again
@@ -114,7 +116,7 @@ def _shown(x: Any) -> str:
     return f"{x.dtype}{list(x.shape)}" if typed else reprlib.repr(x)
 
 
-def _remedy(function: Any, name: str, named: dict[str, Any]) -> str:
+def _remedy(function: Callable[..., Any], name: str, named: dict[str, Any]) -> str:
     signature = inspect.signature(function)
     known = [p for p in signature.parameters if p != "self"]
     near = [f"{k} is like {found[0]}" for k in named if k not in known
@@ -125,13 +127,13 @@ def _remedy(function: Any, name: str, named: dict[str, Any]) -> str:
     return "; ".join([*near, f"call it as {above}{name}{shown}"])
 
 
-def of_call(error: TypeError, what: str, function: Any, count: int, remedy: str) -> None:
+def of_call(error: TypeError, what: str, function: Callable[..., Any], count: int, remedy: str) -> None:
     """Raise an `ArgumentTypeError` where an error is that a user's function does not take what it is called with."""
     if _is_ours(error.__traceback__):  # else it is of the user's own code
         of_parameters(what, function, count, remedy)
 
 
-def of_parameters(what: str, function: Any, count: int, remedy: str) -> None:
+def of_parameters(what: str, function: Callable[..., Any], count: int, remedy: str) -> None:
     """Raise an `ArgumentTypeError` unless a function can be called with `count` positional arguments."""
     if not callable(function):
         raise ArgumentTypeError(f"{what}: {function!r} is no function", remedy)
@@ -144,7 +146,9 @@ def of_parameters(what: str, function: Any, count: int, remedy: str) -> None:
         pass
 
 
-def by_position(signature: inspect.Signature, args: Any, kwargs: dict[str, Any], name: str) -> tuple[Any, ...]:
+def by_position(
+    signature: inspect.Signature, args: Sequence[Any], kwargs: dict[str, Any], name: str
+) -> tuple[Any, ...]:
     """The arguments of a function with a rule, all by position; what only has a name keeps its default."""
     bound = signature.bind(*args, **kwargs)
     bound.apply_defaults()

@@ -141,7 +141,7 @@ class _ConfigAccess:
             _checked(name, None)
         return getattr(watched if name in WATCHED else current(), name)
 
-    def __setattr__(self, name: str, value: Any) -> None:
+    def __setattr__(self, name: str, value: str) -> None:
         self.update(name, value)
 
     def read(self, name: str) -> Any:
@@ -211,7 +211,7 @@ config: _ConfigAccess = _ConfigAccess()
 
 
 def setting(
-    name: str, shown: Any = True, function: str | None = None
+    name: str, shown: bool | None = True, function: str | None = None
 ) -> Callable[..., contextlib.AbstractContextManager[None]]:
     """The function that puts a setting in force within a `with` block; `shown` is a value of its example."""
     default = True if ROWS[name].kind == "bool" else None

@@ -34,7 +34,7 @@ def mark_used() -> None:
     _state.used = True
 
 
-def guard(runner: Any) -> Any:
+def guard(runner: Callable[..., Any]) -> Any:
     """A function whose global `execute` starts a program; gives that function."""
     _state.runners.add(runner)
     return runner

@@ -14,7 +14,7 @@ class _LateMethod:
     def __init__(self, home: Callable[[], type], name: str):
         self.home, self.name = home, name
 
-    def __get__(self, instance: Any, owner: type | None = None) -> Any:
+    def __get__(self, instance: object, owner: type | None = None) -> Any:
         return getattr(self.home(), self.name).__get__(instance, owner)
 
 

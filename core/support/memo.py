@@ -10,7 +10,7 @@ from typing import Any, Concatenate
 from .runtime import runtime
 
 
-def _name(function: Any) -> str:
+def _name(function: Callable[..., Any]) -> str:
     return f"{function.__module__}.{function.__qualname__}"
 
 

@@ -25,7 +25,7 @@ class _Native:
     def __init__(self, method: Callable[..., Any]):
         self.method = method
 
-    def __get__(self, instance: Any, owner: Any = None) -> Any:
+    def __get__(self, instance: object, owner: type[Any] | None = None) -> Any:
         if _state.hidden:
             raise AttributeError(self.method.__name__)
         return self.method if instance is None else MethodType(self.method, instance)

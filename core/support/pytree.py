@@ -53,7 +53,7 @@ def too_deep() -> TreeError:
                      "nest it less deeply: keep equal parts as arrays with a leading axis")  # fmt: skip
 
 
-def unflatten(treedef: PyTreeDef, leaves: Any) -> Any:
+def unflatten(treedef: PyTreeDef, leaves: Sequence[Any]) -> Any:
     """The pytree of a structure and its leaves.
 
     >>> from tilewright import tree
@@ -181,7 +181,7 @@ def builtins_all(values: Sequence[Any]) -> bool:
     return True
 
 
-def transpose(outer_treedef: PyTreeDef, inner_treedef: Any, pytree_to_transpose: PyTree) -> Any:
+def transpose(outer_treedef: PyTreeDef, inner_treedef: PyTreeDef, pytree_to_transpose: PyTree) -> Any:
     """Turn a tree of trees inside out; an inner structure of None is that of the first subtree.
 
     >>> from tilewright import tree
@@ -200,7 +200,9 @@ def transpose(outer_treedef: PyTreeDef, inner_treedef: Any, pytree_to_transpose:
     return inner.unflatten(outer.unflatten(column) for column in zip(*rows, strict=True))
 
 
-def flatten_with_path(tree: PyTree, is_leaf: Any = None, is_leaf_takes_path: bool = False) -> tuple[Any, PyTreeDef]:
+def flatten_with_path(
+    tree: PyTree, is_leaf: Callable[..., Any] | None = None, is_leaf_takes_path: bool = False
+) -> tuple[Any, PyTreeDef]:
     """The pairs (path, leaf) of a pytree, and its structure; `is_leaf` may take the path before the node.
 
     >>> from tilewright import tree
@@ -255,7 +257,7 @@ def _simple(key: Any) -> str:
     return str(key)
 
 
-def broadcast(prefix_tree: Any, full_tree: Any, is_leaf: Leaf = None) -> Any:
+def broadcast(prefix_tree: PyTree, full_tree: Any, is_leaf: Leaf = None) -> Any:
     """Repeat the leaves of a prefix tree over the leaves of a full one.
 
     >>> from tilewright import tree
@@ -279,7 +281,7 @@ def broadcast_prefix(prefix: PyTree, full: Any, is_leaf: Leaf = None) -> list[An
     return result
 
 
-def all_leaves(iterable: Any, is_leaf: Leaf = None) -> bool:
+def all_leaves(iterable: Iterable[Any], is_leaf: Leaf = None) -> bool:
     """Whether every element is a leaf.
 
     >>> from tilewright import tree_util
@@ -340,7 +342,7 @@ def flatten_one_level_with_keys(tree: PyTree) -> tuple[Iterable[tuple[Any, Any]]
     return _one_level(registry.flatten_one_level_with_keys(tree), tree)
 
 
-def _one_level(found: Any, tree: PyTree) -> Any:
+def _one_level(found: Sequence[Any] | None, tree: PyTree) -> Any:
     if found is None:
         raise TreeError(f"{tree!r} of type {type(tree).__name__} is a leaf", "pass a node of a pytree")
     children, data = found
@@ -376,8 +378,9 @@ def static(**kwargs: Any) -> Any:
 
 
 def register_pytree_node(
-    nodetype: Any, flatten_func: Any, unflatten_func: Any, flatten_with_keys_func: Any = None
-) -> None:
+    nodetype: type[Any], flatten_func: Callable[..., Any], unflatten_func: Callable[..., Any],
+    flatten_with_keys_func: Any = None,
+) -> None:  # fmt: skip
     """Make a class a pytree node, given how to take it apart and how to make it again.
 
     >>> from tilewright import tree_util
@@ -392,8 +395,9 @@ def register_pytree_node(
 
 
 def register_pytree_with_keys(
-    nodetype: Any, flatten_with_keys: Any, unflatten_func: Any, flatten_func: Any = None
-) -> None:
+    nodetype: type[Any], flatten_with_keys: Callable[..., Any], unflatten_func: Callable[..., Any],
+    flatten_func: Any = None,
+) -> None:  # fmt: skip
     """`register_pytree_node` whose children carry keys.
 
     >>> from tilewright import tree_util
@@ -454,7 +458,10 @@ def register_pytree_with_keys_class(cls: Any) -> Any:
     return cls
 
 
-def register_dataclass(nodetype: Any, data_fields: Any = None, meta_fields: Any = None, drop_fields: Any = ()) -> Any:
+def register_dataclass(
+    nodetype: type[Any], data_fields: Sequence[str] | None = None, meta_fields: Sequence[Any] | None = None,
+    drop_fields: Sequence[Any] = (),
+) -> Any:  # fmt: skip
     """Make a dataclass a pytree node; `meta_fields` (those marked `static` by default) are its structure.
 
     Raises:
@@ -508,7 +515,7 @@ def register_static(cls: Any) -> Any:
 class Partial(functools.partial):
     """`functools.partial` as a pytree whose leaves are the arguments bound here, not those of one within it."""
 
-    def __new__(cls, func: Any, /, *args: Any, **keywords: Any) -> Partial:
+    def __new__(cls, func: Callable[..., Any], /, *args: Any, **keywords: Any) -> Partial:
         whole = _Whole(func) if isinstance(func, functools.partial) else func  # else Python would merge the two
         return super().__new__(cls, whole, *args, **keywords)
 

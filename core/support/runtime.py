@@ -13,7 +13,7 @@ from __future__ import annotations
 import threading
 import weakref
 from _weakref import _remove_dead_weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ class Table(dict[Any, Any]):
         # A key's own `__eq__`, or a finalizer, may come back here in the middle of an entry.
         self.limit, self.lock = limit, threading.RLock()
 
-    def keep(self, key: Any, value: Any) -> Any:
+    def keep(self, key: str | Sequence[str], value: Any) -> Any:
         """Enter a value unless another thread was faster; gives what the table then has."""
         with self.lock:
             found = self.setdefault(key, value)
@@ -83,12 +83,12 @@ class InternTable(dict[Any, weakref.KeyedRef[Any, Any]]):
     def __init__(self) -> None:
         super().__init__()
 
-        def remove(gone: Any, table: Any = self, remove: Any = _remove_dead_weakref) -> None:
+        def remove(gone: Any, table: Any = self, remove: Callable[..., Any] = _remove_dead_weakref) -> None:
             remove(table, gone.key)
 
         self._remove = remove
 
-    def intern[T](self, key: Any, made: T) -> T:
+    def intern[T](self, key: Sequence[Any], made: T) -> T:
         """The object of a key: `made`, unless another thread was faster."""
         new = weakref.KeyedRef(made, self._remove, key)
         while (found := self.setdefault(key, new)()) is None:
@@ -142,7 +142,7 @@ class Runtime:
         """Have a cache cleared and counted with the others, as long as it lives; gives that cache."""
         place = id(cache)
 
-        def gone(_: Any, known: Any = self._caches, place: int = place) -> None:
+        def gone(_: object, known: Mapping[str, Any] = self._caches, place: int = place) -> None:
             known.pop(place, None)
 
         self._caches[place] = name, weakref.ref(cache, gone)

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from ..ir.array import ArrayLike, Operand
 from ..ir.binding import with_out_sharding
 from ..ir.dimension import dimension
 from ..ir.typeof import placed_like
@@ -24,7 +25,7 @@ def copied(array: np.ndarray) -> Any:
     return runtime.backend.array(array, ArrayType(array.shape, array.dtype), False)
 
 
-def on_devices_of(x: Any, result: Any) -> Any:
+def on_devices_of(x: Operand, result: Operand) -> Any:
     """A result that was computed without `x`, on its devices: replicated, if there are several."""
     placed = placed_like(x)
     if placed is not None:
@@ -33,7 +34,7 @@ def on_devices_of(x: Any, result: Any) -> Any:
     return result.to_device(x.device) if eager and x.committed else result
 
 
-def as_array(x: Any) -> Any:
+def as_array(x: ArrayLike) -> Any:
     """An array or tracer as it is; a NumPy array or a number as the runtime's array, its weak type kept."""
     if isinstance(x, Value):
         return x

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from ..ir.array import Index, Operand
 from ..ir.types import Shape, as_size, is_bool, is_integer
 from ..support.errors import ArgumentTypeError, BooleanIndexError, DtypeError, IndexingError, SliceStepError
 from .trace import Tracer, Value, dtype_of, shape_of, typeof
@@ -61,7 +62,7 @@ class Entries(list[Entry]):
     apart = False
 
 
-def _shown(index: Any) -> str:
+def _shown(index: Index) -> str:
     text = repr(index)
     return text if len(text) <= 60 else text[:57] + "..."
 
@@ -107,7 +108,7 @@ def _sliced(item: Slice) -> slice | Span:
     return Span(start, item.stride, size)
 
 
-def known_mask(mask: Any) -> Any:
+def known_mask(mask: Operand) -> Any:
     """The values of an array of booleans, which must be known where it indexes."""
     if isinstance(mask, Tracer):
         value = mask.concrete()
@@ -143,7 +144,7 @@ def _symbolic_span(parts: list[Any], size: Any) -> Span:
     step = 1 if step is None else step
     low, high = (0, size) if step > 0 else (-1, size - 1)
 
-    def end(place: Any, otherwise: Any) -> Any:
+    def end(place: Any, otherwise: int) -> Any:
         if place is None:
             return otherwise
         return kind.largest(low, kind.smallest(place + size if place < 0 else place, high))
@@ -154,7 +155,7 @@ def _symbolic_span(parts: list[Any], size: Any) -> Span:
     return Span(first, step, kind.largest(0, -(-length // abs(step))))
 
 
-def parse_index(shape: Shape, index: Any) -> Entries:
+def parse_index(shape: Shape, index: Index) -> Entries:
     """An index as entries: one int, `Span` or array of integers per axis, None for each new axis.
 
     Masks become the arrays of their true positions; a scalar boolean becomes a `Flag`, which takes no axis.
@@ -189,7 +190,7 @@ def parse_index(shape: Shape, index: Any) -> Entries:
     return entries
 
 
-def _check_mask(mask: Any, axis: int, shape: Shape) -> None:
+def _check_mask(mask: Operand, axis: int, shape: Shape) -> None:
     covered = tuple(shape[axis : axis + mask.ndim])
     if len(covered) < mask.ndim or any(m not in (n, 0) for m, n in zip(mask.shape, covered, strict=True)):
         raise IndexingError(

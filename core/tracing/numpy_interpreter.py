@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from ..ir.array import ArrayLike
 from ..ir.binding import EvalTrace, under
 from ..ir.primitive import Primitive
 from ..ir.program import Eqn, Program, run
@@ -55,7 +56,7 @@ def _applied(primitive: Primitive, arrays: Sequence[np.ndarray], params: dict[st
     return _typed(out, expected)
 
 
-def _stored(value: Any, type: Any) -> np.ndarray:
+def _stored(value: ArrayLike, type: ArrayType) -> np.ndarray:
     dtype = type.dtype.storage if is_key(type.dtype) else type.dtype
     return np.asarray(value).astype(dtype, copy=False)
 
@@ -72,7 +73,7 @@ class NumpyTrace(EvalTrace):
 NUMPY = NumpyTrace(None)
 
 
-def _typed(value: Any, type: Any) -> Any:
+def _typed(value: ArrayLike, type: ArrayType) -> Any:
     array = _stored(value, type)
     if array.shape != type.shape:
         raise AssertionError(f"a NumPy rule gave shape {array.shape}, its typing rule {type.shape}")

@@ -12,7 +12,7 @@ import functools
 import gc
 import operator
 import weakref
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextvars import ContextVar
 from operator import attrgetter
 from types import FrameType
@@ -20,6 +20,7 @@ from typing import Any
 
 import numpy as np
 
+from ..ir.array import Array, ArrayLike
 from ..ir.binding import EVAL, CustomCall, Trace, _axes, _current, under, using
 from ..ir.dimension import dimension
 from ..ir.extension_types import OpaqueType, flat_parts, is_opaque, opaque_types
@@ -53,7 +54,7 @@ from ..support.errors import (
 from ..support.runtime import runtime
 
 
-def shape_of(x: Any) -> tuple[int, ...]:
+def shape_of(x: ArrayLike) -> tuple[int, ...]:
     return typeof(x).shape
 
 
@@ -166,7 +167,7 @@ def on_one_device() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def extended_axes(name: Any, size: int, index: Callable[[], Any] | None = None) -> Iterator[None]:
+def extended_axes(name: Sequence[Any] | None, size: int, index: Callable[[], Any] | None = None) -> Iterator[None]:
     """Within it there is an axis of this name; `index` gives the place along it, where that is a value."""
     axis = (name, size) if index is None else (name, size, None, index)
     token = _axes.set((*_axes.get(), axis) if name is not None else _axes.get())
@@ -177,7 +178,7 @@ def extended_axes(name: Any, size: int, index: Callable[[], Any] | None = None) 
 
 
 @contextlib.contextmanager
-def outside_of_axis(name: Any) -> Iterator[None]:
+def outside_of_axis(name: str | None) -> Iterator[None]:
     """Within, the innermost axis of this name is not in force."""
     axes = _axes.get()
     at = max((i for i, axis in enumerate(axes) if axis[0] == name), default=len(axes))
@@ -317,7 +318,7 @@ class Tracer(Value):
     def tolist(self) -> Any:
         return self._number("the Python value").tolist()
 
-    def tobytes(self, order: Any = "C") -> bytes:
+    def tobytes(self, order: str = "C") -> bytes:
         return np.asarray(self).tobytes(order)
 
     def block_until_ready(self) -> Any:
@@ -326,7 +327,7 @@ class Tracer(Value):
     def __copy__(self) -> Any:
         return self
 
-    def __deepcopy__(self, memo: Any) -> Any:
+    def __deepcopy__(self, memo: Mapping[str, Any]) -> Any:
         return self
 
     __hash__ = None
@@ -391,7 +392,7 @@ class ProgramTrace(Trace):
         self.inputs.append(var)
         return tracer_of(self, var)
 
-    def atom(self, x: Any) -> Atom:
+    def atom(self, x: ArrayLike) -> Atom:
         """A value as an operand: this trace's own, a literal, or a constant of the Program."""
         if isinstance(x, Tracer):
             if x._trace is self:
@@ -459,7 +460,7 @@ def leaked(x: Tracer) -> LeakedTracerError:
     )
 
 
-def _made(x: Any) -> str:
+def _made(x: Array) -> str:
     """Where a tracer was made, for messages."""
     if isinstance(x, ProgramTracer):
         trace: Any = x._trace

@@ -6,11 +6,13 @@ from collections.abc import Sequence
 from contextvars import ContextVar
 from typing import Any
 
+from ..ir.types import ArrayType
+
 # The mesh axes over which contractions in this scope return unreduced sums.
 asked_open: ContextVar[frozenset[Any]] = ContextVar("tilewright_asked_open", default=frozenset())
 
 
-def split_alike(lhs: Any, rhs: Any, contracted: tuple[Sequence[int], Sequence[int]]) -> frozenset[Any]:
+def split_alike(lhs: ArrayType, rhs: ArrayType, contracted: tuple[Sequence[int], Sequence[int]]) -> frozenset[Any]:
     """The axes of a mesh that split what a contraction sums over, on both sides, as the types of the operands tell."""
     if lhs.placed is None or rhs.placed is None:
         return frozenset()

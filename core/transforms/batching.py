@@ -6,6 +6,7 @@ import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from ..ir.array import ArrayLike, Operand
 from ..ir.axis_relation import PARALLEL, Axis, Relation, inserted, pointwise, without
 from ..ir.binding import Trace, current_trace, under
 from ..ir.extension_types import MappingSpec
@@ -25,7 +26,7 @@ class BatchTracer(Tracer):
     value: Any
     dim: Any
 
-    def __init__(self, trace: BatchTrace, value: Any, dim: Any):
+    def __init__(self, trace: BatchTrace, value: Operand, dim: int):
         self._trace, self.value, self.dim = trace, value, dim
 
     @property
@@ -65,7 +66,7 @@ class BatchTrace(Trace):
             dims.append(a.dim if mine else None)
         return values, dims
 
-    def wrap(self, value: Any, dim: int | None) -> Any:
+    def wrap(self, value: ArrayLike, dim: int | None) -> Any:
         return value if dim is None else BatchTracer(self, value, dim)
 
     def wrap_all(self, values: Sequence[Any], dims: Sequence[int | None]) -> list[Any]:
@@ -120,7 +121,7 @@ def batch_by_relation(
 
 @cached(4096)
 def _extended(
-    primitive: Primitive, types: tuple[Any, ...], batched: tuple[bool, ...], at: int, params: Any
+    primitive: Primitive, types: tuple[Any, ...], batched: tuple[bool, ...], at: int, params: Sequence[Any]
 ) -> tuple[dict[str, Any], tuple[int, ...]]:
     """The parameters for operands that have the new axis at `at`, and where that axis is in the results.
 
@@ -195,7 +196,7 @@ def batch_program(
     return trace_program(fun, types, f"vmap_{program.name}"), tuple(out_dims)
 
 
-def split_as_mapped(axis: AxisInfo, x: Any, dim: int) -> Any:
+def split_as_mapped(axis: AxisInfo, x: ArrayLike, dim: int) -> Any:
     """A result whose mapped axis lies as that of the arguments, along Explicit axes of which its type tells nothing."""
     if axis.lies is None or axis.spmd is not None or not axis.lies.mesh.are_all_axes_explicit:
         return x

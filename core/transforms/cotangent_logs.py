@@ -11,7 +11,7 @@ from ..support.errors import ArgumentError, ArgumentTypeError
 _open: ContextVar[dict[Any, Any] | None] = ContextVar("tilewright_logs", default=None)
 
 
-def log(entries: Any) -> None:
+def log(entries: Mapping[str, Any]) -> None:
     """Add entries to what is collected here; None adds nothing, and without a collector they are dropped.
 
     Raises:

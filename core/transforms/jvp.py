@@ -6,6 +6,7 @@ import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from ..ir.array import Array, ArrayLike
 from ..ir.binding import CustomCall, Trace, current_trace, under
 from ..ir.primitive import Primitive, Zero, all_zero
 from ..ir.program import Program
@@ -24,7 +25,7 @@ class DualTracer(Tracer):
     primal: Any
     tangent: Any
 
-    def __init__(self, trace: DualTrace, primal: Any, tangent: Any):
+    def __init__(self, trace: DualTrace, primal: Any, tangent: Array):
         self._trace, self.primal, self.tangent = trace, primal, tangent
 
     @property
@@ -68,7 +69,7 @@ class DualTrace(Trace):
                 tangents.append(Zero(typeof(a).tangent()))
         return primals, tangents
 
-    def wrap(self, primal: Any, tangent: Any) -> Any:
+    def wrap(self, primal: ArrayLike, tangent: ArrayLike | Zero) -> Any:
         return primal if type(tangent) is Zero else DualTracer(self, primal, tangent)
 
     def wrap_all(self, primals: Sequence[Any], tangents: Sequence[Any]) -> list[Any]:

@@ -8,7 +8,7 @@ mode transposes that record (`core/transforms/transpose.py`).
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass
 from enum import Enum
@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ..ir.array import ArrayLike, Operand
 from ..ir.binding import EVAL, CustomCall, Trace, current_trace, under
 from ..ir.primitive import Linear, Primitive, Zero
 from ..ir.program import CALLBACK, ORDERED, Eqn, Program, Var
@@ -37,7 +38,7 @@ class Known:
     value: Any
     type: Type
 
-    def __init__(self, value: Any):
+    def __init__(self, value: ArrayLike):
         self.value, self.type = value, typeof(value)
 
 
@@ -66,7 +67,7 @@ class LinearTrace(Trace):
         self.eqns: list[Eqn] = []
         self.inputs: list[Var] = []
 
-    def new_input(self, type: Any) -> LinearTracer:
+    def new_input(self, type: Type) -> LinearTracer:
         var = Var(type)
         self.inputs.append(var)
         return LinearTracer(self, var)
@@ -98,12 +99,12 @@ class LinearTrace(Trace):
             return super().custom_vjp(call, args)
         return under(self.parent, self.parent.custom_vjp, call, args)  # type: ignore[union-attr, arg-type]
 
-    def out(self, tangent: Any) -> Var | Zero:
+    def out(self, tangent: Operand | Zero) -> Var | Zero:
         """An output tangent as a Var. A known one can only be zero: a linear map of no input."""
         return tangent._var if self.owns(tangent) else Zero(typeof_tangent(tangent))
 
 
-def typeof_tangent(tangent: Any) -> Any:
+def typeof_tangent(tangent: Operand | Zero) -> Any:
     return tangent.type if type(tangent) is Zero else typeof(tangent).tangent()
 
 
@@ -123,7 +124,10 @@ def purpose() -> Purpose:
     return _purpose.get()
 
 
-def _linearize_rule(trace: Trace, why: Purpose, primitive: Primitive, primals: Any, nonzero: Any, params: Any) -> Any:
+def _linearize_rule(
+    trace: Trace, why: Purpose, primitive: Primitive, primals: Sequence[Any], nonzero: Sequence[Any],
+    params: Mapping[str, Any],
+) -> Any:  # fmt: skip
     """A primitive's rule `linearize`: its results, and the linear map of its tangents."""
     token = _purpose.set(why)
     try:
@@ -143,7 +147,7 @@ class LinearizeTrace(DualTrace):
         self.linear, self.why = LinearTrace(parent), why
         super().__init__(parent, self.linear)
 
-    def wrap(self, primal: Any, tangent: Any) -> Any:
+    def wrap(self, primal: Any, tangent: ArrayLike | Zero) -> Any:
         return DualTracer(self, primal, tangent) if self.linear.owns(tangent) else primal
 
     def derived(self, primitive: Primitive, primals: list[Any], tangents: list[Any], params: dict[str, Any]) -> Any:
@@ -277,7 +281,7 @@ def linear_part(
     return known, LinearMap(inputs, _needed(record.eqns, outputs), outputs)
 
 
-def typeof_arg(x: Any) -> Any:
+def typeof_arg(x: Operand | Linear) -> Any:
     return x.type if isinstance(x, (Linear, Zero)) else typeof(x)
 
 
@@ -305,7 +309,7 @@ class Linearized:
         return outs, [source[kind][i] for kind, i in self.residuals]
 
 
-def is_literal(value: Any) -> bool:
+def is_literal(value: ArrayLike) -> bool:
     return type(value) in Scalar or isinstance(value, np.generic)
 
 

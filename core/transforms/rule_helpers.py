@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from ..ir.array import ArrayLike, Operand
 from ..ir.extension_types import is_opaque
 from ..ir.primitive import Primitive, Zero
 from ..ir.types import FLOAT0, ArrayType, is_float, is_inexact
@@ -39,7 +40,7 @@ def weak_as_operands(typing: Callable[..., Any]) -> Callable[..., Any]:
     return typed
 
 
-def like(x: Any, value: Any) -> Any:
+def like(x: ArrayLike, value: ArrayLike) -> Any:
     """A scalar of the dtype of `x`; it stays a (weak) Python scalar where that means the same."""
     dtype = typeof(x).dtype
     if type(value) is int and is_float(dtype):
@@ -61,7 +62,7 @@ def zeros(type: ArrayType) -> Any:
     return zero if not type.shape else spread(zero, type.shape)
 
 
-def instantiate(x: Any) -> Any:
+def instantiate(x: Operand | Zero) -> Any:
     """An array for a tangent or cotangent that may be a symbolic `Zero`."""
     return zeros(x.type) if isinstance(x, Zero) else x  # type: ignore[arg-type]
 

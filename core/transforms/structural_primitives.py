@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from ..ir.array import ArrayLike, Operand
 from ..ir.axis_relation import FREE, MOVER, POINTWISE, Loops, Monoid, Reduced, Relation, inserted, pointwise
 from ..ir.elementwise_typing import NUMBER, check_kind, nary_typing, widened
 from ..ir.extension_types import is_opaque
@@ -36,7 +37,7 @@ def add_tangents(a: Any, b: Any) -> Any:
     return type_.add_tangents(a, b) if is_opaque(type_ := typeof(a)) else add_any_p.bind(a, b)
 
 
-def spread(x: Any, shape: Sequence[int]) -> Any:
+def spread(x: ArrayLike, shape: Sequence[int]) -> Any:
     """Broadcast a scalar to a shape; anything of that shape already stays as it is."""
     shape = tuple(shape)
     if shape_of(x) == shape:
@@ -44,7 +45,7 @@ def spread(x: Any, shape: Sequence[int]) -> Any:
     return broadcast_in_dim_p.bind(x, shape=shape, broadcast_dimensions=())
 
 
-def unbroadcast(ct: Any, type: Any) -> Any:
+def unbroadcast(ct: ArrayLike, type: ArrayType) -> Any:
     """The cotangent of a rank-0 operand whose broadcast was implied: the sum over all axes."""
     shape = shape_of(ct)
     if shape == type.shape:
@@ -53,7 +54,7 @@ def unbroadcast(ct: Any, type: Any) -> Any:
 
 
 def unbroadcasting(transpose: Callable[..., Any]) -> Callable[..., Any]:
-    def rule(ct: Any, *args: Any, **params: Any) -> list[Any]:
+    def rule(ct: ArrayLike, *args: Any, **params: Any) -> list[Any]:
         cts = transpose(ct, *args, **params)
         return [
             unbroadcast(c, a.type) if type(a) is Linear and c is not None else None
@@ -66,14 +67,14 @@ def unbroadcasting(transpose: Callable[..., Any]) -> Callable[..., Any]:
 # ---------------------------------------------------------------------------- batch axes
 
 
-def broadcast_batch(x: Any, size: int, dim: int = 0) -> Any:
+def broadcast_batch(x: ArrayLike, size: int, dim: int = 0) -> Any:
     """Repeat an unbatched value along a new axis `dim`."""
     shape = shape_of(x)
     new = (*shape[:dim], size, *shape[dim:])
     return broadcast_in_dim_p.bind(x, shape=new, broadcast_dimensions=tuple(d for d in range(len(new)) if d != dim))
 
 
-def moveaxis(x: Any, src: int, dst: int) -> Any:
+def moveaxis(x: ArrayLike, src: int, dst: int) -> Any:
     """Move one axis."""
     if src == dst:
         return x
@@ -82,7 +83,7 @@ def moveaxis(x: Any, src: int, dst: int) -> Any:
     return transpose_p.bind(x, permutation=tuple(order))
 
 
-def moved(axis: AxisInfo, x: Any, src: int | None, dst: int) -> Any:
+def moved(axis: AxisInfo, x: ArrayLike, src: int | None, dst: int) -> Any:
     """A batching rule's operand with its batch axis at `dst`; an unbatched one is repeated."""
     if is_opaque(type_ := typeof(x)):
         return type_.remapped(x, src, dst)
@@ -179,14 +180,16 @@ def _broadcast_typing(x: ArrayType, *, shape: Shape, broadcast_dimensions: Axes)
     return x.with_shape(shape)
 
 
-def _broadcast_numpy(x: Any, *, shape: Shape, broadcast_dimensions: Axes) -> Any:
+def _broadcast_numpy(x: Operand, *, shape: Shape, broadcast_dimensions: Axes) -> Any:
     view = [1] * len(shape)
     for size, d in zip(x.shape, broadcast_dimensions, strict=True):
         view[d] = size
     return np.broadcast_to(x.reshape(view), shape)
 
 
-def _broadcast_batch(axis: AxisInfo, args: Any, dims: Any, *, shape: Shape, broadcast_dimensions: Axes) -> Any:
+def _broadcast_batch(
+    axis: AxisInfo, args: Sequence[Any], dims: Sequence[int], *, shape: Shape, broadcast_dimensions: Axes
+) -> Any:
     (x,), (b,) = args, dims
     out = broadcast_dimensions[b] if b < len(broadcast_dimensions) else len(shape)
     mapped = inserted(broadcast_dimensions, b, out)
@@ -194,14 +197,16 @@ def _broadcast_batch(axis: AxisInfo, args: Any, dims: Any, *, shape: Shape, broa
     return broadcast_in_dim_p.bind(x, shape=inserted(shape, out, axis.size), broadcast_dimensions=mapped), out
 
 
-def _broadcast_transpose(ct: Any, x: Linear, *, shape: Shape, broadcast_dimensions: Axes) -> Any:
+def _broadcast_transpose(ct: Operand, x: Linear, *, shape: Shape, broadcast_dimensions: Axes) -> Any:
     kept = {d for i, d in enumerate(broadcast_dimensions) if x.shape[i] == shape[d]}
     axes = tuple(d for d in range(len(shape)) if d not in kept)
     ct = reduce_sum_p.bind(ct, axes=axes) if axes else ct
     return [reshape_to(ct, x.shape)]
 
 
-def _broadcast_relation(ins: Any, outs: Sequence[Any], *, shape: Shape, broadcast_dimensions: Axes) -> Relation:
+def _broadcast_relation(
+    ins: Sequence[Any], outs: Sequence[Any], *, shape: Shape, broadcast_dimensions: Axes
+) -> Relation:
     loops = Loops()
     out = loops.axes(shape)
     axes = (() if n == 1 else out[d] for n, d in zip(ins[0].shape, broadcast_dimensions, strict=True))
@@ -229,7 +234,9 @@ def _reshape_typing(x: ArrayType, *, new_sizes: Shape, dimensions: None = None) 
     return x.with_shape(new_sizes)
 
 
-def _reshape_batch(axis: AxisInfo, args: Any, dims: Any, *, new_sizes: Shape, dimensions: None = None) -> Any:
+def _reshape_batch(
+    axis: AxisInfo, args: Sequence[Any], dims: Sequence[int], *, new_sizes: Shape, dimensions: None = None
+) -> Any:
     (x,), (b,) = args, dims
     if b and b == len(shape_of(x)) - 1:
         return reshape_p.bind(x, new_sizes=(*new_sizes, axis.size), dimensions=None), len(new_sizes)
@@ -255,7 +262,7 @@ reshape_p: Primitive = Primitive(
 )
 
 
-def reshape_to(x: Any, shape: Shape) -> Any:
+def reshape_to(x: ArrayLike, shape: Shape) -> Any:
     """`reshape` to a shape known to fit."""
     return x if shape_of(x) == shape else reshape_p.bind(x, new_sizes=shape, dimensions=None)
 
@@ -271,7 +278,7 @@ def inverse(permutation: Sequence[int]) -> Axes:
     return tuple(sorted(range(len(permutation)), key=permutation.__getitem__))
 
 
-def _transpose_batch(axis: AxisInfo, args: Any, dims: Any, *, permutation: Axes) -> Any:
+def _transpose_batch(axis: AxisInfo, args: Sequence[Any], dims: Sequence[int], *, permutation: Axes) -> Any:
     (x,), (b,) = args, dims
     out = len(permutation) if b == len(permutation) else 0
     return transpose_p.bind(x, permutation=inserted(shift(permutation, b), out, b)), out
@@ -317,13 +324,13 @@ def reduction_typing(name: str, kinds: Sequence[str]) -> Callable[..., ArrayType
     return typing
 
 
-def spread_axes(x: Any, shape: Sequence[int], axes: Axes) -> Any:
+def spread_axes(x: ArrayLike, shape: Sequence[int], axes: Axes) -> Any:
     """A reduction's result repeated along the reduced axes."""
     kept = tuple(i for i in range(len(shape)) if i not in axes)
     return broadcast_in_dim_p.bind(x, shape=tuple(shape), broadcast_dimensions=kept)
 
 
-def reducing(ins: Any, axes: Axes, kind: Any) -> Relation:
+def reducing(ins: Sequence[Any], axes: Axes, kind: Any) -> Relation:
     """The relation of an operation that the axes of its operand go into, and do not come out of."""
     loops = Loops()
     operand = loops.axes(ins[0].shape)
@@ -338,18 +345,19 @@ SUM = Monoid("sum", filled(0), add_p.bind)
 
 
 def reducer(
-    name: str, kinds: Sequence[str], ufunc: Any, monoid: Monoid, jvp: Any, transpose: Any = None, initial: Any = None
-) -> Primitive:
+    name: str, kinds: Sequence[str], ufunc: Callable[..., Any], monoid: Monoid, jvp: Callable[..., Any],
+    transpose: Callable[..., Any] | None = None, initial: Callable[..., Any] | None = None,
+) -> Primitive:  # fmt: skip
     """A reduction over `axes`; a sum is deferred along the mesh axes `open_axes` (`core/tracing/unreduced_scope`)."""
     kind = Reduced(monoid)
 
     def relation(ins: Sequence[Any], outs: Sequence[Any], *, axes: Axes, open_axes: Any = None) -> Relation:
         return reducing(ins, axes, kind)
 
-    def numpy(x: Any, *, axes: Axes) -> Any:
+    def numpy(x: Operand, *, axes: Axes) -> Any:
         return ufunc.reduce(x, axis=axes, **({} if initial is None else {"initial": initial(x.dtype)}))
 
-    def wide(x: Any, *, axes: Axes, open_axes: Any = None) -> Any:
+    def wide(x: Operand, *, axes: Axes, open_axes: Any = None) -> Any:
         return widened(numpy)(x, axes=axes).astype(x.dtype)
 
     return Primitive(

@@ -6,8 +6,9 @@ import functools
 from collections.abc import Sequence
 from typing import Any
 
+from ..ir.array import ArrayLike
 from ..ir.passes import eliminate_dead
-from ..ir.primitive import OWN, Linear, Zero
+from ..ir.primitive import OWN, Linear, Primitive, Zero
 from ..ir.program import Eqn, Program, Var
 from ..ir.types import ShardedType
 from ..support import pytree
@@ -29,7 +30,7 @@ def transpose_map(linear: LinearMap, cotangents: Sequence[Any], wanted: Sequence
     """Cotangents of the map's inputs (Zero where none), from those of its outputs; only the `wanted` ones, if given."""
     env: dict[Var, Any] = {}
 
-    def accumulate(var: Var, ct: Any) -> None:
+    def accumulate(var: Var, ct: ArrayLike) -> None:
         if ct is not None and type(ct) is not Zero:
             env[var] = add_tangents(env[var], ct) if var in env else ct
 
@@ -77,7 +78,9 @@ def _without_unused(eqn: Eqn, cts: list[Any]) -> tuple[Eqn, list[Any]]:
 
 
 @cached(4096)
-def _parts_in_use(primitive: Any, params: Any, ins: Sequence[Any], outs: Sequence[Any], used: Any) -> Any:
+def _parts_in_use(
+    primitive: Primitive, params: Sequence[Any], ins: Sequence[Any], outs: Sequence[Any], used: Sequence[Any]
+) -> Any:
     """Positions of operands and results of an equation that are in use, and the parameters of one with these alone.
 
     None where that are all.

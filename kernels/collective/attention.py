@@ -17,7 +17,7 @@ from tilewright import lax
 from tilewright import numpy as jnp
 
 from ...core.api.transformations import vjp
-from ...core.ir.array import Array
+from ...core.ir.array import Array, ArrayLike
 from ...core.ir.types import ArrayType
 from ...core.primitives.custom.custom_derivatives import custom_vjp
 from ...core.support.errors import ShapeError
@@ -35,7 +35,7 @@ LANES = 128  # a per-row value fills a TPU's lanes in HBM
 LEAST = np.float32(-1e30)  # stands for minus infinity, so that what is masked wholly gives no NaN
 
 
-def _logits(q: Array, k: Any, scale: float, causal: bool, rows: Any, columns: Any) -> Any:
+def _logits(q: Array, k: Array, scale: float, causal: bool, rows: Array, columns: Array) -> Any:
     """q @ k.T of (..., T, D) and (..., S, D) in float32; `rows` and `columns` are where they begin in the sequence."""
     batch = tuple(range(len(shape_of(q)) - 2))
     last = len(batch) + 1
@@ -49,8 +49,8 @@ def _logits(q: Array, k: Any, scale: float, causal: bool, rows: Any, columns: An
     return jnp.where(ahead, np.asarray(LEAST, found.dtype), found)
 
 
-def _met(q: Any, k: Any, v: Any, most: Any, total: Any, out: Any, scale: float, causal: bool, rows: Any,
-         columns: Any) -> tuple[Any, Any, Any]:  # fmt: skip
+def _met(q: Array, k: Array, v: Array, most: Array, total: Array, out: Array, scale: float, causal: bool, rows: Array,
+         columns: Array) -> tuple[Any, Any, Any]:  # fmt: skip
     """The greatest logit, the sum and the weighted values, (..., T, 1) and (..., T, D), once k and v were met."""
     logits = _logits(q, k, scale, causal, rows, columns)
     new = jnp.maximum(most, logits.max(-1, keepdims=True))
@@ -62,11 +62,11 @@ def _met(q: Any, k: Any, v: Any, most: Any, total: Any, out: Any, scale: float, 
     return new, total * before + weights.sum(-1, keepdims=True), out * before + seen
 
 
-def _heads_first(x: Any) -> Any:
+def _heads_first(x: Array) -> Any:
     return x.transpose(0, 2, 1, 3)
 
 
-def _ring(q: Any, k: Any, v: Any, axis_name: Any, scale: float, causal: bool) -> Any:
+def _ring(q: Array, k: Array, v: Array, axis_name: Hashable, scale: float, causal: bool) -> Any:
     """Of arrays (batch, heads, T, D)."""
     count, length, here = size_of(axis_name), shape_of(k)[2], lax.axis_index(axis_name)
     one, work = (*shape_of(q)[:3], 1), work_dtype(q)
@@ -151,8 +151,8 @@ _by_kernel.defvjp(_forward, _backward)
 
 
 def ring_attention(
-    query: Any, key: Any, value: Any, axis_name: Any, *, is_causal: bool = False, scale: float | None = None,
-    way: str | None = None, collective_id: int = 0,
+    query: ArrayLike, key: ArrayLike, value: ArrayLike, axis_name: Hashable, *, is_causal: bool = False,
+    scale: float | None = None, way: str | None = None, collective_id: int = 0,
 ) -> Any:  # fmt: skip
     """Attention within a `shard_map` that splits the sequence: arrays (batch, T, heads, D) of a device; the same back.
 

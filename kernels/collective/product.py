@@ -10,15 +10,15 @@ The derivative of each is the other one, and the sum over devices of products of
 from __future__ import annotations
 
 import functools
-from collections.abc import Hashable
-from typing import Any
+from collections.abc import Callable, Hashable
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from tilewright import lax
 from tilewright import numpy as jnp
 
-from ...core.ir.array import Array
+from ...core.ir.array import Array, ArrayLike
 from ...core.ir.types import ArrayType
 from ...core.primitives.custom.custom_derivatives import custom_vjp
 from ...core.primitives.spmd.varying_axes import mesh_axes
@@ -33,24 +33,27 @@ from ...lang.tpu import CompilerParams
 from ..fused.base import dtype_of, work_dtype
 from .ring import FAR, Ring, alike, all_pass, chosen, copied, passed_on, size_of, tile
 
+if TYPE_CHECKING:
+    from ...core.primitives.refs.ref_views import AnyRef
+
 _SEMAPHORES = [SemaphoreType.DMA, SemaphoreType.DMA, SemaphoreType.DMA((2,)), SemaphoreType.REGULAR]
 
 
-def _check(name: str, x: Any, w: Any) -> None:
+def _check(name: str, x: Array, w: Array) -> None:
     if len(shape_of(x)) != 2 or len(shape_of(w)) != 2 or shape_of(x)[1] != shape_of(w)[0]:
         raise ShapeError(f"{name} of arrays of shapes {shape_of(x)} and {shape_of(w)}",
                          "give a matrix (rows, k) and a matrix (k, columns)")  # fmt: skip
 
 
-def _dot(x: Any, w: Any) -> Any:
+def _dot(x: Array, w: Array) -> Any:
     return lax.dot_general(x, w, (((1,), (0,)), ((), ())), preferred_element_type=work_dtype(x, w))
 
 
-def _product(kernel: Any, ring: Any, backward: Any) -> Any:
+def _product(kernel: Callable[..., Any], ring: Callable[..., Any], backward: Callable[..., Any]) -> Any:
     """A product of two ways, with its derivative: a function of x, w, the axis, the way and the barrier's number."""
 
     @functools.partial(custom_vjp, nondiff_argnums=(2, 3, 4))
-    def product(x: Any, w: Any, axis_name: Hashable, way: str, collective_id: int) -> Any:
+    def product(x: Array, w: Array, axis_name: Hashable, way: str, collective_id: int) -> Any:
         out = kernel(x, w, axis_name, collective_id) if way == "kernel" else ring(x, w, axis_name)
         return out.astype(dtype_of(x))
 
@@ -65,12 +68,15 @@ def _tiles(m: int, k: int, n: int) -> tuple[int, int, int]:
     return tile(m, 256, 16), tile(k, 512, 128), tile(n, 256, 128)
 
 
-def _multiply(x: Any, w: Any, out: Any, total: Any, dims: tuple[int, int, int], start: Any = None) -> None:
+def _multiply(
+    x: AnyRef, w: AnyRef, out: AnyRef, total: AnyRef, dims: tuple[int, int, int],
+    start: AnyRef | None = None,
+) -> None:  # fmt: skip
     """`out = x @ w`, of Refs in HBM, block by block; plus `start`, a Ref like `out`."""
     m, k, n = dims
     bm, bk, bn = _tiles(m, k, n)
 
-    def body(x: Any, w: Any, *rest: Any) -> None:
+    def body(x: AnyRef, w: AnyRef, *rest: Any) -> None:
         *held, out, total = rest
 
         @when(program_id(2) == 0)
@@ -118,7 +124,7 @@ def _gather_kernel(x: Any, w: Any, axis_name: Hashable, collective_id: int) -> A
     return out.reshape(count * m, n)
 
 
-def _gather_ring(x: Any, w: Any, axis_name: Hashable) -> Any:
+def _gather_ring(x: Array, w: Array, axis_name: Hashable) -> Any:
     count, m = size_of(axis_name), shape_of(x)[0]
     here, held = lax.axis_index(axis_name), x
     out = jnp.zeros((count * m, shape_of(w)[1]), work_dtype(x, w))
@@ -151,7 +157,9 @@ def _gather_backward(axis_name: Hashable, way: str, collective_id: int, saved: A
 _gather_product = _product(_gather_kernel, _gather_ring, _gather_backward)
 
 
-def all_gather_matmul(x: Any, w: Any, axis_name: Any, *, way: str | None = None, collective_id: int = 0) -> Any:
+def all_gather_matmul(
+    x: ArrayLike, w: ArrayLike, axis_name: Hashable, *, way: str | None = None, collective_id: int = 0
+) -> Any:
     """`all_gather(x) @ w` within a `shard_map`: x is (m, k), a device's rows; w (k, n); the result (devices * m, n).
 
     While a device multiplies the rows that it has, they go on to the next one. `way` is "kernel" (copies of its own,
@@ -180,14 +188,17 @@ def all_gather_matmul_reference(x: Any, w: Any, axis_name: Any) -> Any:
 # ---------------------------------------------------------------------------- product, then reduce-scatter
 
 
-def _scatter_kernel(x: Any, w: Any, axis_name: Hashable, collective_id: int) -> Any:
+def _scatter_kernel(x: Array, w: Array, axis_name: Hashable, collective_id: int) -> Any:
     count = size_of(axis_name)
     (rows, k), n = shape_of(x), shape_of(w)[1]
     m = rows // count
     bm, _, bn = _tiles(m, k, n)
     work = work_dtype(x, w)
 
-    def body(x: Any, w: Any, out: Any, mine: Any, arrived: Any, send: Any, receive: Any, free: Any, total: Any) -> None:
+    def body(
+        x: AnyRef, w: AnyRef, out: AnyRef, mine: AnyRef, arrived: AnyRef, send: AnyRef,
+        receive: AnyRef, free: AnyRef, total: AnyRef,
+    ) -> None:  # fmt: skip
         ring = Ring(axis_name)
         ring.meet()
         copy: Any = None
@@ -215,7 +226,7 @@ def _scatter_kernel(x: Any, w: Any, axis_name: Hashable, collective_id: int) -> 
     return out
 
 
-def _scatter_ring(x: Any, w: Any, axis_name: Hashable) -> Any:
+def _scatter_ring(x: Array, w: Array, axis_name: Hashable) -> Any:
     count = size_of(axis_name)
     m, here, total = shape_of(x)[0] // count, lax.axis_index(axis_name), None
     for step in range(count):
@@ -234,7 +245,9 @@ def _scatter_backward(axis_name: Hashable, way: str, collective_id: int, saved: 
 _scatter_product = _product(_scatter_kernel, _scatter_ring, _scatter_backward)
 
 
-def matmul_reduce_scatter(x: Any, w: Any, axis_name: Any, *, way: str | None = None, collective_id: int = 0) -> Any:
+def matmul_reduce_scatter(
+    x: ArrayLike, w: ArrayLike, axis_name: Hashable, *, way: str | None = None, collective_id: int = 0
+) -> Any:
     """`psum_scatter(x @ w)` within a `shard_map`: of a device's x (rows, k) and w (k, n), (rows / devices, n).
 
     The sums of some rows go from device to device, each of which adds its product while the sum before is on its way.

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Hashable
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from tilewright import lax
 
+from ...core.ir.array import ArrayLike
 from ...core.primitives.spmd.varying_axes import mesh_axes, pvary
 from ...core.support.errors import ArgumentError, UnboundAxisError
 from ...core.tracing.trace import typeof
@@ -17,11 +18,14 @@ from ...lang.ops.dma import make_async_copy, semaphore_wait
 from ...lang.ops.remote_dma import get_barrier_semaphore, make_async_remote_copy, semaphore_signal
 from ...lang.targets.target import Target, current_target
 
+if TYPE_CHECKING:
+    from ...core.primitives.refs.ref_views import AnyRef
+
 WAYS = ("kernel", "ring")
 FAR = BlockSpec(memory_space=ANY)
 
 
-def chosen(name: str, axis_name: Any, way: str | None, rows: int, *columns: int) -> str:
+def chosen(name: str, axis_name: Hashable, way: str | None, rows: int, *columns: int) -> str:
     """The way to compute: as asked for, or by the target.
 
     A TPU's copies move whole tiles, so kernels are chosen where `rows` and `columns` of what they copy are such.
@@ -38,17 +42,17 @@ def chosen(name: str, axis_name: Any, way: str | None, rows: int, *columns: int)
     return way
 
 
-def alike(axis_name: Any, *arrays: Any) -> list[Any]:
+def alike(axis_name: Hashable, *arrays: Any) -> list[Any]:
     """Arrays that count as differing along the same axes, that of the ring among them."""
     names = frozenset({axis_name}).union(*(typeof(x).vary for x in arrays))
     return [pvary(x, names) for x in arrays]
 
 
-def size_of(axis_name: Any) -> int:
+def size_of(axis_name: Hashable) -> int:
     return mesh_axes()[axis_name]
 
 
-def passed_on(x: Any, axis_name: Any) -> Any:
+def passed_on(x: ArrayLike, axis_name: Hashable) -> Any:
     """What the device before this one has."""
     n = size_of(axis_name)
     return lax.ppermute(x, axis_name, [(i, (i + 1) % n) for i in range(n)])
@@ -68,7 +72,7 @@ class Ring:
     next: Any
     before: Any
 
-    def __init__(self, axis_name: Any):
+    def __init__(self, axis_name: Hashable):
         self.axis, self.size = axis_name, lax.axis_size(axis_name)
         self.here: Any = lax.axis_index(axis_name)
         n = np.int32(self.size)
@@ -86,7 +90,7 @@ class Ring:
             semaphore_signal(barrier, 1, device_id={self.axis: other})
         semaphore_wait(barrier, 2)
 
-    def copy(self, source: Any, target: Target, send: Any, receive: Any) -> Any:
+    def copy(self, source: AnyRef, target: Target, send: AnyRef, receive: AnyRef) -> Any:
         return make_async_remote_copy(source, target, send, receive, {self.axis: self.next})
 
     def release(self, semaphore: Any) -> None:

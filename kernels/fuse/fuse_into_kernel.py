@@ -89,7 +89,7 @@ class _Attacher:
             (env[eqn.outputs[0]],) = written(body, eqn, operands, old, new, self.shape(new), eqn.params)
 
     def made(self, eqns: Sequence[Eqn], ins: Sequence[Var], outs: Sequence[Var], scratch: Sequence[Var],
-             inputs: Sequence[Block], outputs: Sequence[Block], aliases: Any) -> Kernel:  # fmt: skip
+             inputs: Sequence[Block], outputs: Sequence[Block], aliases: Sequence[Any]) -> Kernel:  # fmt: skip
         kernel = self.kernel
         variables = (*self.ids, *self.prefetched, *ins, *outs, *scratch)
         done = (self.all[i].primitive for i in self.group.eqns)

@@ -91,7 +91,7 @@ def machine_of(target: str | Target) -> Target:
     return replace(machine, whole_arrays=False) if machine.whole_arrays else machine
 
 
-def fuse(program: Program, target: str | Target, tiles: Any = None) -> Program:
+def fuse(program: Program, target: str | Target, tiles: Mapping[Any, Any] | None = None) -> Program:
     """A Program whose arrays are computed by kernels: the same values, and fewer bytes moved.
 
     `tiles` is None, a function from a kernel's `Loops` to its tiles (None: the target's default), or a mapping from
@@ -106,7 +106,7 @@ def fuse(program: Program, target: str | Target, tiles: Any = None) -> Program:
 
 
 def plan(
-    program: Program, target: str | Target, tiles: Any = None, explained: bool = False,
+    program: Program, target: str | Target, tiles: Mapping[Any, Any] | None = None, explained: bool = False,
     declined: Declined | None = None, parts: int = 1, excluded: frozenset[Primitive] = frozenset(),
 ) -> Fusion:  # fmt: skip
     """The fused Program with its kernels; `explained`: with the boundaries between them, and bytes before and after.
@@ -178,8 +178,8 @@ def _with_constants(fusion: Fusion, values: Sequence[Any]) -> Fusion:
 
 class _Fuser:
     def __init__(
-        self, target: Target, tiles: Any, explained: bool, declined: Declined | None = None, parts: int = 1,
-        excluded: frozenset[Primitive] = frozenset(),
+        self, target: Target, tiles: Mapping[Any, Any] | None, explained: bool, declined: Declined | None = None,
+        parts: int = 1, excluded: frozenset[Primitive] = frozenset(),
     ):  # fmt: skip
         self.target, self.explained, self.declined = target, explained, declined
         self.parts, self.excluded = parts, excluded

@@ -72,7 +72,7 @@ def _compared(eqn: Eqn, axis: int) -> Program:
     others = tuple(d for d in range(len(shape)) if d != axis)
     rows = tuple(shape[d] for d in others)
 
-    def placed(indices: Any) -> tuple[Any, Any]:
+    def placed(indices: Array) -> tuple[Any, Any]:
         """The index of each row, and where a row is at it."""
         index = convert_element_type(reshape_to(indices, rows), INT32)
         if mode is CLIP:
@@ -80,7 +80,7 @@ def _compared(eqn: Eqn, axis: int) -> Program:
         place = iota_p.bind(dtype=INT32, shape=shape, dimension=axis)
         return index, eq_p.bind(place, broadcast_in_dim(index, shape, others))
 
-    def gather(x: Array, indices: Any) -> list[Any]:
+    def gather(x: Array, indices: Array) -> list[Any]:
         (index, here), dtype = placed(indices), dtype_of(x)
         adding = reduce_or_p if is_bool(dtype) else reduce_sum_p
         found = adding.bind(select_n_p.bind(here, full(dtype.type(0), shape), x), axes=(axis,))
@@ -92,7 +92,7 @@ def _compared(eqn: Eqn, axis: int) -> Program:
             found = select_n_p.bind(inside, full(fill, rows), found)
         return [reshape_to(found, eqn.outputs[0].type.shape)]
 
-    def scatter(x: Array, indices: Any, updates: Any) -> list[Any]:
+    def scatter(x: Array, indices: Array, updates: Array) -> list[Any]:
         _, here = placed(indices)
         values = broadcast_in_dim(reshape_to(updates, rows), shape, others)
         return [add_p.bind(x, select_n_p.bind(here, full(dtype_of(x).type(0), shape), values))]

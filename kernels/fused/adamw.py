@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import functools
 import math
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from tilewright import numpy as jnp
 
+from ...core.ir.array import Array, ArrayLike, Operand
 from ...core.support import pytree
 from ...core.tracing.trace import shape_of, trace_program, typeof
 from ...lang.call.custom_partition import partitioned_p
@@ -25,6 +27,10 @@ from ...lang.partition.custom_rule import Partition
 from ...lang.targets.target import Target, current_target
 from ..cost import Cost
 from .base import FLOAT32, Operation, like, nbytes, work_dtype
+
+if TYPE_CHECKING:
+    from ...core.primitives.refs.ref_views import AnyRef
+    from ...core.support.pytree import PyTree
 
 GPU_TILE = 1024  # elements of a program on a GPU
 
@@ -37,14 +43,16 @@ def init(params: Any) -> dict[str, Any]:
     ['count', 'm', 'v']
     """
 
-    def zeros(p: Any) -> Any:
+    def zeros(p: Operand) -> Any:
         return jnp.zeros(shape_of(p), work_dtype(p))
 
     return {"count": jnp.zeros((), jnp.int32), "m": pytree.map(zeros, params), "v": pytree.map(zeros, params)}
 
 
-def _formula(p: Any, g: Any, m: Any, v: Any, c1: Any, c2: Any, lr: Any, b1: float, b2: float, epsilon: float,
-             decay: float) -> tuple[Any, Any, Any]:  # fmt: skip
+def _formula(
+    p: Array, g: Array, m: Array, v: Array, c1: Array, c2: Array, lr: Array, b1: float, b2: float, epsilon: float,
+    decay: float,
+) -> tuple[Any, Any, Any]:  # fmt: skip
     g = g.astype(m.dtype)
     m = b1 * m + (1 - b1) * g
     v = b2 * v + (1 - b2) * g * g
@@ -52,7 +60,9 @@ def _formula(p: Any, g: Any, m: Any, v: Any, c1: Any, c2: Any, lr: Any, b1: floa
     return (wide - lr * (m * c1 / (jnp.sqrt(v * c2) + epsilon) + decay * wide)).astype(p.dtype), m, v
 
 
-def _leaf(p: Any, g: Any, m: Any, v: Any, factors: Any, fixed: tuple[float, ...], target: Target) -> list[Any]:
+def _leaf(
+    p: Array, g: Array, m: Array, v: Array, factors: Array, fixed: tuple[float, ...], target: Target
+) -> list[Any]:
     """The step of a leaf; of an array that a mesh splits each device takes that of its part."""
     if not math.prod(shape_of(p)):
         return [p, m, v]
@@ -64,7 +74,9 @@ def _leaf(p: Any, g: Any, m: Any, v: Any, factors: Any, fixed: tuple[float, ...]
     return partitioned_p.bind(*operands, program=trace_program(step, [*map(typeof, operands)], "adamw"), rule=rule)
 
 
-def _flat(p: Any, g: Any, m: Any, v: Any, factors: Any, fixed: tuple[float, ...], target: Target) -> list[Any]:
+def _flat(
+    p: Array, g: Array, m: Array, v: Array, factors: Array, fixed: tuple[float, ...], target: Target
+) -> list[Any]:
     size = math.prod(shape_of(p))
     held = 2 * nbytes(p, g, m, v, p, m, v) // size
     target = current_target(target)
@@ -72,7 +84,7 @@ def _flat(p: Any, g: Any, m: Any, v: Any, factors: Any, fixed: tuple[float, ...]
     tile = size if target.whole_arrays else min(size, GPU_TILE if target.gpu else fits)
     block, numbers = BlockSpec((tile,), lambda i: (i,)), BlockSpec((3,), lambda i: (0,), memory_space=SMEM)
 
-    def body(p: Any, g: Any, m: Any, v: Any, factors: Any, *outs: Any) -> None:
+    def body(p: AnyRef, g: AnyRef, m: AnyRef, v: AnyRef, factors: AnyRef, *outs: Any) -> None:
         made = _formula(p[...], g[...], m[...], v[...], factors[0], factors[1], factors[2], *fixed)
         for out, x in zip(outs, made, strict=True):
             out[...] = x
@@ -85,13 +97,15 @@ def _flat(p: Any, g: Any, m: Any, v: Any, factors: Any, fixed: tuple[float, ...]
     return [x.reshape(shape_of(p)) for x in made]
 
 
-def _factors(count: Any, learning_rate: Any, b1: float, b2: float) -> Any:
+def _factors(count: Array, learning_rate: ArrayLike, b1: float, b2: float) -> Any:
     t = count.astype(jnp.float32)
     decays = [1 / (1 - FLOAT32.type(b) ** t) for b in (b1, b2)]
     return jnp.stack([*decays, jnp.asarray(learning_rate, jnp.float32)])
 
 
-def _walk(step: Any, params: Any, grads: Any, state: Any, learning_rate: Any, b1: float, b2: float) -> tuple[Any, Any]:
+def _walk(
+    step: Callable[..., Any], params: Any, grads: Any, state: PyTree, learning_rate: ArrayLike, b1: float, b2: float
+) -> tuple[Any, Any]:
     count = jnp.asarray(state["count"]) + np.int32(1)
     factors = _factors(count, learning_rate, b1, b2)
     leaves, structure = pytree.flatten(params)
@@ -102,8 +116,8 @@ def _walk(step: Any, params: Any, grads: Any, state: Any, learning_rate: Any, b1
 
 
 def adamw(
-    params: Any, grads: Any, state: dict[str, Any], *, learning_rate: Any, b1: float = 0.9, b2: float = 0.999,
-    epsilon: float = 1e-8, weight_decay: float = 1e-4, target: Any = None,
+    params: Any, grads: Any, state: dict[str, Any], *, learning_rate: ArrayLike, b1: float = 0.9, b2: float = 0.999,
+    epsilon: float = 1e-8, weight_decay: float = 1e-4, target: str | None = None,
 ) -> tuple[Any, dict[str, Any]]:  # fmt: skip
     """One step of AdamW over a tree: the new parameters and the new state; `learning_rate` may be traced.
 
@@ -115,17 +129,17 @@ def adamw(
     """
     fixed = (b1, b2, epsilon, weight_decay)
 
-    def step(p: Any, g: Any, m: Any, v: Any, factors: Any) -> Any:
+    def step(p: Array, g: Array, m: Array, v: Array, factors: Array) -> Any:
         return _leaf(p, g, m, v, factors.astype(m.dtype), fixed, target)
 
     return _walk(step, params, grads, state, learning_rate, b1, b2)
 
 
 def reference(
-    params: Any, grads: Any, state: dict[str, Any], *, learning_rate: Any, b1: float = 0.9, b2: float = 0.999,
-    epsilon: float = 1e-8, weight_decay: float = 1e-4,
+    params: Mapping[str, Any], grads: Mapping[str, Any], state: dict[str, Any], *, learning_rate: ArrayLike,
+    b1: float = 0.9, b2: float = 0.999, epsilon: float = 1e-8, weight_decay: float = 1e-4,
 ) -> tuple[Any, dict[str, Any]]:  # fmt: skip
-    def step(p: Any, g: Any, m: Any, v: Any, factors: Any) -> Any:
+    def step(p: Array, g: Array, m: Array, v: Array, factors: Array) -> Any:
         first, second, rate = (factors[i].astype(m.dtype) for i in range(3))
         return _formula(p, g, m, v, first, second, rate, b1, b2, epsilon, weight_decay)
 

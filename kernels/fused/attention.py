@@ -11,7 +11,7 @@ mask lets a block of queries leave out the keys after it.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -20,6 +20,7 @@ import numpy as np
 from tilewright import lax
 from tilewright import numpy as jnp
 
+from ...core.ir.array import Array, ArrayLike, Operand
 from ...core.support.errors import ArgumentError, ShapeError
 from ...core.tracing.trace import shape_of
 from ...lang.ops.basic import cdiv
@@ -69,7 +70,7 @@ def _part_of(extra: dict[str, Any], rows: slice, columns: slice) -> dict[str, An
     return found
 
 
-def _after(x: Any, done: Sequence[Any], keys: Any) -> Any:
+def _after(x: Array, done: Sequence[Any], keys: Array) -> Any:
     """Queries `x`, once `done` are: runs that could be side by side would hold the scores of all of them.
 
     Few scores may be. XLA:CPU drops barriers before it orders a program, so this is a choice that it cannot see to be
@@ -86,7 +87,7 @@ def _after(x: Any, done: Sequence[Any], keys: Any) -> Any:
 Backward = tuple[Form, ...] | None  # of the one backward kernel or the two; None: whole rows of scores
 
 
-def _forward(form: Form, blocks: Backward, q: Any, k: Any, v: Any, extra: dict[str, Any]) -> tuple[Any, Any]:
+def _forward(form: Form, blocks: Backward, q: Array, k: Array, v: Array, extra: dict[str, Any]) -> tuple[Any, Any]:
     """The result and the sums of rows; where rows are whole, by runs of queries one after the other."""
     if blocks is not None:
         return tuple(forward(form, q, k, v, extra))
@@ -100,7 +101,7 @@ def _forward(form: Form, blocks: Backward, q: Any, k: Any, v: Any, extra: dict[s
 
 
 def _backward_by_blocks(
-    blocks: tuple[Form, ...], q: Any, k: Any, v: Any, extra: dict[str, Any], sums: Any, delta: Any, ct: Any
+    blocks: tuple[Form, ...], q: Array, k: Array, v: Array, extra: dict[str, Any], sums: Array, delta: Array, ct: Array
 ) -> tuple[Any, Any, Any, Any]:
     """The cotangents of q, k, v and a bias (None without one), by a kernel for dq and one for dk and dv, or by one."""
     given = q, k, v, extra, sums, delta, ct.astype(q.dtype)
@@ -112,7 +113,7 @@ def _backward_by_blocks(
 
 
 def _backward_by_rows(
-    form: Form, q: Any, k: Any, v: Any, extra: dict[str, Any], sums: Any, delta: Any, ct: Any
+    form: Form, q: Array, k: Array, v: Array, extra: dict[str, Any], sums: Array, delta: Array, ct: Array
 ) -> tuple[Any, Any, Any, Any]:
     """The same by runs of queries one after the other, with rows of scores of all keys that a run sees."""
     work, length = work_dtype(q, k, v), shape_of(k)[1]
@@ -140,10 +141,10 @@ def _backward_by_rows(
 def _vjp(form: Form, names: tuple[str, ...], blocks: Backward) -> Any:
     """Attention of q, k, v and the extras, with a custom derivative."""
 
-    def forward(q: Any, k: Any, v: Any, *extra: Any) -> Any:
+    def forward(q: Array, k: Array, v: Array, *extra: Any) -> Any:
         return _forward(form, blocks, q, k, v, dict(zip(names, extra, strict=True)))
 
-    def backward(ct: Any, q: Any, k: Any, v: Any, *rest: Any) -> Any:
+    def backward(ct: Array, q: Array, k: Array, v: Array, *rest: Any) -> Any:
         *values, out, sums = rest
         extra, work = dict(zip(names, values, strict=True)), work_dtype(q, k, v)
         delta = jnp.swapaxes((ct.astype(work) * out.astype(work)).sum(-1), 1, 2)
@@ -154,8 +155,9 @@ def _vjp(form: Form, names: tuple[str, ...], blocks: Backward) -> Any:
     return with_backward(forward, backward)
 
 
-def _forms(form: Form, rows: int | None, columns: int | None, shape: tuple[int, ...], head_bytes: int, extra: Any
-           ) -> Any:  # fmt: skip
+def _forms(
+    form: Form, rows: int | None, columns: int | None, shape: tuple[int, ...], head_bytes: int, extra: Mapping[str, Any]
+) -> Any:
     """The form of the forward kernel, and those of the backward kernels (None: whole rows of scores)."""
     target = current_target()
     batch, n, t, length = shape
@@ -173,7 +175,7 @@ def _forms(form: Form, rows: int | None, columns: int | None, shape: tuple[int, 
     return made[0], (made[1], made[2])
 
 
-def _four(x: Any, shape: tuple[int, ...], what: str) -> Any:
+def _four(x: Operand, shape: tuple[int, ...], what: str) -> Any:
     x = jnp.asarray(x)
     x = x.reshape((1,) * (4 - len(shape_of(x))) + shape_of(x)) if len(shape_of(x)) < 4 else x
     if len(shape_of(x)) != 4 or any(a not in (1, b) for a, b in zip(shape_of(x), shape, strict=True)):
@@ -181,7 +183,7 @@ def _four(x: Any, shape: tuple[int, ...], what: str) -> Any:
     return x
 
 
-def _integers(x: Any, shape: tuple[int, ...] | None = None) -> Any:
+def _integers(x: Operand | None, shape: tuple[int, ...] | None = None) -> Any:
     if x is None:
         return None
     x = jnp.asarray(x).astype(jnp.int32)
@@ -189,11 +191,11 @@ def _integers(x: Any, shape: tuple[int, ...] | None = None) -> Any:
 
 
 def dot_product_attention(
-    query: Any, key: Any, value: Any, bias: Any = None, mask: Any = None, *, scale: float | None = None,
-    is_causal: bool = False, query_seq_lengths: Any = None, key_value_seq_lengths: Any = None,
-    local_window_size: int | tuple[int, int] | None = None, query_segment_ids: Any = None,
-    key_value_segment_ids: Any = None, rows: int | None = None, columns: int | None = None,
-    deterministic: bool = True,
+    query: ArrayLike, key: ArrayLike, value: ArrayLike, bias: ArrayLike | None = None, mask: ArrayLike | None = None, *,
+    scale: float | None = None, is_causal: bool = False, query_seq_lengths: ArrayLike | None = None,
+    key_value_seq_lengths: ArrayLike | None = None, local_window_size: int | tuple[int, int] | None = None,
+    query_segment_ids: ArrayLike | None = None, key_value_segment_ids: ArrayLike | None = None, rows: int | None = None,
+    columns: int | None = None, deterministic: bool = True,
 ) -> Any:  # fmt: skip
     """`softmax(query @ key.T * scale + bias) @ value` by blocks: (batch, T, N, H), (batch, S, K, H), K divides N.
 
@@ -246,10 +248,10 @@ def dot_product_attention(
 
 
 def reference(
-    query: Any, key: Any, value: Any, bias: Any = None, mask: Any = None, *, scale: float | None = None,
-    is_causal: bool = False, query_seq_lengths: Any = None, key_value_seq_lengths: Any = None,
-    local_window_size: int | tuple[int, int] | None = None, query_segment_ids: Any = None,
-    key_value_segment_ids: Any = None, **blocks: Any,
+    query: Operand, key: ArrayLike, value: ArrayLike, bias: ArrayLike | None = None, mask: Any = None, *,
+    scale: float | None = None, is_causal: bool = False, query_seq_lengths: Operand | None = None,
+    key_value_seq_lengths: Operand | None = None, local_window_size: int | tuple[int, int] | None = None,
+    query_segment_ids: Any = None, key_value_segment_ids: Any = None, **blocks: Any,
 ) -> Any:  # fmt: skip
     (_, t, n, h), (_, length, heads, _) = shape_of(query), shape_of(key)
     work = work_dtype(query, key, value)
@@ -281,7 +283,9 @@ def reference(
     return out
 
 
-def cost(query: Any, key: Any, value: Any, *args: Any, is_causal: bool = False, **options: Any) -> Cost:
+def cost(
+    query: ArrayLike, key: ArrayLike, value: ArrayLike, *args: Any, is_causal: bool = False, **options: Any
+) -> Cost:
     (b, t, n, h), s = shape_of(query), shape_of(key)[1]
     scores = b * n * t * s // (2 if is_causal else 1)
     return Cost(scores * (4 * h + 5), scores + b * n * t, nbytes(query, key, value, query))

@@ -9,14 +9,15 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from tilewright import lax
 from tilewright import numpy as jnp
 
-from ...core.ir.array import Array
+from ...core.ir.array import Array, ArrayLike, Operand
+from ...core.ir.types import Dtype, Shape
 from ...core.tracing.trace import shape_of
 from ...lang import cpu, triton
 from ...lang.call.kernel_call import kernel_call
@@ -26,6 +27,9 @@ from ...lang.ops.basic import cdiv, ds, num_programs, program_id, when
 from ...lang.ops.scaled_exp2 import scaled_exp2_p
 from ...lang.targets.target import Target
 from .base import gpu_family, like, product, work_dtype, zeros_first
+
+if TYPE_CHECKING:
+    from ...core.primitives.refs.ref_views import AnyRef
 
 SCORES_BYTES = 2**26  # of scores in float32 that cells run side by side make
 LOG2_E = math.log2(math.e)
@@ -88,7 +92,7 @@ def runs_of(target: Target, rows: int) -> int:
     return rows // TPU_RUN if target.kind == "tpu" and rows and rows % TPU_RUN == 0 else 1
 
 
-def _where_seen(form: Form, t: int, length: int, first: Any, column: Any) -> Callable[[Callable[[], None]], Any]:
+def _where_seen(form: Form, t: int, length: int, first: Array, column: Array) -> Callable[[Callable[[], None]], Any]:
     """Runs what it decorates if a block's mask by position shows anything of it; queries that see no key see all."""
     left, right = form.window
     some = [first + form.rows > column] if form.causal else []
@@ -104,8 +108,10 @@ def _where_seen(form: Form, t: int, length: int, first: Any, column: Any) -> Cal
     return when(seen)
 
 
-def _scores(form: Form, q: Any, k: Any, extra: dict[str, Any], first: Any, column: Any, length: int, dtype: Any,
-            turned: bool = False) -> Any:  # fmt: skip
+def _scores(
+    form: Form, q: Array, k: Array, extra: dict[str, Any], first: Array, column: ArrayLike, length: int, dtype: Dtype,
+    turned: bool = False,
+) -> Any:  # fmt: skip
     """A block of scores, keys along its first axis if `turned`.
 
     `first` and `column` are its place, `length` how many keys there are.
@@ -140,7 +146,7 @@ def _scores(form: Form, q: Any, k: Any, extra: dict[str, Any], first: Any, colum
     return s
 
 
-def _extra_specs(form: Form, extra: dict[str, Any], group: int, at: Any) -> list[BlockSpec]:
+def _extra_specs(form: Form, extra: dict[str, Any], group: int, at: Callable[..., Any]) -> list[BlockSpec]:
     """`at(*ids)` gives batch, head of keys, head within its group, block of queries, block of keys."""
     specs = []
     for name, a in extra.items():
@@ -148,7 +154,7 @@ def _extra_specs(form: Form, extra: dict[str, Any], group: int, at: Any) -> list
         if name in ("bias", "mask"):
             sizes = (None, None, min(shape[2], form.rows), min(shape[3], form.columns))
 
-            def index(*ids: Any, shape: Any = shape) -> Any:
+            def index(*ids: Any, shape: Shape = shape) -> Any:
                 b, h, g, i, j = at(*ids)
                 here = (b, h * group + g, i, j)
                 return tuple(0 if n == 1 else x for n, x in zip(shape, here, strict=True))
@@ -170,13 +176,13 @@ def _runs(form: Form) -> list[Any]:
     return [ds(i * size, size) for i in range(form.runs)]
 
 
-def _own(name: str, ref: Any, run: Any) -> Any:
+def _own(name: str, ref: AnyRef, run: Any) -> Any:
     """The part of an extra that is a run's."""
     by_query = name == "query_segments" or (name in ("bias", "mask") and ref.shape[0] > 1)
     return ref[run if by_query else ...]
 
 
-def _ahead(scores: Callable[[Any], Any], runs: list[Any], first: Any = None) -> Iterator[tuple[Any, Any]]:
+def _ahead(scores: Callable[[Any], Any], runs: list[Any], first: Array | None = None) -> Iterator[tuple[Any, Any]]:
     """Each run with its scores; those of the next are multiplied before the ones given are used."""
     coming = scores(runs[0]) if first is None else first
     for i, run in enumerate(runs):
@@ -184,7 +190,7 @@ def _ahead(scores: Callable[[Any], Any], runs: list[Any], first: Any = None) -> 
         yield run, now
 
 
-def sum_to(x: Any, shape: Sequence[int]) -> Any:
+def sum_to(x: Operand, shape: Sequence[int]) -> Any:
     """The sums of an array over the axes along which a shape of the same rank has another size, which is 1."""
     axes = tuple(d for d, (a, b) in enumerate(zip(shape_of(x), shape, strict=True)) if a != b)
     return x.sum(axes, keepdims=True) if axes else x
@@ -199,7 +205,7 @@ def _late(form: Form, extra: dict[str, Any]) -> bool:
     return form.scale > 0 and not extra and form.window == (None, None)
 
 
-def _shares(form: Form, late: bool, scores: Array, sums: Any) -> Any:
+def _shares(form: Form, late: bool, scores: Array, sums: Array) -> Any:
     """What shares of the rows scores are, given the logarithms of the rows' sums, spread to their shape."""
     if not late:
         return jnp.exp(scores - sums)
@@ -207,7 +213,7 @@ def _shares(form: Form, late: bool, scores: Array, sums: Any) -> Any:
     return scaled_exp2_p.bind(scores, scale, jnp.broadcast_to(sums * unit, shape_of(scores)))
 
 
-def _attend(out: Any, sums: Any, v: Any, scores: Scores, gained: Gained, work: Any) -> None:
+def _attend(out: AnyRef, sums: AnyRef, v: AnyRef, scores: Scores, gained: Gained, work: Any) -> None:
     """The result of a cell that sees all keys."""
     for run, s in scores:
         top = s.max(-1, keepdims=True)
@@ -218,7 +224,9 @@ def _attend(out: Any, sums: Any, v: Any, scores: Scores, gained: Gained, work: A
         sums[run] = (gained(top) + jnp.log(total))[:, 0]
 
 
-def _add_up(top: Any, total: Any, acc: Any, v: Any, scores: Scores, gained: Gained, work: Any) -> None:
+def _add_up(
+    top: AnyRef, total: AnyRef, acc: AnyRef, v: AnyRef, scores: Scores, gained: Gained, work: Any
+) -> None:
     """A block of keys more: the largest score until now, the sum of exponentials and that of values by them."""
     for run, s in scores:
         old = top[run]
@@ -229,7 +237,7 @@ def _add_up(top: Any, total: Any, acc: Any, v: Any, scores: Scores, gained: Gain
         acc[run] = acc[run] * shrink + product(p.astype(v.dtype), v[...], 1, 0, work)
 
 
-def forward(form: Form, q: Any, k: Any, v: Any, extra: dict[str, Any]) -> list[Any]:
+def forward(form: Form, q: Operand, k: Operand, v: ArrayLike, extra: dict[str, Any]) -> list[Any]:
     """Result, and the logarithm of the softmax sums (batch, heads, T)."""
     (batch, t, n, h), (_, length, heads, _) = shape_of(q), shape_of(k)
     group, work, names = n // heads, work_dtype(q, k, v), list(extra)
@@ -238,10 +246,10 @@ def forward(form: Form, q: Any, k: Any, v: Any, extra: dict[str, Any]) -> list[A
     late = _late(form, extra)
     scored = replace(form, scale=1.0) if late else form
 
-    def gained(s: Any) -> Any:
+    def gained(s: Array) -> Any:
         return s * form.scale if late else s
 
-    def body(q: Any, k: Any, v: Any, *rest: Any) -> None:
+    def body(q: AnyRef, k: AnyRef, v: AnyRef, *rest: Any) -> None:
         out, sums, *state = rest[len(names) :]
         first, column = program_id(3) * form.rows + form.start, program_id(4) * form.columns
         runs = _runs(form)
@@ -272,7 +280,7 @@ def forward(form: Form, q: Any, k: Any, v: Any, extra: dict[str, Any]) -> list[A
             out[...] = (acc[...] / total[...]).astype(out.dtype)
             sums[...] = (gained(top[...]) + jnp.log(total[...]))[:, 0]
 
-    def at(b: Any, h: Any, g: Any, i: Any, j: Any) -> Any:
+    def at(b: Array, h: Array, g: Array, i: Array, j: Array) -> Any:
         return b, h, g, i, j
 
     query = BlockSpec((None, form.rows, None, h), lambda b, h, g, i, j: (b, i, h * group + g, 0))
@@ -287,7 +295,7 @@ def forward(form: Form, q: Any, k: Any, v: Any, extra: dict[str, Any]) -> list[A
 
 
 def backward_of_rows(
-    form: Form, q: Any, k: Any, v: Any, extra: dict[str, Any], sums: Any, delta: Any, ct: Any
+    form: Form, q: Operand, k: Operand, v: Operand, extra: dict[str, Any], sums: Operand, delta: Operand, ct: Operand
 ) -> list[Any]:
     """dq, dk, dv and, with a bias, its cotangent; blocks of queries run one after the other and add up.
 
@@ -297,13 +305,15 @@ def backward_of_rows(
     group, work, names = n // heads, work_dtype(q, k, v), list(extra)
     biased, alone = "bias" in extra, group == cdiv(t, form.rows) == 1
 
-    def add(out: Any, x: Any) -> None:
+    def add(out: AnyRef, x: Array) -> None:
         if alone:
             out[...] = x.astype(out.dtype)
         else:
             out[...] += x
 
-    def body(q: Any, k: Any, v: Any, sums: Any, delta: Any, ct: Any, *rest: Any) -> None:
+    def body(
+        q: AnyRef, k: AnyRef, v: AnyRef, sums: AnyRef, delta: AnyRef, ct: AnyRef, *rest: Any
+    ) -> None:
         given = {name: ref[...] for name, ref in zip(names, rest, strict=False)}
         outs = rest[-4:] if biased else rest[-3:]
         s = _scores(form, q[...], k[...], given, program_id(3) * form.rows + form.start, 0, length, work)
@@ -317,7 +327,7 @@ def backward_of_rows(
         outs[0][...] = product(ds, k[...], 1, 0, work).astype(outs[0].dtype)
         add(outs[1], product(ds, q[...], 0, 0, work))
 
-    def at(b: Any, h: Any, g: Any, i: Any) -> Any:
+    def at(b: Array, h: Array, g: Array, i: Array) -> Any:
         return b, h, g, i, 0
 
     query = BlockSpec((None, form.rows, None, h), lambda b, h, g, i: (b, i, h * group + g, 0), fill=0)
@@ -346,7 +356,7 @@ def backward_of_rows(
 
 
 def backward_of_queries(
-    form: Form, q: Any, k: Any, v: Any, extra: dict[str, Any], sums: Any, delta: Any, ct: Any
+    form: Form, q: Operand, k: Operand, v: Operand, extra: dict[str, Any], sums: Operand, delta: Operand, ct: Operand
 ) -> list[Any]:
     """dq and, with a bias, the cotangents of the scores: for each block of queries, the blocks of keys in order."""
     (batch, t, n, h), (_, length, heads, _) = shape_of(q), shape_of(k)
@@ -354,7 +364,9 @@ def backward_of_queries(
     late = _late(form, extra)
     scored = replace(form, scale=1.0) if late else form
 
-    def body(q: Any, k: Any, v: Any, sums: Any, delta: Any, ct: Any, *rest: Any) -> None:
+    def body(
+        q: AnyRef, k: AnyRef, v: AnyRef, sums: AnyRef, delta: AnyRef, ct: AnyRef, *rest: Any
+    ) -> None:
         dq, *scores, acc = rest[len(names) :]
         first, column = program_id(3) * form.rows, program_id(4) * form.columns
         own = q[...], sums[...], delta[...], ct[...]
@@ -377,7 +389,7 @@ def backward_of_queries(
         def _() -> None:
             dq[...] = (acc[...] * form.scale).astype(dq.dtype)
 
-    def at(b: Any, h: Any, g: Any, i: Any, j: Any) -> Any:
+    def at(b: Array, h: Array, g: Array, i: Array, j: Array) -> Any:
         return b, h, g, i, j
 
     query = BlockSpec((None, form.rows, None, h), lambda b, h, g, i, j: (b, i, h * group + g, 0), fill=0)
@@ -396,8 +408,9 @@ def backward_of_queries(
 
 
 def backward_of_keys(
-    form: Form, q: Any, k: Any, v: Any, extra: dict[str, Any], sums: Any, delta: Any, ct: Any, added: bool = False
-) -> list[Any]:
+    form: Form, q: Operand, k: Operand, v: Operand, extra: dict[str, Any], sums: Operand, delta: Operand, ct: Operand,
+    added: bool = False,
+) -> list[Any]:  # fmt: skip
     """dk and dv: for each block of keys, the heads of its group and their blocks of queries in order.
 
     `added`: dq too, in float32 and not yet scaled, which the program instances of all keys add to atomically.
@@ -406,7 +419,9 @@ def backward_of_keys(
     group, work, names, late = n // heads, work_dtype(q, k, v), list(extra), _late(form, extra)
     scored = replace(form, scale=1.0) if late else form
 
-    def body(q: Any, k: Any, v: Any, sums: Any, delta: Any, ct: Any, *rest: Any) -> None:
+    def body(
+        q: AnyRef, k: AnyRef, v: AnyRef, sums: AnyRef, delta: AnyRef, ct: AnyRef, *rest: Any
+    ) -> None:
         dk, dv, *dq, k_acc, v_acc = rest[len(names) + added :]
         first, column = program_id(4) * form.rows, program_id(2) * form.columns
         keys, values = k[...], v[...]
@@ -436,7 +451,7 @@ def backward_of_keys(
             dk[...] = (k_acc[...] * form.scale).astype(dk.dtype)
             dv[...] = v_acc[...].astype(dv.dtype)
 
-    def at(b: Any, h: Any, j: Any, g: Any, i: Any) -> Any:
+    def at(b: Array, h: Array, j: Array, g: Array, i: Array) -> Any:
         return b, h, g, i, j
 
     query = BlockSpec((None, form.rows, None, h), lambda b, h, j, g, i: (b, i, h * group + g, 0), fill=0)

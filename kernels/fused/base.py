@@ -12,6 +12,7 @@ import numpy as np
 from tilewright import lax
 from tilewright import numpy as jnp
 
+from ...core.ir.array import ArrayLike, DTypeLike, Operand
 from ...core.ir.types import ArrayType
 from ...core.primitives.custom.custom_derivatives import custom_vjp
 from ...core.support.errors import ShapeError
@@ -57,7 +58,7 @@ def work_dtype(*arrays: Any) -> np.dtype:
     return widest if widest.itemsize > 4 else FLOAT32
 
 
-def like(x: Any, shape: Sequence[int] | None = None, dtype: Any = None) -> ArrayType:
+def like(x: ArrayLike, shape: Sequence[int] | None = None, dtype: DTypeLike = None) -> ArrayType:
     """The type of a result."""
     return ArrayType(tuple(shape_of(x) if shape is None else shape), np.dtype(dtype or dtype_of(x)))
 
@@ -74,7 +75,7 @@ def with_backward(forward: Callable[..., Any], backward: Callable[..., Any]) -> 
     return call
 
 
-def product(a: Any, b: Any, i: int, j: int, dtype: Any) -> Any:
+def product(a: ArrayLike, b: ArrayLike, i: int, j: int, dtype: DTypeLike) -> Any:
     """The product of two matrices over axis `i` of one and `j` of the other, summed in a dtype."""
     return lax.dot_general(a, b, (((i,), (j,)), ((), ())), preferred_element_type=dtype)
 
@@ -123,8 +124,10 @@ def zeros_first(axis: int, *totals: Any) -> None:
             total[...] = jnp.zeros(total.shape, total.dtype)
 
 
-def by_blocks(formula: Callable[..., Sequence[Any]], given: Sequence[tuple[Any, BlockSpec]], outs: Sequence[ArrayType],
-              out_specs: Sequence[BlockSpec], grid: Any, work: Any, name: str) -> list[Any]:  # fmt: skip
+def by_blocks(
+    formula: Callable[..., Sequence[Any]], given: Sequence[tuple[Any, BlockSpec]], outs: Sequence[ArrayType],
+    out_specs: Sequence[BlockSpec], grid: int | Sequence[int], work: Any, name: str,
+) -> list[Any]:  # fmt: skip
     """A kernel: a formula of blocks in a dtype, None where an operand is, with its results in the dtypes of `outs`."""
     present = [a is not None for a, _ in given]
 
@@ -140,7 +143,7 @@ def by_blocks(formula: Callable[..., Sequence[Any]], given: Sequence[tuple[Any, 
     )(*(a for a, _ in given if a is not None))  # fmt: skip
 
 
-def as_rows(x: Any) -> Any:
+def as_rows(x: Operand) -> Any:
     """An array as a matrix of its last axis."""
     shape = shape_of(x)
     if not shape:

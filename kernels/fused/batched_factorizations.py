@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -20,7 +20,7 @@ from tilewright import lax
 from tilewright import numpy as jnp
 
 from ...core.api.transformations import program_of
-from ...core.ir.array import Array
+from ...core.ir.array import Array, ArrayLike, Operand
 from ...core.ir.types import ArrayType
 from ...core.primitives.custom.custom_derivatives import custom_jvp
 from ...core.primitives.linalg.cholesky import cholesky_p
@@ -36,6 +36,9 @@ from ...lang.targets.target import Target, current_target
 from ..cost import Cost
 from .base import Operation, by_blocks, dtype_of, like, nbytes, row_tile, work_dtype
 
+if TYPE_CHECKING:
+    from ...core.support.pytree import PyTree
+
 LARGEST = 64  # rows of a matrix that a cell keeps
 
 Formula = Callable[..., Sequence[Any]]
@@ -44,29 +47,29 @@ Formula = Callable[..., Sequence[Any]]
 # ---------------------------------------------------------------------------- in a cell: (matrices, rows, columns)
 
 
-def _places(x: Any, axis: int) -> Any:
+def _places(x: Array, axis: int) -> Any:
     return lax.broadcasted_iota(np.int32, shape_of(x), axis)
 
 
-def _row(x: Any, here: Any) -> Any:
+def _row(x: Array, here: Array) -> Any:
     """The row at which a mask is set: (matrices, 1, columns)."""
     return jnp.where(here, x, 0).sum(1, keepdims=True)
 
 
-def _column(x: Any, here: Any) -> Any:
+def _column(x: Array, here: Array) -> Any:
     return jnp.where(here, x, 0).sum(2, keepdims=True)
 
 
-def _flipped(x: Any) -> Any:
+def _flipped(x: Array) -> Any:
     """Columns (matrices, n, 1) as rows (matrices, 1, n), or rows as columns."""
     return x.reshape(x.shape[0], x.shape[2], x.shape[1])
 
 
-def _cholesky(a: Any) -> list[Any]:
+def _cholesky(a: Array) -> list[Any]:
     """Lower factors; NaN throughout where a pivot is not positive."""
     rows, columns = _places(a, 1), _places(a, 2)
 
-    def turn(j: Any, state: Any) -> Any:
+    def turn(j: Array, state: PyTree) -> Any:
         a, factor = state
         found = _column(a, columns == j)
         pivot = _row(found, rows[:, :, :1] == j)
@@ -78,13 +81,13 @@ def _cholesky(a: Any) -> list[Any]:
     return [jnp.where(whole == whole, factor, jnp.nan)]
 
 
-def _substituted(a: Any, b: Array, lower: bool, transposed: bool, unit: bool) -> Any:
+def _substituted(a: Array, b: Array, lower: bool, transposed: bool, unit: bool) -> Any:
     """X of A X = B (or its transpose) for triangular A, a row of X at a time."""
     n = a.shape[1]
     rows, columns, out_rows = _places(a, 1), _places(a, 2), _places(b, 1)
     downwards = lower != transposed
 
-    def turn(step: Any, state: Any) -> Any:
+    def turn(step: Array, state: PyTree) -> Any:
         left, x = state
         j = step if downwards else n - 1 - step
         taken = _flipped(_row(a, rows == j)) if transposed else _column(a, columns == j)
@@ -98,23 +101,23 @@ def _substituted(a: Any, b: Array, lower: bool, transposed: bool, unit: bool) ->
     return lax.fori_loop(0, n, turn, (b, jnp.zeros_like(b)))[1]
 
 
-def _inverse(a: Any) -> list[Any]:
+def _inverse(a: Array) -> list[Any]:
     """Inverses of positive definite matrices, by their factors."""
     (factor,) = _cholesky(a)
     one = (_places(a, 1) == _places(a, 2)).astype(a.dtype)
     return [_substituted(factor, _substituted(factor, one, True, False, False), True, True, False)]
 
 
-def _lu(a: Any) -> list[Any]:
+def _lu(a: Array) -> list[Any]:
     """Both factors in one matrix, the pivots and the permutation of the rows."""
     n = a.shape[1]
     rows, columns = _places(a, 1), _places(a, 2)
     places = rows[:, :, :1]
 
-    def swapped(x: Any, here: Any, there: Any) -> Any:
+    def swapped(x: Array, here: Array, there: Array) -> Any:
         return jnp.where(here, _row(x, there), jnp.where(there, _row(x, here), x))
 
-    def turn(j: Any, state: Any) -> Any:
+    def turn(j: Array, state: PyTree) -> Any:
         a, pivots, order = state
         size = jnp.where(places >= j, abs(_column(a, columns == j)), -1)
         best = size.max(1, keepdims=True)
@@ -131,7 +134,7 @@ def _lu(a: Any) -> list[Any]:
     return lax.fori_loop(0, n, turn, (a, jnp.zeros_like(places), places))
 
 
-def _qr(a: Any) -> list[Any]:
+def _qr(a: Array) -> list[Any]:
     """Q with orthonormal columns and the upper R, by reflections; as many rows as columns, or more."""
     m, n = a.shape[1:]
     rows, columns = _places(a, 1), _places(a, 2)
@@ -139,7 +142,7 @@ def _qr(a: Any) -> list[Any]:
     square = (a.shape[0], m, m)
     one = (lax.broadcasted_iota(np.int32, square, 1) == lax.broadcasted_iota(np.int32, square, 2)).astype(a.dtype)
 
-    def turn(j: Any, state: Any) -> Any:
+    def turn(j: Array, state: PyTree) -> Any:
         a, q = state
         x = jnp.where(places >= j, _column(a, columns == j), 0)
         first = _row(x, places == j)
@@ -177,7 +180,7 @@ def _on_matrices(formula: Formula, outs: Sequence[ArrayType], name: str, target:
     )  # fmt: skip
 
 
-def _matrices(x: Any, name: str, square: bool = True) -> Any:
+def _matrices(x: Operand, name: str, square: bool = True) -> Any:
     x = jnp.asarray(x)
     shape = shape_of(x)
     if len(shape) < 2 or square and shape[-1] != shape[-2] or shape[-1] > shape[-2]:
@@ -207,7 +210,7 @@ def _factors(formula: Formula, plain: Formula, name: str, target: Target, *array
     return [out.reshape(*lead, *shape_of(out)[1:]) for out in outs]
 
 
-def small_cholesky(a: Any, *, target: Any = None) -> Any:
+def small_cholesky(a: ArrayLike, *, target: str | None = None) -> Any:
     """The lower Cholesky factors of positive definite matrices (..., n, n), n at most 64; NaN where one is not.
 
     Only the lower triangle is read. Raises `ShapeError` for larger matrices and `DtypeError` for complex ones.
@@ -221,7 +224,7 @@ def small_cholesky(a: Any, *, target: Any = None) -> Any:
     return _factors(_cholesky, lambda x: [cholesky_p.bind(x)], "small_cholesky", target, a)[0]
 
 
-def small_inverse(a: Any, *, target: Any = None) -> Any:
+def small_inverse(a: ArrayLike, *, target: str | None = None) -> Any:
     """The inverses of positive definite matrices (..., n, n), n at most 64. Errors as those of `small_cholesky`.
 
     >>> import numpy as np
@@ -240,7 +243,7 @@ def _reference_inverse(a: Array) -> Any:
     return triangular_solve(factor, left, left_side=True, lower=True, transpose_a=True)
 
 
-def small_lu(a: Any, *, target: Any = None) -> tuple[Any, Any, Any]:
+def small_lu(a: ArrayLike, *, target: str | None = None) -> tuple[Any, Any, Any]:
     """LU factors of matrices (..., n, n), n at most 64, as `lax.linalg.lu` gives them: factors, pivots, permutation.
 
     Errors as those of `small_cholesky`.
@@ -261,7 +264,7 @@ def small_lu(a: Any, *, target: Any = None) -> tuple[Any, Any, Any]:
     return factors, pivots[..., 0], order[..., 0]
 
 
-def small_qr(a: Any, *, target: Any = None) -> tuple[Any, Any]:
+def small_qr(a: ArrayLike, *, target: str | None = None) -> tuple[Any, Any]:
     """QR factors of matrices (..., m, n), m at most 64 and n at most m: Q (..., m, n) and R (..., n, n).
 
     Errors as those of `small_cholesky`.
@@ -273,7 +276,7 @@ def small_qr(a: Any, *, target: Any = None) -> tuple[Any, Any]:
     a = _matrices(a, "small_qr", square=False)
     n = shape_of(a)[-1]
 
-    def thin(x: Any) -> list[Any]:
+    def thin(x: Array) -> list[Any]:
         q, r = _qr(x)
         return [q[:, :, :n], r[:, :n]]
 
@@ -282,8 +285,9 @@ def small_qr(a: Any, *, target: Any = None) -> tuple[Any, Any]:
 
 
 def small_solve_triangular(
-    a: Any, b: Any, *, lower: bool = True, transpose: bool = False, unit_diagonal: bool = False, target: Any = None
-) -> Any:
+    a: ArrayLike, b: ArrayLike, *, lower: bool = True, transpose: bool = False, unit_diagonal: bool = False,
+    target: str | None = None,
+) -> Any:  # fmt: skip
     """The solutions X of A X = B, or of the transposed system, for triangles of matrices (..., n, n), n at most 64.
 
     `b` is (..., n, k) with the same leading axes. Errors as those of `small_cholesky`.
@@ -305,14 +309,16 @@ def small_solve_triangular(
 def _count(share: float) -> Callable[..., Cost]:
     """The cost of what takes a share of n^3 operations for each matrix."""
 
-    def cost(a: Any, *rest: Any, **_: Any) -> Cost:
+    def cost(a: Array, *rest: Any, **_: Any) -> Cost:
         *lead, m, n = shape_of(a)
         return Cost(int(share * math.prod(lead) * m * n * n) + 1, math.prod(lead) * n, 2 * nbytes(a, *rest))
 
     return cost
 
 
-def _reference_solve(a: Any, b: Any, lower: bool = True, transpose: bool = False, unit_diagonal: bool = False) -> Any:
+def _reference_solve(
+    a: Array, b: Array, lower: bool = True, transpose: bool = False, unit_diagonal: bool = False
+) -> Any:
     return triangular_solve(a, b, left_side=True, lower=lower, transpose_a=transpose, unit_diagonal=unit_diagonal)
 
 

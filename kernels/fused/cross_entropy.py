@@ -12,11 +12,13 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tilewright import lax
 from tilewright import numpy as jnp
 
+from ...core.ir.array import Array, ArrayLike, Operand
+from ...core.ir.types import Dtype
 from ...core.primitives.custom.custom_derivatives import custom_vjp
 from ...core.support.errors import ArgumentError, ShapeError
 from ...core.tracing.trace import shape_of
@@ -42,6 +44,10 @@ from .base import (
     zeros_first,
 )
 
+if TYPE_CHECKING:
+    from ...core.primitives.refs.ref_views import AnyRef, RefTracer
+    from ...core.support.pytree import PyTree
+
 LOGITS_BYTES = 2**26  # of logits in float32 that one cell of the one-pass form makes
 GPU_LOGITS_BYTES = 2**29  # of those of a run of rows on a GPU, where products of matrices make them
 TPU_COLUMNS = 512  # of a cell on a TPU where the matrix and its gradient do not both fit
@@ -49,13 +55,13 @@ COLUMNS = 4096  # of a cell where a row of logits does not fit
 REDUCTIONS = ("mean", "sum", "none")
 
 
-def _hit(logits: Any, labels: Any, first: Any = 0) -> Any:
+def _hit(logits: Array, labels: Array, first: ArrayLike = 0) -> Any:
     """Where the labels are among the columns of a block that starts at column `first`."""
     columns = lax.broadcasted_iota(jnp.int32, shape_of(logits), 1) + first
     return columns == labels[:, None]
 
 
-def _statistics(logits: Any, hit: Any) -> tuple[Any, Any, Any, Any]:
+def _statistics(logits: Array, hit: Array) -> tuple[Any, Any, Any, Any]:
     """Exponentials, their sum, the logarithm of the true sum, and the logit of the label, by row."""
     top = logits.max(-1, keepdims=True)
     power = jnp.exp(logits - top)
@@ -73,13 +79,15 @@ def _tile(m: int, n: int, target: Target) -> tuple[int, int]:
     return row_tile(m, columns * 4, target), columns
 
 
-def _reset(top: Any, total: Any, chosen: Any) -> None:
+def _reset(top: AnyRef, total: AnyRef, chosen: AnyRef) -> None:
     top[...] = jnp.full(top.shape, -jnp.inf, top.dtype)
     total[...] = jnp.zeros(total.shape, total.dtype)
     chosen[...] = jnp.zeros(chosen.shape, chosen.dtype)
 
 
-def _meet(logits: Any, labels: Any, first: Any, size: int, top: Any, total: Any, chosen: Any) -> None:
+def _meet(
+    logits: Array, labels: Array, first: Array, size: int, top: AnyRef, total: AnyRef, chosen: RefTracer
+) -> None:
     """A block of logits, which starts at column `first` of `size`, against what is known of its rows."""
     hit = _hit(logits, labels, first)
     if size % shape_of(logits)[1]:
@@ -93,8 +101,9 @@ def _meet(logits: Any, labels: Any, first: Any, size: int, top: Any, total: Any,
 
 
 def _by_columns(
-    block: Callable[[], Any], labels: Any, columns: int, size: int, loss: Any, sums: Any, state: Sequence[Any]
-) -> None:
+    block: Callable[[], Any], labels: AnyRef, columns: int, size: int, loss: AnyRef, sums: AnyRef,
+    state: Sequence[Any],
+) -> None:  # fmt: skip
     """A row by blocks of so many of its columns: each against the running maximum, sum and chosen logit."""
     when(program_id(1) == 0)(lambda: _reset(*state))
     _meet(block(), labels[...], program_id(1) * columns, size, *state)
@@ -107,26 +116,28 @@ def _by_columns(
         sums[...] = lse
 
 
-def _blocks_body(logits: Any, labels: Any, loss: Any, sums: Any, *state: Any, size: int) -> None:
+def _blocks_body(
+    logits: AnyRef, labels: AnyRef, loss: AnyRef, sums: AnyRef, *state: Any, size: int
+) -> None:
     columns = shape_of(logits)[1]
     _by_columns(lambda: logits[...].astype(sums.dtype), labels, columns, size, loss, sums, state)
 
 
-def _forward(logits: Any, labels: Any, loss: Any, sums: Any) -> None:
+def _forward(logits: AnyRef, labels: AnyRef, loss: AnyRef, sums: AnyRef) -> None:
     x = logits[...].astype(sums.dtype)
     _, _, total, chosen = _statistics(x, _hit(x, labels[...]))
     loss[...] = total - chosen
     sums[...] = total
 
 
-def _backward(logits: Any, labels: Any, sums: Any, ct: Any, out: Any) -> None:
+def _backward(logits: AnyRef, labels: AnyRef, sums: AnyRef, ct: AnyRef, out: AnyRef) -> None:
     x = logits[...].astype(sums.dtype)
     share = jnp.exp(x - sums[...][:, None])
     hit = _hit(x, labels[...], program_id(1) * shape_of(x)[1])
     out[...] = ((share - hit) * ct[...][:, None]).astype(out.dtype)
 
 
-def _run_forward(logits: Any, labels: Any, target: Any) -> list[Any]:
+def _run_forward(logits: Array, labels: Array, target: str | None) -> list[Any]:
     (m, n), work = shape_of(logits), work_dtype(logits)
     rows, columns = _tile(m, n, target)
     blocked = columns < n
@@ -138,7 +149,7 @@ def _run_forward(logits: Any, labels: Any, target: Any) -> list[Any]:
     )(logits, labels)  # fmt: skip
 
 
-def _run_backward(logits: Any, labels: Any, sums: Any, ct: Any, dtype: Any, target: Any) -> Any:
+def _run_backward(logits: Array, labels: Array, sums: Array, ct: Array, dtype: Dtype, target: str | None) -> Any:
     (m, n) = shape_of(logits)
     rows, columns = _tile(m, n, target)
     block, vector = BlockSpec((rows, columns), lambda i, j: (i, j)), vector_spec(rows)
@@ -149,13 +160,13 @@ def _run_backward(logits: Any, labels: Any, sums: Any, ct: Any, dtype: Any, targ
 
 
 def _logits_vjp(target: Target) -> Any:
-    def backward(ct: Any, logits: Any, labels: Any, loss: Any, sums: Any) -> Any:
+    def backward(ct: Array, logits: Array, labels: Array, loss: Array, sums: Array) -> Any:
         return _run_backward(logits, labels, sums, ct, dtype_of(logits), target), None
 
     return with_backward(lambda logits, labels: _run_forward(logits, labels, target), backward)
 
 
-def _flat_labels(labels: Any, leading: tuple[int, ...], what: str) -> Any:
+def _flat_labels(labels: Array, leading: tuple[int, ...], what: str) -> Any:
     labels = jnp.asarray(labels)
     if shape_of(labels) != leading:
         raise ShapeError(f"{what}: labels {shape_of(labels)} for rows {leading}", "give one label for each row")
@@ -164,7 +175,7 @@ def _flat_labels(labels: Any, leading: tuple[int, ...], what: str) -> Any:
     return labels.reshape(math.prod(leading)).astype(jnp.int32)
 
 
-def cross_entropy(logits: Any, labels: Any, *, target: Any = None) -> Any:
+def cross_entropy(logits: ArrayLike, labels: ArrayLike, *, target: str | None = None) -> Any:
     """`logsumexp(logits) - logits[label]` of the last axis: (..., V) and integers (...) give (...) in float32 or wider.
 
     A label out of range counts as no class: the row's loss is its logsumexp.
@@ -181,14 +192,14 @@ def cross_entropy(logits: Any, labels: Any, *, target: Any = None) -> Any:
     return _logits_vjp(target)(as_rows(logits), flat).reshape(leading)
 
 
-def cross_entropy_reference(logits: Any, labels: Any) -> Any:
+def cross_entropy_reference(logits: Operand, labels: Operand) -> Any:
     logits = logits.astype(work_dtype(logits))
     hit = labels[..., None] == lax.broadcasted_iota(jnp.int32, shape_of(logits), len(shape_of(logits)) - 1)
     top = lax.stop_gradient(logits.max(-1, keepdims=True, initial=-jnp.inf))
     return (jnp.log(jnp.exp(logits - top).sum(-1)) + top[..., 0]) - jnp.where(hit, logits, 0).sum(-1)
 
 
-def cross_entropy_cost(logits: Any, labels: Any) -> Cost:
+def cross_entropy_cost(logits: ArrayLike, labels: ArrayLike) -> Cost:
     size = math.prod(shape_of(logits))
     rows = size // max(shape_of(logits)[-1], 1)
     return Cost(5 * size, size + rows, nbytes(logits, labels) + rows * work_dtype(logits).itemsize)
@@ -197,20 +208,22 @@ def cross_entropy_cost(logits: Any, labels: Any) -> Cost:
 # ------------------------------------------------------------------------------------ of a linear layer
 
 
-def _value_body(x: Any, labels: Any, w: Any, loss: Any, sums: Any, *state: Any, size: int) -> None:
+def _value_body(
+    x: AnyRef, labels: AnyRef, w: AnyRef, loss: AnyRef, sums: AnyRef, *state: Any, size: int
+) -> None:
     _by_columns(
         lambda: product(x[...], w[...], 1, 0, sums.dtype), labels, shape_of(w)[1], size, loss, sums, state
     )
 
 
-def _by_chunks(step: Any, init: Any, rows: int, *arrays: Any) -> Any:
+def _by_chunks(step: Callable[..., Any], init: PyTree, rows: int, *arrays: Any) -> Any:
     """`lax.scan` over runs of rows; the last is filled up with zeros, the labels with no class."""
     m = shape_of(arrays[0])[0]
     count = cdiv(m, rows)
     if count == 1:
         return step(init, arrays)
 
-    def cut(a: Any) -> Any:
+    def cut(a: Array) -> Any:
         rest = shape_of(a)[1:]
         empty = -1 if jnp.issubdtype(dtype_of(a), jnp.integer) else 0
         more = jnp.full((count * rows - m, *rest), empty, dtype_of(a))
@@ -220,11 +233,11 @@ def _by_chunks(step: Any, init: Any, rows: int, *arrays: Any) -> Any:
     return last, [a.reshape(count * rows, *shape_of(a)[2:])[:m] for a in made]
 
 
-def _value(x: Any, w: Any, labels: Any, rows: int, columns: int | None) -> list[Any]:
+def _value(x: Array, w: Array, labels: Array, rows: int, columns: int | None) -> list[Any]:
     """Loss and logsumexp of every row; without `columns`, products of matrices make the logits of some rows."""
     if columns is None:
 
-        def step(carry: Any, given: Any) -> Any:
+        def step(carry: PyTree, given: Sequence[Any]) -> Any:
             x, labels = given
             return carry, _run_forward(product(x, w, 1, 0, work_dtype(x, w)), labels, None)
 
@@ -239,7 +252,10 @@ def _value(x: Any, w: Any, labels: Any, rows: int, columns: int | None) -> list[
     )(x, labels, w)  # fmt: skip
 
 
-def _pass_body(x: Any, labels: Any, weights: Any, w: Any, start: Any, loss: Any, dx: Any, dw: Any) -> None:
+def _pass_body(
+    x: AnyRef, labels: AnyRef, weights: AnyRef, w: AnyRef, start: AnyRef, loss: AnyRef, dx: AnyRef,
+    dw: AnyRef,
+) -> None:  # fmt: skip
     """Everything of a block of whole rows of logits; `dw` sums over the cells."""
     logits = product(x[...], w[...], 1, 0, loss.dtype)
     hit = _hit(logits, labels[...])
@@ -251,11 +267,11 @@ def _pass_body(x: Any, labels: Any, weights: Any, w: Any, start: Any, loss: Any,
     dw[...] += product(x[...], delta, 0, 0, dw.dtype)
 
 
-def _one_pass(x: Any, w: Any, labels: Any, weights: Any, rows: int, columns: int | None) -> list[Any]:
+def _one_pass(x: Array, w: Array, labels: Array, weights: Array, rows: int, columns: int | None) -> list[Any]:
     """Loss of every row, and the gradients of the sum of the losses times the weights."""
     if columns is None:
 
-        def step(dw: Any, given: Any) -> Any:
+        def step(dw: Array, given: Sequence[Any]) -> Any:
             x, labels, weights = given
             logits = product(x, w, 1, 0, dw.dtype)
             loss, sums = _run_forward(logits, labels, None)
@@ -274,14 +290,16 @@ def _one_pass(x: Any, w: Any, labels: Any, weights: Any, rows: int, columns: int
     )(x, labels, weights, w, jnp.zeros((d, n), work))  # fmt: skip
 
 
-def _delta(x: Any, labels: Any, weights: Any, sums: Any, w: Any, j: Any) -> Any:
+def _delta(x: AnyRef, labels: AnyRef, weights: AnyRef, sums: AnyRef, w: AnyRef, j: Array) -> Any:
     """The cotangent of a block of logits, from the known logsumexp; 0 past the ends, where the weight is 0 or w is."""
     logits = product(x[...], w[...], 1, 0, sums.dtype)
     hit = _hit(logits, labels[...], j * shape_of(w)[1])
     return ((jnp.exp(logits - sums[...][:, None]) - hit) * weights[...][:, None]).astype(x.dtype)
 
 
-def _dx_body(x: Any, labels: Any, weights: Any, sums: Any, w: Any, dx: Any, total: Any) -> None:
+def _dx_body(
+    x: AnyRef, labels: AnyRef, weights: AnyRef, sums: AnyRef, w: AnyRef, dx: AnyRef, total: RefTracer
+) -> None:
     j = program_id(1)
     zeros_first(1, total)
     total[...] += product(_delta(x, labels, weights, sums, w, j), w[...], 1, 1, total.dtype)
@@ -291,18 +309,20 @@ def _dx_body(x: Any, labels: Any, weights: Any, sums: Any, w: Any, dx: Any, tota
         dx[...] = total[...].astype(dx.dtype)
 
 
-def _dw_body(x: Any, labels: Any, weights: Any, sums: Any, w: Any, dw: Any) -> None:
+def _dw_body(x: AnyRef, labels: AnyRef, weights: AnyRef, sums: AnyRef, w: AnyRef, dw: AnyRef) -> None:
     zeros_first(1, dw)
     dw[...] += product(x[...], _delta(x, labels, weights, sums, w, program_id(0)), 0, 0, dw.dtype)
 
 
-def _tiled_gradients(x: Any, w: Any, labels: Any, weights: Any, sums: Any, rows: int, columns: int) -> tuple[Any, Any]:
+def _tiled_gradients(
+    x: Array, w: Array, labels: Array, weights: Array, sums: Array, rows: int, columns: int
+) -> tuple[Any, Any]:
     """The gradients where a row of logits does not fit: each block of logits is made twice."""
     (m, d), n = shape_of(x), shape_of(w)[1]
     work, grid = work_dtype(x, w), (cdiv(m, rows), cdiv(n, columns))
 
     def specs(turned: bool) -> list[BlockSpec]:
-        def at(i: Any, j: Any) -> tuple[Any, Any]:
+        def at(i: Array, j: Array) -> tuple[Any, Any]:
             return (j, i) if turned else (i, j)
 
         vector = BlockSpec((rows,), lambda i, j: (at(i, j)[0],), fill=0)
@@ -322,7 +342,9 @@ def _tiled_gradients(x: Any, w: Any, labels: Any, weights: Any, sums: Any, rows:
     return dx, dw
 
 
-def _gradients(x: Any, w: Any, labels: Any, weights: Any, rows: int, columns: int | None, sums: Any = None) -> Any:
+def _gradients(
+    x: Array, w: Array, labels: Array, weights: Array, rows: int, columns: int | None, sums: Any = None
+) -> Any:
     """Loss of every row, and the gradients of their sum times the weights; `sums` where the logsumexps are known."""
     if columns is None or columns >= shape_of(w)[1]:
         return _one_pass(x, w, labels, weights, rows, columns)
@@ -336,14 +358,14 @@ def _total_vjp(rows: int, columns: int | None) -> Any:
     """The sum of the losses times weights, its gradients made in the same pass."""
 
     @custom_vjp
-    def call(x: Any, w: Any, labels: Any, weights: Any) -> Any:
+    def call(x: Array, w: Array, labels: Array, weights: Array) -> Any:
         return (_value(x, w, labels, rows, columns)[0] * weights).sum()
 
-    def forward(x: Any, w: Any, labels: Any, weights: Any) -> Any:
+    def forward(x: Array, w: Array, labels: Array, weights: Array) -> Any:
         loss, dx, dw = _gradients(x, w, labels, weights, rows, columns)
         return (loss * weights).sum(), (dx, dw.astype(dtype_of(w)), loss)
 
-    def backward(residuals: Any, ct: Any) -> Any:
+    def backward(residuals: PyTree, ct: ArrayLike) -> Any:
         dx, dw, loss = residuals
         return (dx * ct).astype(dtype_of(dx)), (dw * ct).astype(dtype_of(dw)), None, loss * ct
 
@@ -362,8 +384,8 @@ def _rows_vjp(rows: int, columns: int | None) -> Any:
 
 
 def linear_cross_entropy(
-    x: Any, w: Any, labels: Any, *, weights: Any = None, reduction: str = "mean", rows: int | None = None,
-    columns: int | None = None,
+    x: ArrayLike, w: ArrayLike, labels: ArrayLike, *, weights: ArrayLike | None = None, reduction: str = "mean",
+    rows: int | None = None, columns: int | None = None,
 ) -> Any:  # fmt: skip
     """`cross_entropy(x @ w, labels)` that never holds the logits: (..., d), (d, V) and integers (...).
 
@@ -409,8 +431,9 @@ def linear_cross_entropy(
 
 
 def linear_cross_entropy_reference(
-    x: Any, w: Any, labels: Any, *, weights: Any = None, reduction: str = "mean", rows: Any = None, columns: Any = None
-) -> Any:
+    x: ArrayLike, w: ArrayLike, labels: ArrayLike, *, weights: ArrayLike | None = None, reduction: str = "mean",
+    rows: Any = None, columns: Any = None,
+) -> Any:  # fmt: skip
     logits = lax.dot_general(x, w, (((len(shape_of(x)) - 1,), (0,)), ((), ())), preferred_element_type=work_dtype(x, w))
     loss = cross_entropy_reference(logits, labels)
     scale = jnp.ones_like(loss) if weights is None else weights
@@ -420,7 +443,7 @@ def linear_cross_entropy_reference(
     return total if reduction == "sum" else total / scale.sum()
 
 
-def linear_cross_entropy_cost(x: Any, w: Any, labels: Any, **options: Any) -> Cost:
+def linear_cross_entropy_cost(x: ArrayLike, w: ArrayLike, labels: ArrayLike, **options: Any) -> Cost:
     size = math.prod(shape_of(x)[:-1])
     logits = size * shape_of(w)[1]
     return Cost(logits * (2 * shape_of(w)[0] + 5), logits + size, nbytes(x, w, labels) + 4 * size)

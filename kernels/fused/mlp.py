@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tilewright import lax
 from tilewright import numpy as jnp
 
+from ...core.ir.array import Array, ArrayLike, Operand
 from ...core.primitives.custom.custom_derivatives import custom_jvp, linear_call
 from ...core.support.errors import ShapeError
 from ...core.tracing.trace import shape_of
@@ -24,6 +25,9 @@ from ...lang.targets.target import Target, current_target
 from ..cost import Cost
 from .base import Operation, as_rows, dtype_of, gpu_family, like, nbytes, product, row_tile, work_dtype, zeros_first
 
+if TYPE_CHECKING:
+    from ...core.primitives.refs.ref_views import AnyRef
+
 # Rows, columns, depth, warps and stages of a cell with two products of 2-byte elements.
 GPU_BLOCKS = {
     "cuda:sm_80": (128, 64, 64, 8, 3),
@@ -33,24 +37,24 @@ GPU_BLOCKS = {
 }
 
 
-def _silu(x: Any) -> Any:
+def _silu(x: Array) -> Any:
     return x * lax.logistic(x)
 
 
-def _silu_slope(x: Any) -> Any:
+def _silu_slope(x: Array) -> Any:
     s = lax.logistic(x)
     return s * (1 + x * (1 - s))
 
 
-def _bent(x: Any) -> Any:
+def _bent(x: Array) -> Any:
     return jnp.tanh(0.7978845608028654 * (x + 0.044715 * x * x * x))
 
 
-def _gelu(x: Any) -> Any:
+def _gelu(x: Array) -> Any:
     return 0.5 * x * (1 + _bent(x))
 
 
-def _gelu_slope(x: Any) -> Any:
+def _gelu_slope(x: Array) -> Any:
     t = _bent(x)
     return 0.5 * (1 + t) + 0.5 * x * (1 - t * t) * 0.7978845608028654 * (1 + 0.134145 * x * x)
 
@@ -66,15 +70,17 @@ def _tiles(m: int, n: int, d: int, results: int, itemsize: int, work: Any, targe
     return min(rows, m), min(columns, n), min(depth * 2 // max(itemsize, 2), d), params
 
 
-def _gated(finish: Callable[..., Sequence[Any]], name: str, results: int, target: Target, x: Any, gate: Any, up: Any,
-           *more: Any) -> list[Any]:  # fmt: skip
+def _gated(
+    finish: Callable[..., Sequence[Any]], name: str, results: int, target: Target, x: Array, gate: Array, up: Array,
+    *more: Any,
+) -> list[Any]:  # fmt: skip
     """`finish(x @ gate, x @ up, *more)` by blocks of the results, which are like `x` with the columns of `gate`."""
     (m, d), n = shape_of(x), shape_of(gate)[1]
     work = work_dtype(x, gate)
     rows, columns, depth, params = _tiles(m, n, d, results, dtype_of(x).itemsize, work, current_target(target))
     fill = 0 if d % depth else None
 
-    def body(x: Any, gate: Any, up: Any, *rest: Any) -> None:
+    def body(x: AnyRef, gate: AnyRef, up: AnyRef, *rest: Any) -> None:
         others, outs, sums = rest[: len(more)], rest[len(more) : len(more) + results], rest[len(more) + results :]
 
         def store(*products: Any) -> None:
@@ -104,18 +110,18 @@ def _gated(finish: Callable[..., Sequence[Any]], name: str, results: int, target
     )(x, gate, up, *more)  # fmt: skip
 
 
-def _hidden(activation: Any, slope: Any, name: str, target: Target) -> Any:
+def _hidden(activation: Callable[..., Any], slope: Callable[..., Any], name: str, target: Target) -> Any:
     """`act(x @ gate) * (x @ up)`, whose derivative makes both products again."""
 
-    def slopes(g: Any, u: Any, ct: Any) -> tuple[Any, Any]:
+    def slopes(g: Array, u: Array, ct: Array) -> tuple[Any, Any]:
         return ct * u * slope(g), ct * activation(g)
 
-    def pulled(primals: Sequence[Any], ct: Any) -> list[Any]:
+    def pulled(primals: Sequence[Any], ct: Array) -> list[Any]:
         """The cotangents of both products."""
         return _gated(slopes, f"{name}_backward", 2, target, *primals, ct)
 
     @custom_jvp
-    def call(x: Any, gate: Any, up: Any) -> Any:
+    def call(x: Array, gate: Array, up: Array) -> Any:
         return _gated(lambda g, u: [activation(g) * u], name, 1, target, x, gate, up)[0]
 
     def forward(primals: Sequence[Any], tangents: Sequence[Any]) -> Any:
@@ -125,7 +131,7 @@ def _hidden(activation: Any, slope: Any, name: str, target: Target) -> Any:
         return (by_gate * (product(dx, gate, 1, 0, work) + product(x, dgate, 1, 0, work))
                 + by_up * (product(dx, up, 1, 0, work) + product(x, dup, 1, 0, work))).astype(dtype_of(x))  # fmt: skip
 
-    def backward(primals: Sequence[Any], ct: Any) -> tuple[Any, Any, Any]:
+    def backward(primals: Sequence[Any], ct: Array) -> tuple[Any, Any, Any]:
         x, gate, up = primals
         work = work_dtype(x, gate)
         by_gate, by_up = pulled(primals, ct)
@@ -139,7 +145,7 @@ def _hidden(activation: Any, slope: Any, name: str, target: Target) -> Any:
     return call
 
 
-def _checked(x: Any, gate: Any, up: Any, down: Any, what: str) -> None:
+def _checked(x: Array, gate: Array, up: Array, down: Array, what: str) -> None:
     shapes = [shape_of(a) for a in (x, gate, up, down)]
     s, g, u, o = shapes
     if not s or len(g) != 2 or g != u or len(o) != 2 or s[-1] != g[0] or o[0] != g[1]:
@@ -147,7 +153,7 @@ def _checked(x: Any, gate: Any, up: Any, down: Any, what: str) -> None:
 
 
 def _mlp(activation: Callable[[Any], Any], slope: Callable[[Any], Any], name: str) -> tuple[Any, Any]:
-    def function(x: Any, gate: Any, up: Any, down: Any, *, target: Any = None) -> Any:
+    def function(x: Operand, gate: Operand, up: Operand, down: Operand, *, target: str | None = None) -> Any:
         x, gate, up, down = (jnp.asarray(a) for a in (x, gate, up, down))
         _checked(x, gate, up, down, name)
         leading = shape_of(x)[:-1]
@@ -157,7 +163,7 @@ def _mlp(activation: Callable[[Any], Any], slope: Callable[[Any], Any], name: st
         work = work_dtype(x, down)
         return product(hidden, down, 1, 0, work).astype(x.dtype).reshape(*leading, shape_of(down)[1])
 
-    def reference(x: Any, gate: Any, up: Any, down: Any) -> Any:
+    def reference(x: Array, gate: Array, up: Array, down: Array) -> Any:
         work = work_dtype(x, gate)
         rows = x.reshape(math.prod(shape_of(x)[:-1]), shape_of(x)[-1])
         hidden = (activation(product(rows, gate, 1, 0, work)) * product(rows, up, 1, 0, work)).astype(x.dtype)
@@ -176,7 +182,7 @@ def _mlp(activation: Callable[[Any], Any], slope: Callable[[Any], Any], name: st
     return function, reference
 
 
-def cost(x: Any, gate: Any, up: Any, down: Any) -> Cost:
+def cost(x: Operand, gate: ArrayLike, up: ArrayLike, down: ArrayLike) -> Cost:
     rows, (d, n) = math.prod(shape_of(x)[:-1]), shape_of(gate)
     hidden = rows * n
     out = rows * shape_of(down)[1]

@@ -10,11 +10,13 @@ all cells share, are sums over cells.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from tilewright import lax
 from tilewright import numpy as jnp
 
+from ...core.ir.array import Array, ArrayLike, Operand
 from ...core.support.errors import ShapeError
 from ...core.tracing.trace import shape_of
 from ...lang.kernel.block_spec import BlockSpec
@@ -24,15 +26,15 @@ from ..cost import Cost
 from .base import Operation, by_blocks, like, nbytes, row_fits, row_spec, row_tile, work_dtype
 
 
-def _rms(x: Any, epsilon: float, axes: Any = -1) -> Any:
+def _rms(x: Array, epsilon: float, axes: int = -1) -> Any:
     return x * lax.rsqrt((x * x).mean(axes, keepdims=True) + epsilon)
 
 
-def _centred(x: Any, epsilon: float, axes: Any = -1) -> Any:
+def _centred(x: Array, epsilon: float, axes: int | Sequence[int] = -1) -> Any:
     return _rms(x - x.mean(axes, keepdims=True), epsilon, axes)
 
 
-def _checked(x: Any, vectors: tuple[Any, ...], residual: Any, what: str) -> int:
+def _checked(x: Array, vectors: tuple[Any, ...], residual: Array | None, what: str) -> int:
     """The length of rows; an error where an operand does not fit."""
     shape = shape_of(x)
     if not shape:
@@ -45,14 +47,16 @@ def _checked(x: Any, vectors: tuple[Any, ...], residual: Any, what: str) -> int:
     return shape[-1]
 
 
-def _normed(formula: Any, name: str, arrays: tuple[Any, ...], vectors: tuple[Any, ...], shapes: tuple[Any, Any],
-            specs: tuple[BlockSpec, BlockSpec], grid: Any) -> Any:  # fmt: skip
+def _normed(
+    formula: Callable[..., Any], name: str, arrays: tuple[Any, ...], vectors: tuple[Any, ...], shapes: tuple[Any, Any],
+    specs: tuple[BlockSpec, BlockSpec], grid: int,
+) -> Any:  # fmt: skip
     """A norm of blocks of the arrays (x and maybe a residual), which with the vectors are seen in some shapes."""
     x, residual = arrays
     given = [(a if a is None else jnp.asarray(a).reshape(shape), spec)
              for group, shape, spec in zip((arrays, vectors), shapes, specs, strict=True) for a in group]  # fmt: skip
 
-    def both(x: Any, residual: Any, scale: Any, shift: Any) -> list[Any]:
+    def both(x: Array, residual: Any, scale: Array | None, shift: Array | None) -> list[Any]:
         total = x if residual is None else x + residual
         y = _affine(formula(total), scale, shift)
         return [y] if residual is None else [y, total]
@@ -65,8 +69,9 @@ def _normed(formula: Any, name: str, arrays: tuple[Any, ...], vectors: tuple[Any
 
 
 def _row_norm(
-    formula: Any, name: str, x: Any, scale: Any, shift: Any, residual: Any, epsilon: float, target: Target
-) -> Any:
+    formula: Callable[..., Any], name: str, x: Array, scale: Operand | None, shift: Operand | None, residual: Any,
+    epsilon: float, target: Target,
+) -> Any:  # fmt: skip
     n = _checked(x, (scale, shift), residual, name)
     m = math.prod(shape_of(x)[:-1])
     width = n * work_dtype(x).itemsize
@@ -79,7 +84,10 @@ def _row_norm(
                    (row_spec(rows, n), BlockSpec((n,), lambda i: (0,))), cdiv(m, rows))  # fmt: skip
 
 
-def rms_norm(x: Any, scale: Any = None, *, residual: Any = None, epsilon: float = 1e-6, target: Any = None) -> Any:
+def rms_norm(
+    x: ArrayLike, scale: ArrayLike | None = None, *, residual: ArrayLike | None = None, epsilon: float = 1e-6,
+    target: str | None = None,
+) -> Any:  # fmt: skip
     """`x / sqrt(mean(x**2) + epsilon) * scale` of the last axis; with a residual, of `x + residual`, and that sum.
 
     >>> import numpy as np
@@ -91,8 +99,9 @@ def rms_norm(x: Any, scale: Any = None, *, residual: Any = None, epsilon: float 
 
 
 def layer_norm(
-    x: Any, scale: Any = None, shift: Any = None, *, residual: Any = None, epsilon: float = 1e-5, target: Any = None
-) -> Any:
+    x: ArrayLike, scale: ArrayLike | None = None, shift: ArrayLike | None = None, *, residual: Any = None,
+    epsilon: float = 1e-5, target: str | None = None,
+) -> Any:  # fmt: skip
     """`(x - mean) / sqrt(var + epsilon) * scale + shift` over the last axis; with a residual as `rms_norm`.
 
     >>> import numpy as np
@@ -104,8 +113,9 @@ def layer_norm(
 
 
 def group_norm(
-    x: Any, scale: Any = None, shift: Any = None, *, groups: int, residual: Any = None, epsilon: float = 1e-5
-) -> Any:
+    x: ArrayLike, scale: ArrayLike | None = None, shift: ArrayLike | None = None, *, groups: int, residual: Any = None,
+    epsilon: float = 1e-5,
+) -> Any:  # fmt: skip
     """Layer norm over all positions and the channels of each group: x is (batch, ..., C), scale and shift (C,).
 
     Raises:
@@ -134,39 +144,43 @@ def group_norm(
                    (split, (groups, c // groups)), (block, shared), (batch, groups))  # fmt: skip
 
 
-def _affine(y: Any, scale: Any, shift: Any) -> Any:
+def _affine(y: Array, scale: Array | None, shift: Array | None) -> Any:
     y = y if scale is None else y * scale.astype(y.dtype)
     return y if shift is None else y + shift.astype(y.dtype)
 
 
-def _formula_call(formula: Any, x: Any, scale: Any, shift: Any, residual: Any, epsilon: float) -> Any:
+def _formula_call(
+    formula: Callable[..., Any], x: Array, scale: Array | None, shift: Array | None, residual: Any, epsilon: float
+) -> Any:
     total = x.astype(work_dtype(x)) if residual is None else x.astype(work_dtype(x)) + residual.astype(work_dtype(x))
     y = _affine(formula(total, epsilon), scale, shift).astype(x.dtype)
     return y if residual is None else (y, total.astype(x.dtype))
 
 
-def _reference(formula: Any, default: float) -> Any:
+def _reference(formula: Callable[..., Any], default: float) -> Any:
     def reference(
-        x: Any, scale: Any = None, shift: Any = None, *, residual: Any = None, epsilon: float = default
-    ) -> Any:
+        x: Array, scale: Array | None = None, shift: Array | None = None, *, residual: Any = None,
+        epsilon: float = default,
+    ) -> Any:  # fmt: skip
         return _formula_call(formula, x, scale, shift, residual, epsilon)
 
     return reference
 
 
 def group_norm_reference(
-    x: Any, scale: Any = None, shift: Any = None, *, groups: int, residual: Any = None, epsilon: float = 1e-5
-) -> Any:
+    x: ArrayLike, scale: ArrayLike | None = None, shift: ArrayLike | None = None, *, groups: int, residual: Any = None,
+    epsilon: float = 1e-5,
+) -> Any:  # fmt: skip
     shape = shape_of(x)
     split = shape[0], math.prod(shape[1:-1]), groups, shape[-1] // groups
 
-    def formula(total: Any, epsilon: float) -> Any:
+    def formula(total: Array, epsilon: float) -> Any:
         return _centred(total.reshape(split), epsilon, (1, 3)).reshape(shape)
 
     return _formula_call(formula, x, scale, shift, residual, epsilon)
 
 
-def _cost(x: Any, *vectors: Any, residual: Any = None, **options: Any) -> Cost:
+def _cost(x: Array, *vectors: Any, residual: Array | None = None, **options: Any) -> Cost:
     size = math.prod(shape_of(x))
     moved = (2 if residual is None else 4) * nbytes(x) + nbytes(*vectors)
     return Cost((6 + len(vectors)) * size, size // max(shape_of(x)[-1], 1), moved)

@@ -7,11 +7,12 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tilewright import lax
 from tilewright import numpy as jnp
 
+from ...core.ir.array import Array, ArrayLike, Operand
 from ...core.primitives.custom.custom_derivatives import linear_call
 from ...core.support.errors import ShapeError
 from ...core.tracing.trace import shape_of
@@ -22,26 +23,29 @@ from ...lang.targets.target import Target
 from ..cost import Cost
 from .base import Operation, like, nbytes, row_tile, work_dtype
 
+if TYPE_CHECKING:
+    from ...core.primitives.refs.ref_views import AnyRef
 
-def _angles(positions: Any, half: int, base: float, work: Any) -> Any:
+
+def _angles(positions: Array, half: int, base: float, work: Any) -> Any:
     steps = lax.broadcasted_iota(work, (1, half), 1)
     return positions.astype(work)[:, None] * jnp.exp(steps * work.type(-math.log(base) / half))
 
 
-def _rotated(x: Any, angles: Any, sign: int) -> Any:
+def _rotated(x: Array, angles: Array, sign: int) -> Any:
     """x (..., heads, H) turned by angles (..., H / 2), whose functions all heads share."""
     a, b = jnp.split(x, 2, -1)
     cos, sin = (f[..., None, :] for f in (jnp.cos(angles), sign * jnp.sin(angles)))
     return jnp.concatenate([a * cos - b * sin, b * cos + a * sin], -1)
 
 
-def _run(positions: Any, x: Any, base: float, sign: int, target: Target) -> Any:
+def _run(positions: Array, x: Array, base: float, sign: int, target: Target) -> Any:
     """x as (batch, T, heads, H), positions (batch or 1, T)."""
     batch, t, heads, h = shape_of(x)
     work = work_dtype(x)
     rows = row_tile(t, heads * h * work.itemsize, target)
 
-    def body(positions: Any, x: Any, out: Any) -> None:
+    def body(positions: AnyRef, x: AnyRef, out: AnyRef) -> None:
         angles = _angles(positions[...], h // 2, base, work)
         out[...] = _rotated(x[...].astype(work), angles, sign).astype(out.dtype)
 
@@ -53,7 +57,7 @@ def _run(positions: Any, x: Any, base: float, sign: int, target: Target) -> Any:
     )(positions, x)  # fmt: skip
 
 
-def _checked(x: Any, positions: Any) -> tuple[Any, Any]:
+def _checked(x: Array, positions: Array | None) -> tuple[Any, Any]:
     x = jnp.asarray(x)
     if len(shape_of(x)) != 4 or shape_of(x)[-1] % 2:
         raise ShapeError(f"rotary embedding of {shape_of(x)}", "the shape is (batch, T, heads, H) with H even")
@@ -65,7 +69,9 @@ def _checked(x: Any, positions: Any) -> tuple[Any, Any]:
     return x, positions
 
 
-def rotary_embedding(x: Any, positions: Any = None, *, base: float = 10000.0, target: Any = None) -> Any:
+def rotary_embedding(
+    x: ArrayLike, positions: ArrayLike | None = None, *, base: float = 10000.0, target: str | None = None
+) -> Any:
     """x (batch, T, heads, H) with each pair of features i and i + H/2 turned by `position * base**(-2 i / H)`.
 
     `positions` are (T,) or (batch, T), by default 0 to T - 1; they have no derivative.
@@ -82,14 +88,14 @@ def rotary_embedding(x: Any, positions: Any = None, *, base: float = 10000.0, ta
     )
 
 
-def reference(x: Any, positions: Any = None, *, base: float = 10000.0) -> Any:
+def reference(x: Operand, positions: Any = None, *, base: float = 10000.0) -> Any:
     x, positions = _checked(x, positions)
     work, half = work_dtype(x), shape_of(x)[-1] // 2
     flat = _angles(positions.reshape(-1), half, base, work).reshape(*shape_of(positions), half)
     return _rotated(x.astype(work), flat, 1).astype(x.dtype)
 
 
-def cost(x: Any, *args: Any, **options: Any) -> Cost:
+def cost(x: ArrayLike, *args: Any, **options: Any) -> Cost:
     size = math.prod(shape_of(x))
     angles = shape_of(x)[1] * shape_of(x)[-1] // 2
     return Cost(3 * size + angles, 3 * angles, 2 * nbytes(x))

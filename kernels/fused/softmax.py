@@ -13,6 +13,7 @@ from typing import Any
 
 from tilewright import numpy as jnp
 
+from ...core.ir.array import Array, ArrayLike, Operand
 from ...core.primitives.custom.custom_derivatives import custom_jvp, linear_call
 from ...core.tracing.trace import shape_of
 from ...lang.ops.basic import cdiv
@@ -21,25 +22,25 @@ from ..cost import Cost
 from .base import Operation, as_rows, by_blocks, dtype_of, like, nbytes, row_fits, row_spec, row_tile, work_dtype
 
 
-def _softmax(x: Any) -> Any:
+def _softmax(x: Array) -> Any:
     power = jnp.exp(x - x.max(-1, keepdims=True))
     return power / power.sum(-1, keepdims=True)
 
 
-def _log_softmax(x: Any) -> Any:
+def _log_softmax(x: Array) -> Any:
     shifted = x - x.max(-1, keepdims=True)
     return shifted - jnp.log(jnp.exp(shifted).sum(-1, keepdims=True))
 
 
-def _softmax_tangent(y: Any, t: Any) -> Any:
+def _softmax_tangent(y: Array, t: Array) -> Any:
     return y * (t - (y * t).sum(-1, keepdims=True))
 
 
-def _log_softmax_tangent(y: Any, t: Any) -> Any:
+def _log_softmax_tangent(y: Array, t: Array) -> Any:
     return t - (jnp.exp(y) * t).sum(-1, keepdims=True)
 
 
-def _log_softmax_cotangent(y: Any, ct: Any) -> Any:
+def _log_softmax_cotangent(y: Array, ct: Array) -> Any:
     return ct - jnp.exp(y) * ct.sum(-1, keepdims=True)
 
 
@@ -59,10 +60,12 @@ def _on_rows(formula: Callable[..., Any], name: str, target: Target, *arrays: An
     return out
 
 
-def _with_tangent(formula: Any, tangent: Any, cotangent: Any, name: str) -> Callable[[Any], Any]:
+def _with_tangent(
+    formula: Callable[..., Any], tangent: Callable[..., Any], cotangent: Callable[..., Any], name: str
+) -> Callable[[Any], Any]:
     def make(target: Target) -> Any:
         @custom_jvp
-        def call(x: Any) -> Any:
+        def call(x: Array) -> Any:
             return _on_rows(formula, name, target, x)
 
         def rule(primals: Sequence[Any], tangents: Sequence[Any]) -> Any:
@@ -81,7 +84,7 @@ _SOFTMAX = _with_tangent(_softmax, _softmax_tangent, _softmax_tangent, "softmax"
 _LOG_SOFTMAX = _with_tangent(_log_softmax, _log_softmax_tangent, _log_softmax_cotangent, "log_softmax")
 
 
-def _apply(make: Any, x: Any, axis: int, target: Target) -> Any:
+def _apply(make: Callable[..., Any], x: Operand, axis: int, target: Target) -> Any:
     x = jnp.asarray(x)
     if not jnp.issubdtype(x.dtype, jnp.floating):
         x = x.astype(jnp.float32)
@@ -91,7 +94,7 @@ def _apply(make: Any, x: Any, axis: int, target: Target) -> Any:
     return jnp.moveaxis(make(target)(as_rows(moved)).reshape(shape_of(moved)), -1, axis)
 
 
-def softmax(x: Any, axis: int = -1, *, target: Any = None) -> Any:
+def softmax(x: ArrayLike, axis: int = -1, *, target: str | None = None) -> Any:
     """`exp(x) / sum(exp(x))` over one axis, without overflow; sums in float32 at least.
 
     >>> import numpy as np
@@ -101,7 +104,7 @@ def softmax(x: Any, axis: int = -1, *, target: Any = None) -> Any:
     return _apply(_SOFTMAX, x, axis, target)
 
 
-def log_softmax(x: Any, axis: int = -1, *, target: Any = None) -> Any:
+def log_softmax(x: ArrayLike, axis: int = -1, *, target: str | None = None) -> Any:
     """The logarithm of `softmax` over one axis.
 
     >>> import numpy as np
@@ -112,14 +115,14 @@ def log_softmax(x: Any, axis: int = -1, *, target: Any = None) -> Any:
 
 
 def _along_axis(formula: Callable[[Any], Any]) -> Callable[..., Any]:
-    def reference(x: Any, axis: int = -1) -> Any:
+    def reference(x: Array, axis: int = -1) -> Any:
         moved = jnp.moveaxis(x, axis, -1).astype(work_dtype(x))
         return jnp.moveaxis(formula(moved), -1, axis).astype(x.dtype)
 
     return reference
 
 
-def _cost(x: Any, axis: int = -1) -> Cost:
+def _cost(x: Array, axis: int = -1) -> Cost:
     size = math.prod(shape_of(x))
     return Cost(4 * size, size, 2 * nbytes(x))
 

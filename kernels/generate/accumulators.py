@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from ...core.ir.array import ArrayLike, DTypeLike
 from ...core.ir.axis_relation import Monoid
 from ...core.ir.types import ArrayType, MemorySpace, RefType, is_float
 from ...core.primitives.elementwise.conversion import convert_element_type
@@ -18,17 +19,17 @@ from .loops import Cut
 FLOAT32 = np.dtype(np.float32)
 
 
-def accumulator(dtype: Any) -> Any:
+def accumulator(dtype: DTypeLike) -> Any:
     """The dtype that sums of a dtype are kept in."""
     return FLOAT32 if is_float(dtype) and dtype.itemsize < 4 else dtype
 
 
-def accumulator_of(monoid: Monoid, dtype: Any) -> Any:
+def accumulator_of(monoid: Monoid, dtype: DTypeLike) -> Any:
     """The dtype that a monoid's results of a dtype are kept in: what rounds is kept wide."""
     return accumulator(dtype) if monoid is SUM or monoid is PRODUCT else dtype
 
 
-def full(value: Any, shape: Sequence[int]) -> Any:
+def full(value: ArrayLike, shape: Sequence[int]) -> Any:
     return broadcast_in_dim_p.bind(value, shape=tuple(shape), broadcast_dimensions=()) if shape else value
 
 

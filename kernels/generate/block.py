@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ...core.ir.program import Eqn, Var
+from ...core.ir.program import Eqn, Literal, Var
 from ...core.primitives.contraction.dot_general import dot_general_p
 from .group import Axes, Group
 from .tiles import Tiling
@@ -48,7 +48,7 @@ class Seen:
     def __init__(self, group: Group, gone: frozenset[int | None]):
         self.group, self.gone = group, gone
 
-    def axes(self, atom: Any) -> Axes:
+    def axes(self, atom: Literal | Var) -> Axes:
         """The loops that the seen axes of a value follow."""
         return tuple([x for x in self.group.axes[atom] if x not in self.gone]) if type(atom) is Var else ()
 
@@ -76,7 +76,7 @@ class Seen:
     def _contracted(self, eqn: Eqn) -> Any:
         left, right = (self.places(self.group.axes[a]) for a in eqn.inputs)  # type: ignore[index]
 
-        def seen(pair: Any) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        def seen(pair: Sequence[Any]) -> tuple[tuple[int, ...], tuple[int, ...]]:
             found = [(left[a], right[b]) for a, b in zip(*pair, strict=True) if a in left]
             return tuple(a for a, _ in found), tuple(b for _, b in found)
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from ...core.ir.array import DTypeLike
 from ...core.ir.axis_relation import IDENTITY, MOVER, Monoid
 from ...core.ir.primitive import Primitive
 from ...core.ir.program import NO_EFFECTS, Atom, Effects, Eqn, Literal, Program, Var
@@ -28,7 +29,7 @@ from .group import Axes
 ZERO = Literal(np.int32(0), ID)
 
 
-def scalar(value: Any, dtype: Any) -> Literal:
+def scalar(value: Any, dtype: DTypeLike) -> Literal:
     return Literal(np.asarray(value).astype(dtype)[()], ArrayType((), np.dtype(dtype)))
 
 
@@ -73,7 +74,7 @@ _everything = cached(4096)(whole)
 
 
 @cached(4096)
-def ref_type(shape: tuple[int, ...], dtype: Any) -> RefType:
+def ref_type(shape: tuple[int, ...], dtype: DTypeLike) -> RefType:
     return RefType(ArrayType(shape, dtype), MemorySpace.VMEM)
 
 

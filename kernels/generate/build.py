@@ -18,7 +18,7 @@ from typing import Any
 
 from ...core.ir.axis_relation import IDENTITY, MOVER
 from ...core.ir.program import Atom, Eqn, Program, Var
-from ...core.ir.types import INT32, ArrayType, RefType
+from ...core.ir.types import INT32, ArrayType, Dtype, RefType
 from ...core.primitives.contraction.dot_general import dot_general_p
 from ...core.primitives.elementwise.arithmetic import add_p, mul_p
 from ...core.primitives.elementwise.comparison import eq_p, lt_p, select_n_p
@@ -202,7 +202,7 @@ class Builder:
             values = written(body, eqn, operands, old, new, self.shape(out), params)
         env.update(zip(eqn.outputs, values, strict=True))
 
-    def _positions(self, body: Body, axes: Axes, dimension: int, dtype: Any) -> Atom:
+    def _positions(self, body: Body, axes: Axes, dimension: int, dtype: Dtype) -> Atom:
         """Positions in the array: those within the block, and where it starts."""
         loop, shape, places = axes[dimension], self.shape(axes), self.seen.places(axes)
         start = body.converted(self._start(body, loop), dtype) if loop in self.tiling.grid else None
@@ -211,7 +211,7 @@ class Builder:
         out = body.add(iota_p, [], dtype=dtype, shape=shape, dimension=places[dimension])
         return out if start is None else body.add(add_p, [out, body.filled(start, shape)])
 
-    def _start(self, body: Body, loop: Any) -> Var:
+    def _start(self, body: Body, loop: int) -> Var:
         return body.add(mul_p, [self.ids[self.tiling.grid.index(loop)], scalar(self.tiling.tile[loop], INT32)])
 
     def _masked(self, body: Body, number: int, atom: Atom, env: Env) -> Atom:

@@ -142,13 +142,13 @@ def why_not(eqn: Eqn, factors: Factors) -> str | None:
     return factors.why_no_blocks(eqn)
 
 
-def nbytes(atom: Any) -> int:
+def nbytes(atom: Var) -> int:
     """The bytes of an atom in memory; none for a literal."""
     return 0 if type(atom) is Literal else _bytes_of(atom.type)
 
 
 @cached(4096)
-def _bytes_of(t: Any) -> int:
+def _bytes_of(t: ArrayType) -> int:
     return math.prod(t.shape) * t.dtype.itemsize if isinstance(t, ArrayType) else 0
 
 

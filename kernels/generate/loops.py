@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from ...core.ir.array import ArrayLike
 from ...core.primitives.elementwise.arithmetic import max_p, min_p
 from ...lang.kernel.block_spec import BlockSpec, Element
 from ...lang.ops.basic import cdiv, program_id
@@ -90,7 +91,7 @@ class Cut:
         return program_id(self.order.index(loop))
 
     def spec(self, follows: Sequence[int | None], shape: Sequence[int], scales: Sequence[int] | None = None,
-             fill: Any = None) -> BlockSpec:  # fmt: skip
+             fill: int | None = None) -> BlockSpec:  # fmt: skip
         """Blocks of an array each axis of which follows a loop, in `scales` elements a step, or is kept whole."""
         if not shape:
             return BlockSpec()
@@ -118,7 +119,7 @@ class Cut:
         return functools.reduce(both, [i == n - 1 for i, n in self.carry_ids()], True)
 
 
-def both(a: Any, b: Any) -> Any:
+def both(a: ArrayLike, b: ArrayLike) -> Any:
     """Two conditions as one, each of which may be the constant True."""
     return b if a is True else a if b is True else a & b
 

@@ -247,7 +247,7 @@ def facts_of(program: Program, atoms: tuple[Any, ...], grid: tuple[int, ...]) ->
     return facts(slice_of(program, atoms), grid)
 
 
-def predicate(program: Program, atom: Any, grid: tuple[int, ...]) -> np.ndarray | None:
+def predicate(program: Program, atom: Var, grid: tuple[int, ...]) -> np.ndarray | None:
     """The integer (or boolean) value of an atom of a body at every cell, as an array that broadcasts to the grid.
 
     None if it is not known.

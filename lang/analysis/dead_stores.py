@@ -65,7 +65,7 @@ def without(program: Program, dead: Collection[Any]) -> Program:
         if eqn.primitive in (scan_p, cond_p, while_p) and any(a in dead for a in eqn.inputs):
             programs = list(inner_programs(eqn))
 
-            def below(inner: Program, programs: Any = programs) -> Program:
+            def below(inner: Program, programs: Sequence[Any] = programs) -> Program:
                 given = next(given for program, given in programs if program is inner or len(programs) == 1)
                 return without(inner, {v for v, a in zip(inner.inputs, given, strict=True) if a in dead})
 

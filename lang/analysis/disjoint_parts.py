@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from ...core.ir.array import ArrayLike
 from ...core.ir.program import Eqn
 from ...core.ir.types import FAR
 from ...core.primitives.control_flow.cond import cond_p
@@ -79,7 +80,7 @@ def disjoint_axes(kernel: Kernel, number: int) -> tuple[int, ...]:
     return tuple(found)
 
 
-def _separate(low: Any, high: Any, axes: tuple[int, ...], rank: int) -> bool:
+def _separate(low: ArrayLike, high: ArrayLike, axes: tuple[int, ...], rank: int) -> bool:
     """Whether what cells reach does not overlap for different ids on the last of some axes, the others' being equal."""
     low, high = (np.reshape(x, (1,) * (rank - np.ndim(x)) + np.shape(x)) for x in np.broadcast_arrays(low, high))
     rest = tuple(a for a in range(rank) if a not in axes)

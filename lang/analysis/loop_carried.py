@@ -139,11 +139,11 @@ def branches(kernel: Kernel, eqn: Eqn) -> list[tuple[Program, np.ndarray]] | Non
     return None if table is None else [(branch_of(eqn, 0), ~table), (branch_of(eqn, 1), table)]
 
 
-def surely(program: Program, test: Any, grid: Axes) -> np.ndarray:
+def surely(program: Program, test: Var, grid: Axes) -> np.ndarray:
     """Where a boolean of a Program over ids holds for sure, whatever data says."""
     made = {v: e for e in program.eqns for v in e.outputs}
 
-    def holds(atom: Any) -> Any:
+    def holds(atom: Var) -> Any:
         table = predicate(program, atom, grid)
         eqn = made.get(atom) if type(atom) is Var else None
         if table is not None or eqn is None:

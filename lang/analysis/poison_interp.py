@@ -230,11 +230,11 @@ class Interpreter:
 
     # ------------------------------------------------------------ memory
 
-    def type_of(self, ref: Any) -> Any:
+    def type_of(self, ref: int) -> Any:
         """The type of a Ref."""
         return self.kernel.body.inputs[ref].type
 
-    def unknown(self, ref: Any) -> np.ndarray:
+    def unknown(self, ref: int) -> np.ndarray:
         """The level of a Ref of which nothing is known."""
         return uniform(MAYBE, len(self.type_of(ref).shape))
 

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from ...core.ir.array import ArrayLike
 from ...core.ir.axis_relation import IDENTITY, MOVER, POINTWISE
 from ...core.ir.primitive import Primitive
 from ...core.ir.program import Eqn, Program, Var, every_eqn
@@ -64,7 +65,7 @@ class Place:
     first: int = 0
 
 
-def _exact(value: Any) -> Range:
+def _exact(value: ArrayLike) -> Range:
     table = np.asarray(value, np.int64)
     return Range(table, table)
 
@@ -292,7 +293,9 @@ class Places:
             outs.append(None if unknown else values[0] if len(values) == 1 else _ends([e for v in values for e in v]))
         return outs
 
-    def carried(self, program: Program, carry: Sequence[Any], first: int, count: Any, last: bool = False) -> list[Any]:
+    def carried(
+        self, program: Program, carry: Sequence[Any], first: int, count: ArrayLike, last: bool = False
+    ) -> list[Any]:
         """The ranges of a loop's carry in any iteration (`last`: in the last one): of counters, and of invariants.
         """
         made = {v: e for e in program.eqns for v in e.outputs}
@@ -342,7 +345,7 @@ class Places:
         return carry
 
 
-def _step(eqn: Eqn | None, counter: Any) -> int | None:
+def _step(eqn: Eqn | None, counter: Var) -> int | None:
     """How much an equation adds to a counter."""
     if eqn is None or eqn.primitive is not add_p or counter not in eqn.inputs:
         return None

@@ -139,7 +139,7 @@ class _Splitter:
         else:
             raise _NotAdditive
 
-    def last_wins(self, eqn: Eqn, ref: Any) -> bool:
+    def last_wins(self, eqn: Eqn, ref: Var) -> bool:
         """Whether every cell overwrites a state that none reads, so that the last cell's store is what stays."""
         body = self.kernel.body
         return not _uses(body, eqn.outputs) and overwrites(eqn, ref) and not reads(body, ref)

@@ -16,7 +16,7 @@ import numpy as np
 
 from ...core.ir.axis_relation import IDENTITY, MOVER, POINTWISE, Parallel, Reduced, relate
 from ...core.ir.program import Eqn, Literal, Program, Var
-from ...core.ir.types import FAR, ArrayType, MemorySpace, RefType, is_inexact
+from ...core.ir.types import FAR, ArrayType, MemorySpace, RefType, Type, is_inexact
 from ...core.primitives.contraction.dot_general import dot_general_p
 from ...core.primitives.control_flow.cond import cond_p
 from ...core.primitives.control_flow.while_loop import while_p
@@ -58,7 +58,7 @@ class Cut:
     parts: int
     weight: int
 
-    def shape(self, var: Any) -> tuple[int, ...]:
+    def shape(self, var: Var) -> tuple[int, ...]:
         """The shape of a Ref or value in a part."""
         return tuple(n // self.parts if (var, d) in self.axes else n for d, n in enumerate(var.type.shape))
 
@@ -98,7 +98,7 @@ class _Joined:
         if one != other:
             self.parent[one] = other
 
-    def axis(self, var: Any, d: int) -> Place:
+    def axis(self, var: Var, d: int) -> Place:
         return self.place((var, d), var.type.shape[d])
 
     def place(self, place: Place, size: int) -> Place:
@@ -106,14 +106,14 @@ class _Joined:
         self.sizes[place] = size
         return place
 
-    def axes(self, atom: Any) -> list[Place]:
+    def axes(self, atom: Literal | Var) -> list[Place]:
         """The axes of an atom; none of a literal's."""
         if type(atom) is not Var or not hasattr(atom.type, "shape"):
             return []
         self.values.setdefault(atom, _array(atom.type).nbytes)
         return [self.axis(atom, d) for d in range(len(atom.type.shape))]
 
-    def same(self, a: Any, b: Any, ahead: int = 0) -> None:
+    def same(self, a: Literal | Var, b: Var, ahead: int = 0) -> None:
         """One value under two names, the first with more leading axes."""
         if type(a) is Var and type(b) is Var:
             mine = self.axes(a)
@@ -204,7 +204,7 @@ def _by_axes(eqn: Eqn) -> bool:
     return primitive.kind in (POINTWISE, IDENTITY) or primitive.axes is not None or primitive in _BY_AXES
 
 
-def _array(type_: Any) -> ArrayType:
+def _array(type_: Type) -> ArrayType:
     return type_.array if isinstance(type_, RefType) else type_
 
 
@@ -227,12 +227,12 @@ class _Parts:
         self.outputs = tuple(SAME if (s := self.known[v]) == ZERO else s
                              for v in kernel.body.inputs[first_out:first_scratch])  # fmt: skip
 
-    def of(self, atom: Any) -> str:
+    def of(self, atom: Literal | Var) -> str:
         if isinstance(atom, Literal):
             return ZERO if not np.any(atom.value) else SAME
         return self.known.get(atom, ZERO)
 
-    def put(self, var: Any, status: str) -> None:
+    def put(self, var: Var, status: str) -> None:
         """Note one more thing of what a variable holds."""
         if var in self.split:
             if status == SUM:

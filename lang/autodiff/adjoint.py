@@ -10,10 +10,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from ...core.ir.array import Array
 from ...core.ir.binding import current_trace, under
 from ...core.ir.primitive import Linear, Primitive, Zero
 from ...core.ir.program import Eqn, Program, Var, run
-from ...core.ir.types import RefType, is_inexact
+from ...core.ir.types import RefType, Type, is_inexact
 from ...core.primitives.control_flow.cond import cond_p
 from ...core.primitives.control_flow.scan import scan_p
 from ...core.primitives.control_flow.while_loop import while_p
@@ -51,7 +52,7 @@ class Record:
         return self.only_added(position) or (len(uses) == 1 and uses[0].primitive is swap_p)
 
 
-def _adds(eqn: Eqn, ref: Any) -> bool:
+def _adds(eqn: Eqn, ref: Var) -> bool:
     """Whether an equation of a record only adds to a Ref, in loops and branches too."""
     if eqn.primitive is not turns_p:
         return eqn.primitive is addupdate_p
@@ -71,7 +72,7 @@ def _only_adds(program: Program, number: int) -> bool:
     return all(adds(eqn) for eqn in program.eqns if ref in eqn.inputs)
 
 
-def is_active(type: Any) -> bool:
+def is_active(type: Type) -> bool:
     return isinstance(type, RefType) and is_inexact(type.dtype)
 
 
@@ -143,7 +144,7 @@ def run_backwards(found: Record, refs: dict[int, Any], cts: Sequence[Any] = ()) 
     ref_of = {found.refs[p]: r for p, r in refs.items()}
     env: dict[Var, Any] = {}
 
-    def accumulate(var: Any, ct: Any) -> None:
+    def accumulate(var: Any, ct: Array | None) -> None:
         if type(var) is Var and ct is not None and type(ct) is not Zero:
             env[var] = add_tangents(env[var], ct) if var in env else ct
 

@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from ...core.ir.array import ArrayLike
 from ...core.ir.program import Program
 from ...core.ir.types import ArrayType, MemorySpace, RefType
 from ...core.primitives.elementwise.arithmetic import add_p, div_p, min_p, mul_p, rem_p, sub_p
@@ -82,13 +83,13 @@ class Segments(Sweeper):
         segment = sub_p.bind(np.int32(self.segments - 1), ids[-2])
         return mul_p.bind(segment, np.int32(self.every)), ids[-1]
 
-    def at(self, ids: Sequence[Any], t: Any) -> list[Any]:
+    def at(self, ids: Sequence[Any], t: ArrayLike) -> list[Any]:
         """The ids of cell `t` of the carry axes."""
         found: dict[int, Any] = dict(zip(self.apart, ids, strict=False))
         found |= unravel(min_p.bind(t, np.int32(self.cells - 1)), self.carry, self.kernel.grid)
         return [found[a] for a in range(len(self.kernel.grid))]
 
-    def back(self, step: Any) -> Any:
+    def back(self, step: ArrayLike) -> Any:
         """Which cell of the segment a step of its second half takes."""
         return sub_p.bind(np.int32(2 * self.every - 1), step)
 
@@ -155,7 +156,10 @@ class Segments(Sweeper):
             history = RefType(ArrayType((self.every, *ref.shape), ref.dtype), MemorySpace.VMEM)
             self.scratch.append((("history", p), history))
 
-    def body(self, ids: Any, prefetched: Any, inputs: Any, outputs: Any, scratch: Any) -> None:
+    def body(
+        self, ids: Sequence[Any], prefetched: Sequence[Any], inputs: Sequence[Any], outputs: Sequence[Any],
+        scratch: Sequence[Any],
+    ) -> None:  # fmt: skip
         given, results, held = self.named(inputs, outputs, scratch)
         first, step = self.turn(ids)
         old = self.old_ids(ids)

@@ -61,7 +61,7 @@ def _loop_in_place(eqn: Eqn, values: Sequence[Any], fixed: Collection[Var]) -> S
     refs = [i for i, v in enumerate(values) if isinstance(typeof(v), RefType)]
     changed = {i + first for i in written(body)} | set(written(cond))
 
-    def stays(ref: Any) -> bool:
+    def stays(ref: Var) -> bool:
         at = [i for i in refs if eqn.inputs[i] is ref]
         if changed.isdisjoint(at):
             return ref in fixed

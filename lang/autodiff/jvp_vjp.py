@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from ...core.ir.array import Array
 from ...core.ir.passes import primitives_of
 from ...core.ir.primitive import Zero
 from ...core.ir.types import is_inexact
@@ -59,7 +60,10 @@ def jvp_kernel(kernel: Kernel, active: tuple[int, ...]) -> Kernel:
         fill = None if block.fill is None else block.array.dtype.type(0)
         return replace(block, name=f"{block.name}_dot", fill=fill)
 
-    def body(ids: Any, prefetched: Any, inputs: Any, outputs: Any, scratch: Any) -> None:
+    def body(
+        ids: Sequence[Any], prefetched: Sequence[Any], inputs: Sequence[Any], outputs: Sequence[Any],
+        scratch: Sequence[Any],
+    ) -> None:  # fmt: skip
         primals = [*ids, *prefetched, *inputs[:n_in], *outputs[:n_out], *scratch[:n_scratch]]
         start = len(ids) + len(prefetched)
         given = dict(zip((start + i for i in active), inputs[n_in:], strict=True))
@@ -172,7 +176,7 @@ class _Stages:
                 self.add(self.first_in + i, start)
         return list(self.total.values())
 
-    def add(self, position: int, value: Any) -> None:
+    def add(self, position: int, value: Array) -> None:
         self.total[position] = add_tangents(self.total[position], value)
 
     def stage(self, cells: Cells, cotangents: dict[int, Any]) -> dict[int, Any]:

@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from ...core.ir.array import Array, ArrayLike
 from ...core.ir.primitive import Zero
 from ...core.ir.program import Eqn, Program, Var
 from ...core.ir.types import ArrayType, MemorySpace, RefType, is_inexact
@@ -138,7 +139,7 @@ class IterationAdjoint:
         return tuple(k for k in range(len(self.carried))
                      if back.inputs[self.consts + k] in used and k not in self.counters)  # fmt: skip
 
-    def count(self, k: int, at: Any, start: Any) -> Any:
+    def count(self, k: int, at: ArrayLike, start: ArrayLike) -> Any:
         """A counter in an iteration; zeros for what nothing reads."""
         if not self.counters.get(k):
             return start if k in self.counters else instantiate(Zero(self.carried[k].type))
@@ -181,7 +182,7 @@ class LoopAdjoint(IterationAdjoint):
         """Run the loop, and keep what it carries."""
         consts, init = primals[: self.consts], primals[self.consts :]
 
-        def iteration(number: Any, *carry: Any) -> list[Any]:
+        def iteration(number: Array, *carry: Any) -> list[Any]:
             for k, ref in zip(self.saved, space, strict=False):
                 write(view(ref, (number,)), carry[k])
             return [add_p.bind(number, np.int32(1)), *eval_program(self.step, *consts, *carry)]
@@ -201,7 +202,7 @@ class LoopAdjoint(IterationAdjoint):
         start = [instantiate(cts[i - self.consts]) for i in carried]
         start += [instantiate(Zero(self.step.inputs[i].type.tangent())) for i in summed]
 
-        def iteration(number: Any, *carried: Any) -> list[Any]:
+        def iteration(number: Array, *carried: Any) -> list[Any]:
             at = sub_p.bind(np.int32(self.length - 1), number)
             kept = {k: view(ref, (at,))[...] for k, ref in zip(self.saved, space, strict=False)}
             values = [kept[k] if k in kept else self.count(k, at, init[k]) for k in range(len(init))]
@@ -222,12 +223,12 @@ class Slots:
     def empty(self, state: Sequence[Any]) -> Sequence[Any]:
         return ()
 
-    def put(self, slots: Sequence[Any], index: Any, state: Sequence[Any]) -> Sequence[Any]:
+    def put(self, slots: Sequence[Any], index: ArrayLike, state: Sequence[Any]) -> Sequence[Any]:
         for ref, value in zip(self.refs, state, strict=True):
             write(view(ref, (index,)), value)
         return ()
 
-    def get(self, slots: Sequence[Any], index: Any) -> Sequence[Any]:
+    def get(self, slots: Sequence[Any], index: ArrayLike) -> Sequence[Any]:
         return tuple(view(ref, (index,))[...] for ref in self.refs)
 
 
@@ -322,8 +323,9 @@ class WhileAdjoint(IterationAdjoint):
         return {i + self.first: x for i, x in zip((*carried, *summed), outs, strict=True)}
 
     def _counted(
-        self, going: Any, advance: Any, turn: Any, init: Sequence[Any], first: Sequence[Any], start: Sequence[Any]
-    ) -> Sequence[Any]:
+        self, going: Callable[..., Any], advance: Callable[..., Any], turn: Callable[..., Any], init: Sequence[Any],
+        first: Sequence[Any], start: Sequence[Any],
+    ) -> Sequence[Any]:  # fmt: skip
         """Run backwards what reads only counters: nothing is kept, and nothing run again."""
         fixed = {k for k in self.counters if self.step.outputs[k] is self.carried[k]}
         bounds, one = bounds_of(self.cond, self.first, self.counters, fixed), np.int32(1)
@@ -333,14 +335,14 @@ class WhileAdjoint(IterationAdjoint):
             number, _ = while_loop(lambda c: going(c[1]), lambda c: (c[0] + one, tuple(advance(c[1]))),
                                    (np.int32(0), tuple(first)))  # fmt: skip
 
-        def iteration(c: Any) -> Any:
+        def iteration(c: Sequence[Any]) -> Any:
             at = c[0] - one
             return at, tuple(turn([self.count(k, at, x) for k, x in enumerate(init)], c[1]))
 
         return while_loop(lambda c: c[0] > np.int32(0), iteration, (number, tuple(start)))[1]
 
 
-def _slots(type: Any, size: int) -> RefType:
+def _slots(type: ArrayType, size: int) -> RefType:
     space = MemorySpace.VMEM if type.shape else MemorySpace.SMEM
     return RefType(ArrayType((size, *type.shape), type.dtype), space)
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import functools
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -78,14 +78,16 @@ class Assembly(ABC):
                 self.scratch.append((("ct", p), self.type_of(p)))
         self.scratch += [(("space", k), type_) for k, type_ in enumerate(space)]
 
-    def named(self, inputs: Any, outputs: Any, scratch: Any) -> tuple[dict[Any, Any], dict[Any, Any], dict[Any, Any]]:
+    def named(
+        self, inputs: Sequence[Any], outputs: Sequence[Any], scratch: Sequence[Any]
+    ) -> tuple[dict[Any, Any], dict[Any, Any], dict[Any, Any]]:
         """The Refs of the backward kernel by what they are."""
         given = {key: ref for (key, _), ref in zip(self.inputs, inputs, strict=True)}
         held = {key: ref for (key, _), ref in zip(self.scratch, scratch, strict=True)}
         results = {p: ref for (p, _), ref in zip(self.outputs, outputs, strict=True)}
         return given, results, held
 
-    def primal(self, given: Any, held: Any) -> list[Any]:
+    def primal(self, given: Mapping[str, Any], held: Mapping[str, Any]) -> list[Any]:
         """The Refs that a cell runs again with, after ids and prefetched ones."""
         operands = [given["in", p] for p in range(self.first_in, self.first_out)]
         return operands + [held["work", p] for p in range(self.first_out, self.end)]
@@ -298,7 +300,10 @@ class _Builder(Assembly):
                 self.aliases.append((len(self.inputs), number))
                 self.inputs.append((("zero", p), replace(block, name=f"{block.name}_start")))
 
-    def body(self, ids: Any, prefetched: Any, inputs: Any, outputs: Any, scratch: Any) -> None:
+    def body(
+        self, ids: Sequence[Any], prefetched: Sequence[Any], inputs: Sequence[Any], outputs: Sequence[Any],
+        scratch: Sequence[Any],
+    ) -> None:  # fmt: skip
         given, results, held = self.named(inputs, outputs, scratch)
         cells, program = self.cells, self.cells.program
         for p in range(self.first_out, self.end):
@@ -312,7 +317,9 @@ class _Builder(Assembly):
         found = record(program, [*self.old_ids(ids), *prefetched, *self.primal(given, held)], cells.active, space)
         run_backwards(found, cotangents)
 
-    def cotangents(self, given: Any, held: Any, results: Any) -> dict[int, Any]:
+    def cotangents(
+        self, given: Mapping[str, Any], held: Mapping[str, Any], results: Mapping[str, Any]
+    ) -> dict[int, Any]:
         """The Ref that holds the cotangent of each Ref of the cell."""
         found: dict[int, Any] = {p: ref for p, ref in results.items() if p not in self.cells.held}
         for p in range(self.first_out, self.end):
@@ -331,7 +338,7 @@ class _Builder(Assembly):
             found[p] = ref
         return found
 
-    def reset(self, ids: Any, results: Any) -> None:
+    def reset(self, ids: Sequence[Any], results: Mapping[str, Any]) -> None:
         """Zero the accumulated cotangents at the first cell of their run."""
         refs = [ref for p, ref in results.items() if p not in self.cells.held and not self.added(p)]
         if refs:
@@ -395,10 +402,13 @@ def saving(kernel: Kernel, parts: Phases, saved: Sequence[int]) -> Kernel:
     more = [replace(state_block(kernel, parts, p), name=f"saved{k}", fill=None) for k, p in enumerate(saved)]
     n_out = len(kernel.outputs)
 
-    def body(ids: Any, prefetched: Any, inputs: Any, outputs: Any, scratch: Any) -> None:
+    def body(
+        ids: Sequence[Any], prefetched: Sequence[Any], inputs: Sequence[Any], outputs: Sequence[Any],
+        scratch: Sequence[Any],
+    ) -> None:  # fmt: skip
         args = [*ids, *prefetched, *inputs, *outputs[:n_out], *scratch]
 
-        def at(last: bool, act: Any) -> None:
+        def at(last: bool, act: Callable[..., Any]) -> None:
             when_all((eq_p.bind(ids[a], np.int32(kernel.grid[a] - 1 if last else 0)) for a in parts.carry), act)
 
         def finish() -> None:

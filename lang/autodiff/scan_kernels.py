@@ -12,12 +12,13 @@ are summed (or, where blocks overlap or lie as data says, scattered) outside.
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ...core.ir.array import ArrayLike
 from ...core.ir.types import FAR
 from ...core.primitives.elementwise.arithmetic import sub_p
 from ...core.primitives.elementwise.bitwise import or_p
@@ -215,7 +216,10 @@ class Sweeper(Assembly):
                     (("zero", part.position), replace(self.outputs[number][1], name=f"{block.name}_start"))
                 )
 
-    def body(self, ids: Any, prefetched: Any, inputs: Any, outputs: Any, scratch: Any) -> None:
+    def body(
+        self, ids: Sequence[Any], prefetched: Sequence[Any], inputs: Sequence[Any], outputs: Sequence[Any],
+        scratch: Sequence[Any],
+    ) -> None:  # fmt: skip
         given, results, held = self.named(inputs, outputs, scratch)
         for p in range(self.first_out, self.end):
             if self.enters(p):
@@ -223,14 +227,17 @@ class Sweeper(Assembly):
         self.restart(held)
         self.backwards(self.old_ids(ids), prefetched, given, results, held)
 
-    def restart(self, held: Any) -> None:
+    def restart(self, held: Mapping[str, Any]) -> None:
         """Give up what earlier cells left in the work space of blocks that cells write bit by bit, or not always."""
         for p in range(self.first_out, self.first_scratch):
             again = reads(self.program, self.program.inputs[p])  # as flattened branches do, to write it back
             if not self.enters(p) and (again or analyse(self.kernel).carry_of(p)):
                 blank(held["work", p])
 
-    def backwards(self, ids: Sequence[Any], prefetched: Any, given: Any, results: Any, held: Any) -> None:
+    def backwards(
+        self, ids: Sequence[Any], prefetched: Sequence[Any], given: Mapping[str, Any], results: Mapping[str, Any],
+        held: Mapping[str, Any],
+    ) -> None:  # fmt: skip
         """Run the cell of these ids again from what `work` holds, then backwards."""
         cotangents: dict[int, Any] = {}
         for p in self.floats():
@@ -273,7 +280,7 @@ class Sweeper(Assembly):
             groups.setdefault(self.anew(p), []).append((entry, state))
         for axes, refs in groups.items():
 
-            def act(refs: Any = refs) -> None:
+            def act(refs: Sequence[Any] = refs) -> None:
                 for entry, state in refs:
                     write(view(entry), view(state)[...])
 
@@ -290,7 +297,10 @@ class Sweeper(Assembly):
             kernel = self.kernel  # what an output holds on entry depends on the order of its updates
         n_out = len(kernel.outputs)
 
-        def body(ids: Any, prefetched: Any, inputs: Any, outputs: Any, scratch: Any) -> None:
+        def body(
+            ids: Sequence[Any], prefetched: Sequence[Any], inputs: Sequence[Any], outputs: Sequence[Any],
+            scratch: Sequence[Any],
+        ) -> None:  # fmt: skip
             args = [*ids, *prefetched, *inputs, *outputs[:n_out], *scratch]
             self.save(ids, [(p, entry, args[p]) for p, entry in zip(saved, outputs[n_out:], strict=True)])
             eval_program(kernel.body, *args)
@@ -302,7 +312,7 @@ class Sweeper(Assembly):
                             semantics=kernel.semantics)  # fmt: skip
 
 
-def assemble(sweep: Sweep, part: Part, value: Any, prefetched: Sequence[Any]) -> Any:
+def assemble(sweep: Sweep, part: Part, value: ArrayLike, prefetched: Sequence[Any]) -> Any:
     """The cotangent of an operand from what the sweep gives of it."""
     if part.scattered:
         kernel = sweep.kernel

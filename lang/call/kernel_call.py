@@ -6,8 +6,8 @@ import contextlib
 import difflib
 import functools
 import inspect
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -60,6 +60,9 @@ from .custom_partition import ruled_call
 from .primitive import kernel_call_p
 from .sliced_outputs import UNBLOCKED, has_slices, sliced_outputs
 
+if TYPE_CHECKING:
+    from ...core.support.pytree import PyTreeDef
+
 _NOT_GIVEN: Any = Ellipsis
 
 
@@ -68,7 +71,7 @@ def kernel_call(
     body: Callable[..., None],
     out_shape: Any = _NOT_GIVEN,
     *,
-    grid: Any = None,
+    grid: int | Sequence[Any] | None = None,
     in_specs: Any = None,
     out_specs: Any = None,
     scratch_shapes: Any = (),
@@ -164,7 +167,7 @@ def _interpreted(kernel: Kernel, operands: Sequence[Any]) -> list[Any]:
 
 
 def _settings(
-    compiler_params: Params | None, cost_estimate: Any, semantics: Any, mesh: Any
+    compiler_params: Params | None, cost_estimate: Any, semantics: Sequence[str] | None, mesh: Any
 ) -> tuple[tuple[str, Any], ...]:
     """Parameters for backends and the cost model; unhashable values, which cannot be in a Kernel, are an error."""
     cores = tuple(a for a, s in enumerate(semantics or ()) if "core" in str(getattr(s, "value", s)).lower())
@@ -186,7 +189,7 @@ def _settings(
     return tuple((key, value) for key, value in given.items() if value is not None)
 
 
-def _pairs(aliases: Any) -> dict[int, int]:
+def _pairs(aliases: Mapping[str, Any] | None) -> dict[int, int]:
     """The argument `input_output_aliases`: a dictionary, or pairs."""
     try:
         found = dict(aliases or {})
@@ -217,8 +220,9 @@ class _Request:
     """Everything about a call but its operands; builds the Kernel for their types, once for each."""
 
     def __init__(
-        self, body: Any, out_shape: Any, spec: GridSpec, aliases: dict[int, int], semantics: Any, interpret: Any,
-        name: str, settings: tuple[tuple[str, Any], ...], strict: bool | None, debug: bool,
+        self, body: Callable[..., Any], out_shape: Any, spec: GridSpec, aliases: dict[int, int],
+        semantics: Sequence[str] | None, interpret: bool, name: str, settings: tuple[tuple[str, Any], ...],
+        strict: bool | None, debug: bool,
     ):  # fmt: skip
         self.body, self.spec, self.aliases, self.interpret, self.name = body, spec, aliases, interpret, name
         self.settings, self.strict, self.debug = settings, strict, debug
@@ -251,7 +255,7 @@ class _Request:
             outs = kernel_call_p.bind(*leaves, kernel=kernel)
         return out_tree.unflatten(outs)
 
-    def build(self, in_tree: Any, types: tuple[Any, ...]) -> tuple[Kernel, Any]:
+    def build(self, in_tree: PyTreeDef, types: tuple[Any, ...]) -> tuple[Kernel, Any]:
         known = in_tree, types, tuple(mesh_axes().items())  # a body may ask for its device
         found = self.built.get(known)
         if found is None:
@@ -264,7 +268,7 @@ class _Request:
                     self.source) from None  # fmt: skip
         return found, self.out_tree
 
-    def _build(self, in_tree: Any, types: tuple[Any, ...]) -> Kernel:
+    def _build(self, in_tree: PyTreeDef, types: tuple[Any, ...]) -> Kernel:
         n_prefetch = self.spec.num_scalar_prefetch
         args = in_tree.unflatten(range(len(types)))
         first = len(pytree.leaves(args[:n_prefetch]))
@@ -331,7 +335,7 @@ class _Request:
         return tuple(found)
 
     def _block(
-        self, spec: BlockSpec, array: ArrayType, prefetch: Sequence[ArrayType], scalars: Any, name: str
+        self, spec: BlockSpec, array: ArrayType, prefetch: Sequence[ArrayType], scalars: PyTreeDef, name: str
     ) -> Block:
         space = spec.memory_space or MemorySpace.VMEM
         where = f"kernel {self.name}: operand {name} of {array.show()}"
@@ -348,8 +352,9 @@ class _Request:
         return Block(name, array.strong(), axes, index_map, space, fill, spec.buffers)
 
     def _trace_map(
-        self, index_map: Callable[..., Any], prefetch: Sequence[ArrayType], scalars: Any, where: str, shape: Any
-    ) -> Program:
+        self, index_map: Callable[..., Any], prefetch: Sequence[ArrayType], scalars: PyTreeDef, where: str,
+        shape: Sequence[Any],
+    ) -> Program:  # fmt: skip
         """An index map as a Program, of the grid's indices and the prefetched operands, whose pytree is `scalars`."""
         n, hidden = len(self.grid), len(self.axes)
 
@@ -366,8 +371,9 @@ class _Request:
         return inlined(program, index_map, f"{where}: its index map")
 
     def _indices(
-        self, index_map: Callable[..., Any], ids: Sequence[Any], prefetched: Sequence[Any], where: str, shape: Any
-    ) -> list[Any]:
+        self, index_map: Callable[..., Any], ids: Sequence[Any], prefetched: Sequence[Any], where: str,
+        shape: Sequence[Any],
+    ) -> list[Any]:  # fmt: skip
         """What an index map gives within a cell, checked: an index for each axis, or a slice."""
         n = len(self.grid)
         wanted = n + self.spec.num_scalar_prefetch
@@ -393,8 +399,10 @@ class _Request:
                 raise BlockRankError(f"{where}: its index map gives {t.show()}", "index maps give integers")
         return found
 
-    def _trace(self, in_tree: Any, first: int, prefetch: Any, inputs: Any, outputs: Any, sliced: Any, scratch: Any,
-               scratch_tree: Any) -> Program:  # fmt: skip
+    def _trace(
+        self, in_tree: PyTreeDef, first: int, prefetch: Sequence[Any], inputs: Sequence[Any], outputs: Sequence[Any],
+        sliced: Mapping[str, Any], scratch: Sequence[Any], scratch_tree: PyTreeDef,
+    ) -> Program:  # fmt: skip
         n, hidden = len(self.grid), len(self.axes)
         types: list[Any] = [ID] * n + [RefType(t, MemorySpace.SMEM) for t in prefetch]
         types += [b.ref_type for b in (*inputs, *outputs)] + list(scratch)
@@ -433,7 +441,9 @@ class _Request:
         return normalize(program)
 
     @contextlib.contextmanager
-    def _cell(self, ids: Sequence[Any], sizes: Sequence[Any], trace: Any = None, mesh: Any = ()) -> Iterator[None]:
+    def _cell(
+        self, ids: Sequence[Any], sizes: Sequence[Any], trace: Any = None, mesh: Sequence[Any] = ()
+    ) -> Iterator[None]:
         """Within it the body, or an index map, may ask where it is; `sizes` are Refs of those that are computed."""
         grid: list[Any] = list(self.grid)
         for axis, size in zip(self.axes, sizes, strict=True):
@@ -488,7 +498,7 @@ class _Request:
 _ACCESSES = (get_p, swap_p, addupdate_p)
 
 
-def _semantics(given: Any, grid: tuple[int, ...], name: str) -> tuple[str, ...] | None:
+def _semantics(given: Sequence[str] | None, grid: tuple[int, ...], name: str) -> tuple[str, ...] | None:
     if given is None:
         return None
     given = (given,) if isinstance(given, str) else given
@@ -518,7 +528,7 @@ def _shape_of_tree(values: Any) -> str:
     return str(len(values)) if flat else f"the tree {structure}"
 
 
-def _match_specs(specs: Any, values: Any, what: str, name: str, like: str) -> list[BlockSpec]:
+def _match_specs(specs: Any, values: int | Sequence[int], what: str, name: str, like: str) -> list[BlockSpec]:
     """One BlockSpec for each leaf of `values`; `specs` is a prefix of its structure."""
     if specs is None:
         return [no_block_spec] * len(pytree.leaves(values))
@@ -549,7 +559,7 @@ def _several(values: Any) -> list[Any]:
     return list(values) if isinstance(values, (tuple, list)) else [values]
 
 
-def _parameters(body: Any) -> list[str]:
+def _parameters(body: Callable[..., Any]) -> list[str]:
     """The names of a body's positional parameters, as far as they are known."""
     try:
         found = inspect.signature(body).parameters.values()
@@ -558,7 +568,7 @@ def _parameters(body: Any) -> list[str]:
     return [p.name for p in found if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
 
 
-def _scratch_names(body: Any, first: int, scratch_tree: Any) -> tuple[str, ...]:
+def _scratch_names(body: Callable[..., Any], first: int, scratch_tree: PyTreeDef) -> tuple[str, ...]:
     """A name for each scratch: the body's parameter, with the path within it."""
     scratch = scratch_tree.unflatten(range(scratch_tree.num_leaves))
     if isinstance(scratch, dict):
@@ -569,7 +579,7 @@ def _scratch_names(body: Any, first: int, scratch_tree: Any) -> tuple[str, ...]:
     return tuple(base + pytree.keystr(path) for base, v in given.items() for path, _ in pytree.leaves_with_path(v))
 
 
-def _names(body: Any, args: Sequence[Any], outs: Sequence[Any]) -> list[str]:
+def _names(body: Callable[..., Any], args: Sequence[Any], outs: Sequence[Any]) -> list[str]:
     """A name for each operand and output leaf: the body's parameter, with the path within it."""
     parameters = _parameters(body)
     names = []

@@ -154,8 +154,10 @@ def _transpose(cts: Sequence[Any], *args: Any, kernel: Kernel, active: tuple[int
     return [None] * (n + s) + [f if isinstance(a, Linear) else None for f, a in zip(found, args[n + s :], strict=True)]
 
 
-def linear_primitive(name: str, apply: Callable[..., list[Any]], primals_of: Callable[..., int], typing: Any,
-                     transpose: Any) -> Primitive:  # fmt: skip
+def linear_primitive(
+    name: str, apply: Callable[..., list[Any]], primals_of: Callable[..., int], typing: Callable[..., Any],
+    transpose: Callable[..., Any],
+) -> Primitive:  # fmt: skip
     """What `apply` computes, linear in the operands behind the first `primals_of(**params)`, as a primitive."""
 
     def linearize(primals: Sequence[Any], nonzero: Sequence[bool], **params: Any) -> Any:

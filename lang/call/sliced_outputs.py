@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -21,6 +21,9 @@ from ..ops.basic import current_cell
 from ..ops.block_parts import block_part, starts_of
 from ..ops.dynamic_slices import int32_of
 
+if TYPE_CHECKING:
+    from ...core.primitives.refs.ref_views import AnyRef
+
 UNBLOCKED: BlockSpec = BlockSpec(memory_space=MemorySpace.ANY)
 
 
@@ -29,7 +32,7 @@ def has_slices(spec: BlockSpec) -> bool:
     return any(isinstance(size, BoundedSlice) for size in spec.block_shape or ())
 
 
-def _part(ref: Any, axes: Sequence[BlockAxis], index: Sequence[Any], array: ArrayType) -> tuple[Any, Any]:
+def _part(ref: AnyRef, axes: Sequence[BlockAxis], index: Sequence[Any], array: ArrayType) -> tuple[Any, Any]:
     """The part of an output that a cell stores, as a block's size of it and a mask."""
     starts = starts_of(axes, [int32_of(i.start if isinstance(i, Slice) else i) for i in index])
     ends = [

@@ -16,10 +16,11 @@ import itertools
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ...core.ir.array import Array
 from ...core.ir.types import INT32, ArrayType, MemorySpace, is_float
 from ...core.primitives.elementwise.arithmetic import add_p, max_p, min_p
 from ...core.primitives.elementwise.comparison import select
@@ -36,6 +37,9 @@ from ..cost.roofline import products
 from ..kernel.block_spec import BlockSpec, BoundedSlice, PrefetchScalarGridSpec
 from ..ops.basic import ds, program_id, when_all
 from ..targets.target import Target, current_target
+
+if TYPE_CHECKING:
+    from ...core.primitives.refs.ref_views import AnyRef
 
 CELL_SECONDS = {"cpu": 2e-6, "tpu": 3.5e-7, "cuda": 0.0, "rocm": 0.0}  # what a cell costs beside its work
 LAUNCH_WAVE = 1e-6  # a wave of a GPU's programs
@@ -307,7 +311,7 @@ class Auto:
 
     # ------------------------------------------------------------ the kernel
 
-    def __call__(self, *args: Any, tiles: Mapping[str, int] | None = None, interpret: Any = False) -> Any:
+    def __call__(self, *args: Any, tiles: Mapping[str, int] | None = None, interpret: bool = False) -> Any:
         arrays = [as_array(x) for x in args]
         types: Any = tuple(typeof(x).strong() for x in arrays)
         chosen = dict(self.choices(*arrays)[0] if tiles is None else {**self.choices(*arrays)[0], **tiles})
@@ -337,7 +341,7 @@ class _Tiling:
         self.carried = [a for a in reduced if a not in kept and self.grid[self.at[a]] > 1]
         self.wide = [t.dtype.itemsize < 4 and is_float(t.dtype) and bool(self.carried) for t in self.outs]
 
-    def call(self, interpret: Any) -> Callable[..., Any]:
+    def call(self, interpret: bool) -> Callable[..., Any]:
         axes, auto = self.axes, self.auto
         result = [ArrayType(tuple(self.sizes[a] for a in one), t.dtype)
                   for one, t in zip(axes.outs, self.outs, strict=True)]  # fmt: skip
@@ -389,7 +393,7 @@ class _Tiling:
         for ref, value, wide in zip(held, found, self.wide, strict=False):
             _put(ref, value, next(scratch) if wide else ref, turns, self.auto.reduce)
 
-    def kept(self, value: Any, one: Sequence[str], table: Any, place: Place, reduce: str) -> Any:
+    def kept(self, value: Array, one: Sequence[str], table: AnyRef | None, place: Place, reduce: str) -> Any:
         """A tile with the rows past the end of its batch replaced by what does not change a reduction."""
         for d, a in enumerate(one):
             if a in self.axes.jagged:
@@ -400,12 +404,12 @@ class _Tiling:
         return value
 
 
-def _rest(count: Any, size: int) -> Any:
+def _rest(count: Array, size: int) -> Any:
     count = max_p.bind(min_p.bind(count, np.int32(size)), np.int32(0))
     return count if isinstance(count, Tracer) else int(count)
 
 
-def _put(ref: Any, value: Any, into: Any, turns: Sequence[tuple[int, int]], reduce: str) -> None:
+def _put(ref: AnyRef, value: Array, into: AnyRef, turns: Sequence[tuple[int, int]], reduce: str) -> None:
     """Store a tile's value, combined with those of earlier iterations along grid axes, given with their sizes.
 
     `into` is the accumulator: the Ref itself, or scratch that the last iteration stores.
@@ -452,7 +456,7 @@ def auto(
         made = Auto(body, parsed(axes), space or {}, whole, reduce, most or {}, options)
 
         @functools.wraps(body)
-        def call(*args: Any, tiles: Mapping[str, int] | None = None, interpret: Any = False) -> Any:
+        def call(*args: Any, tiles: Mapping[str, int] | None = None, interpret: bool = False) -> Any:
             return made(*args, tiles=tiles, interpret=interpret)
 
         call.__signature__ = inspect.signature(made)

@@ -106,8 +106,8 @@ def _closed_over(value: Any, seen: set[int] | None = None) -> Iterator[Ref]:
 
 @public
 def kernel(
-    body: Callable[..., None] | None = None, out_type: Any = None, *, mesh: Any = None, scratch_types: Any = (),
-    **options: Any,
+    body: Callable[..., None] | None = None, out_type: Any = None, *, mesh: Any = None,
+    scratch_types: Any = (), **options: Any,
 ) -> Callable[..., Any]:  # fmt: skip
     """A kernel from its body; without a body, a decorator. With a `mesh` the body runs once on each of its places.
 

@@ -10,12 +10,13 @@ an operand is a `Ref`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ...core.ir.array import Array, ArrayLike, Index, Operand
 from ...core.ir.binding import EVAL, Trace, current_trace
 from ...core.ir.primitive import Primitive
 from ...core.ir.program import Program, Var
@@ -46,8 +47,11 @@ from ..ops.basic import current_cell, within_body
 from ..ops.run_scoped import allocate
 from ..transforms.discharge import Cell, run_cells, undefined, written
 
+if TYPE_CHECKING:
+    from ...core.support.pytree import PyTree
 
-def _place(ref: Any, key: Any) -> RefView:
+
+def _place(ref: Any, key: Index) -> RefView:
     """The part of a Ref that an index names; traced indices below zero count from the end."""
     found = view(ref, Ellipsis if key is None else key)
     if type(ref) is not Ref:
@@ -67,7 +71,7 @@ class Ref:
     __slots__ = ("_trace", "aval", "_value", "_still", "stand_in", "__weakref__")
     is_mutable_ref = True
 
-    def __init__(self, value: Any, still: bool = False):
+    def __init__(self, value: Array, still: bool = False):
         type_: Any = typeof(value)
         self._trace: Trace = current_trace()
         self.aval: RefType = RefType(type_.strong(), MemorySpace.ANY)
@@ -103,25 +107,25 @@ class Ref:
     def at(self) -> Any:
         return view(self).at
 
-    def __getitem__(self, key: Any) -> Any:
+    def __getitem__(self, key: Index) -> Any:
         return read(_place(self, key))
 
-    def __setitem__(self, key: Any, value: Any) -> None:
+    def __setitem__(self, key: Index, value: ArrayLike) -> None:
         write(_place(self, key), value)
 
-    def get(self, idx: Any = Ellipsis) -> Any:
+    def get(self, idx: Index = Ellipsis) -> Any:
         """The array in part of it."""
         return read(_place(self, idx))
 
-    def set(self, value: Any, idx: Any = Ellipsis) -> None:
+    def set(self, value: ArrayLike, idx: Index = Ellipsis) -> None:
         """Store an array in part of it."""
         write(_place(self, idx), value)
 
-    def swap(self, value: Any, idx: Any = Ellipsis) -> Any:
+    def swap(self, value: ArrayLike, idx: Index = Ellipsis) -> Any:
         """Store an array in part of it; gives what was there."""
         return swap_in(_place(self, idx), value)
 
-    def addupdate(self, value: Any, idx: Any = Ellipsis) -> None:
+    def addupdate(self, value: ArrayLike, idx: Index = Ellipsis) -> None:
         """Add an array to part of it."""
         add_to(_place(self, idx), value)
 
@@ -161,7 +165,7 @@ class Ref:
             )
         return self._value
 
-    def hold(self, value: Any) -> None:
+    def hold(self, value: Operand) -> None:
         """Replace the stored array by one visible to its trace."""
         if isinstance(value, Tracer) and not _within(self._trace, value._trace):
             raise LeakedTracerError(
@@ -219,7 +223,7 @@ def _get(ref: Ref, *rest: Any, **how: Any) -> Any:
     return read_value(ref.value, rest, **how)
 
 
-def _write(ref: Ref, value: Any, rest: Sequence[Any], add: bool, how: Any) -> None:
+def _write(ref: Ref, value: ArrayLike, rest: Sequence[Any], add: bool, how: Mapping[str, Any]) -> None:
     if ref._still:
         value = stop_gradient(value)
     if not add and not how.get("masked") and how["index"].is_whole(ref.shape):
@@ -228,13 +232,13 @@ def _write(ref: Ref, value: Any, rest: Sequence[Any], add: bool, how: Any) -> No
         ref.hold(write_value(ref.value, value, rest, add=add, **how))
 
 
-def _swap(ref: Ref, value: Any, *rest: Any, **how: Any) -> Any:
+def _swap(ref: Ref, value: ArrayLike, *rest: Any, **how: Any) -> Any:
     old = _get(ref, *rest, **how)
     _write(ref, value, rest, False, how)
     return old
 
 
-def _addupdate(ref: Ref, value: Any, *rest: Any, **how: Any) -> list[Any]:
+def _addupdate(ref: Ref, value: ArrayLike, *rest: Any, **how: Any) -> list[Any]:
     _write(ref, value, rest, True, how)
     return []
 
@@ -319,7 +323,7 @@ _REFS = (Ref, RefTracer)
 # ---------------------------------------------------------------------------- functions
 
 
-def _new(value: Any, memory_space: Any, kind: str | None, pin: bool) -> Any:
+def _new(value: Operand, memory_space: Any, kind: str | None, pin: bool) -> Any:
     if memory_space is not None and within_body() and not pin:
         type_: Any = typeof(value)
         made = allocate("new_ref", RefType(type_.strong(), MemorySpace(memory_space)))
@@ -333,7 +337,7 @@ def _new(value: Any, memory_space: Any, kind: str | None, pin: bool) -> Any:
     return Ref(as_array(value), kind is not None)
 
 
-def new_ref(init_val: Any, *, memory_space: Any = None, kind: str | None = None, pin: bool = False) -> Ref:
+def new_ref(init_val: PyTree, *, memory_space: Any = None, kind: str | None = None, pin: bool = False) -> Ref:
     """A mutable array that starts as `init_val`.
 
     It may be used where it was made, and from loops, branches and functions under `jit` that close over it or (`jit`)
@@ -396,7 +400,7 @@ def free_ref(ref: Ref) -> None:
     freeze(ref)
 
 
-def get(ref: Any, idx: Any = None) -> Any:
+def get(ref: Any, idx: Index = None) -> Any:
     """The array in part of a Ref: `ref[idx]`.
 
     >>> import tilewright as tw
@@ -406,7 +410,7 @@ def get(ref: Any, idx: Any = None) -> Any:
     return read(_place(ref, idx))
 
 
-def set(ref: Any, idx: Any, value: Any) -> None:  # noqa: A001
+def set(ref: Any, idx: Index, value: ArrayLike) -> None:  # noqa: A001
     """Store an array in part of a Ref: `ref[idx] = value`.
 
     >>> import tilewright as tw
@@ -418,7 +422,7 @@ def set(ref: Any, idx: Any, value: Any) -> None:  # noqa: A001
     write(_place(ref, idx), value)
 
 
-def swap(ref: Any, idx: Any, value: Any) -> Any:
+def swap(ref: Any, idx: Index, value: ArrayLike) -> Any:
     """Store an array in part of a Ref; gives what was there.
 
     >>> import tilewright as tw
@@ -428,7 +432,7 @@ def swap(ref: Any, idx: Any, value: Any) -> Any:
     return swap_in(_place(ref, idx), value)
 
 
-def addupdate(ref: Any, idx: Any, x: Any) -> None:
+def addupdate(ref: Any, idx: Index, x: ArrayLike) -> None:
     """Add an array to part of a Ref: `ref[idx] += x`; repeated indices accumulate.
 
     >>> import tilewright as tw
@@ -458,7 +462,7 @@ def run_state(f: Callable[[Any], Any]) -> Callable[[Any], Any]:
     [2. 2. 2.]
     """
 
-    def call(init: Any) -> Any:
+    def call(init: PyTree) -> Any:
         if not within_body():
             held = pytree.map(new_ref, init)
             f(held)

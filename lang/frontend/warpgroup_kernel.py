@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import functools
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
 
 from ...core.ir.types import MemorySpace
 from ...core.support import pytree
@@ -18,6 +18,9 @@ from ..ops.run_scoped import undefine_p
 from ..warpgroups.barriers import define
 from ..warpgroups.specs import Barrier, Mesh, MeshSpec
 
+if TYPE_CHECKING:
+    from ...core.primitives.refs.ref_views import AnyRef
+
 _FAR = BlockSpec(memory_space=MemorySpace.HBM)
 
 
@@ -27,7 +30,7 @@ class _Scope:
     def __init__(self, mesh: Mesh):
         self.mesh = mesh
 
-    def allocated(self, what: str, scratch: Any, ref: Any, axes: Any) -> None:
+    def allocated(self, what: str, scratch: Any, ref: AnyRef, axes: str | Sequence[str] | None) -> None:
         """A Ref is made: a barrier learns its arrivals, an accumulator is zeros."""
         if ref.aval.space is MemorySpace.REGS:
             undefine_p.bind(ref, zero=True)
@@ -42,10 +45,11 @@ class _Scope:
 
 
 def kernel(
-    body: Callable[..., None] | None = None, *, out_type: Any = None, scratch_types: Any = (), out_shape: Any = None,
-    scratch_shapes: Any = (), compiler_params: Any = None, grid: Any = (), grid_names: Any = (), cluster: Any = (),
-    cluster_names: Any = (), num_threads: int | None = None, thread_name: Any = None, mesh: Mesh | None = None,
-    interpret: Any = False, name: str | None = None, debug: bool = False, cost_estimate: Any = None,
+    body: Callable[..., None] | None = None, *, out_type: Any = None, scratch_types: Any = (),
+    out_shape: Any = None, scratch_shapes: Any = (), compiler_params: Any = None, grid: Sequence[Any] = (),
+    grid_names: Sequence[str] = (), cluster: Sequence[int] = (), cluster_names: Sequence[str] = (),
+    num_threads: int | None = None, thread_name: str | None = None, mesh: Mesh | None = None, interpret: Any = False,
+    name: str | None = None, debug: bool = False, cost_estimate: Any = None,
 ) -> Callable[..., Any]:  # fmt: skip
     """A function of arrays that runs `body` once on each of `num_threads` warpgroups of every block of a grid.
 
@@ -91,7 +95,9 @@ def kernel(
     return _made(body, mesh, out_type, scratch, given)
 
 
-def _without_none(body: Callable[..., None], out_type: Any, scratch: Any) -> tuple[Callable[..., None], Any]:
+def _without_none(
+    body: Callable[..., None], out_type: Sequence[Any], scratch: Sequence[Any]
+) -> tuple[Callable[..., None], Any]:
     """A body, and the results it has, without those that are None, which it is given as None."""
     types, structure = pytree.flatten(out_type)
     after = 0 if isinstance(scratch, dict) else len(scratch) if isinstance(scratch, (tuple, list)) else 1
@@ -106,7 +112,7 @@ def _without_none(body: Callable[..., None], out_type: Any, scratch: Any) -> tup
     return within, types
 
 
-def _made(body: Callable[..., None], mesh: Mesh, out_type: Any, scratch: Any, given: dict[str, Any]) -> Any:
+def _made(body: Callable[..., None], mesh: Mesh, out_type: Any, scratch: Sequence[Any], given: dict[str, Any]) -> Any:
     if any(x is None for x in pytree.leaves(out_type, is_leaf=lambda x: x is None)):
         inner, types = _without_none(body, out_type, scratch)
         run = _made(inner, mesh, types, scratch, given)

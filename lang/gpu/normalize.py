@@ -10,10 +10,11 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ...core.ir.array import Array, ArrayLike
 from ...core.ir.passes import within
 from ...core.ir.program import Eqn, Program, Var
 from ...core.ir.types import FAR, RefType
@@ -29,6 +30,9 @@ from ..loopnest.plan import Limits
 from ..targets.target import Target
 from ..transforms.desugar import desugared
 from ..transforms.dynamic_grid import static
+
+if TYPE_CHECKING:
+    from ...core.support.pytree import PyTree
 
 GPU_LIMITS = Limits(power_of_two=True, adds=lambda dtype: dtype.itemsize >= 4 or str(dtype) == "float16")
 LARGEST = 8192  # elements of a copy that are in registers at once
@@ -102,7 +106,7 @@ def _each(at: Place, to: Place, one: Callable[[Place, Place], None]) -> None:
     rows = 1 << rows.bit_length() - 1
     count = shape[axis] // rows
 
-    def iteration(i: Any, carry: Any) -> Any:
+    def iteration(i: Array, carry: PyTree) -> Any:
         _each(_part(at, axis, i * np.int32(rows), rows), _part(to, axis, i * np.int32(rows), rows), one)
         return carry
 
@@ -111,7 +115,7 @@ def _each(at: Place, to: Place, one: Callable[[Place, Place], None]) -> None:
         _each(_part(at, axis, np.int32(count * rows), left), _part(to, axis, np.int32(count * rows), left), one)
 
 
-def _part(place: Place, axis: int, first: Any, count: int) -> Place:
+def _part(place: Place, axis: int, first: ArrayLike, count: int) -> Place:
     """Positions of an access along an axis of its result: `count` from the one at `first`."""
     index, operands = place
     entries, given, made, spans = [], iter(operands), [], -1

@@ -9,11 +9,12 @@ copy to memory whose last use there the sender cannot know of. So is a wait that
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ...core.ir.array import Operand
 from ...core.ir.program import Eqn
 from ...core.support.errors import KernelBodyError, SemaphoreError
 from ...core.tracing.numpy_interpreter import observing
@@ -284,7 +285,7 @@ class Device(Member):
         if found is not None:
             self.clock: np.ndarray = np.maximum(self.clock, found)
 
-    def finish(self, semaphores: Any) -> None:
+    def finish(self, semaphores: Mapping[str, Any]) -> None:
         """Nothing: other devices may still signal. See `check_end`."""
 
     def semaphores(self) -> dict[str, np.ndarray]:
@@ -338,7 +339,7 @@ class Meeting:
         self.found: Any = None  # results of every device, or an error
         self.taken = 0
 
-    def __call__(self, number: Any, *gathered: Any) -> list[np.ndarray]:
+    def __call__(self, number: Operand, *gathered: Any) -> list[np.ndarray]:
         given = [np.asarray(x) for x in gathered]
         with self.lock:
             known = self.found is not None and all(a.tobytes() == b.tobytes() for a, b in zip(given, self.given))

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from ...core.ir.array import Operand
 from ...core.ir.program import Eqn
 from ...core.primitives.refs.state_primitives import addupdate_p, get_p, numpy_index, split_operands, swap_p
 from ...core.support.errors import RaceError
@@ -48,7 +49,7 @@ def accesses(eqn: Eqn, values: Sequence[Any], what: str = "") -> Iterator[tuple[
             yield ref, kind, _picks("make_async_copy", ref, params[name], at, False)
 
 
-def _picks(what: str, ref: Any, index: Any, rest: Sequence[Any], masked: bool) -> Picks:
+def _picks(what: str, ref: Operand, index: Any, rest: Sequence[Any], masked: bool) -> Picks:
     def pick(places: np.ndarray) -> np.ndarray:
         dynamic, mask, _ = split_operands(index, rest, masked)
         found = np.asarray(places[numpy_index(index, dynamic, ref.shape, masked, what)])

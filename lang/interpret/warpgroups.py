@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from ...core.ir.array import ArrayLike
 from ...core.ir.program import Eqn, Program
 from ...core.ir.types import MemorySpace
 from ...core.primitives.refs.state_primitives import Index, get_p
@@ -442,7 +443,7 @@ class Warpgroup(Member):
                 "where `lax.axis_index` of the axis is 0", self.source)  # fmt: skip
         return [self.rank, self.rank + 1] if joint else [self.rank]
 
-    def multiply_there(self, acc: Part, a: Part, b: Part, accumulate: Any, turned: tuple[bool, bool], joint: bool
+    def multiply_there(self, acc: Part, a: Part, b: Part, accumulate: ArrayLike, turned: tuple[bool, bool], joint: bool
                        ) -> None:  # fmt: skip
         agent, step = self.agents.of("tensor", self.number), self.steps["tensor"] + 1
         blocks = self.pair(joint)

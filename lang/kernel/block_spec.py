@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from ...core.ir.array import ArrayLike
 from ...core.ir.types import ArrayType, MemorySpace, RefType, canonical_dtype
 from ...core.primitives.refs.ref_indexing import Slice
 from ...core.support.call_errors import public
@@ -90,7 +91,7 @@ class BlockAxis:
         """How many elements one step of the index is."""
         return 1 if self.element else self.size
 
-    def start(self, index: Any) -> Any:
+    def start(self, index: ArrayLike) -> Any:
         """The first element of the block of an index."""
         return index * self.step - self.padding[0]
 
@@ -98,7 +99,7 @@ class BlockAxis:
         """How many indices there are along an axis of `n` elements."""
         return n + sum(self.padding) - self.size + 1 if self.element else -(-n // self.size)
 
-    def fits(self, start: Any, n: int) -> Any:
+    def fits(self, start: ArrayLike, n: int) -> Any:
         """Whether a block that starts there is one of those of an axis of `n` elements."""
         if self.element:
             return (start >= -self.padding[0]) & (start + self.size <= n + self.padding[1])
@@ -194,7 +195,7 @@ class BlockSpec:
         return BlockSpec(**{name: changes.get(name, getattr(self, name)) for name in self.__dataclass_fields__})
 
 
-def _check_size(size: Any, shape: Any) -> None:
+def _check_size(size: Any, shape: Sequence[Any]) -> None:
     if size is None or isinstance(size, Squeezed):
         return
     number = size.block_size if isinstance(size, (Blocked, Element, BoundedSlice)) else size
@@ -216,7 +217,7 @@ def _check_size(size: Any, shape: Any) -> None:
 no_block_spec: BlockSpec = BlockSpec()
 
 
-def start_of(found: Any, size: Any, where: str) -> Any:
+def start_of(found: ArrayLike, size: Any, where: str) -> Any:
     """Where a block starts along an axis, from what the index map gives for it."""
     bounded = isinstance(size, BoundedSlice)
     if bounded != isinstance(found, Slice):
@@ -268,8 +269,10 @@ class GridSpec:
 class PrefetchScalarGridSpec(GridSpec):
     """A grid whose index maps also take the first `num_scalar_prefetch` operands, as Refs after the indices."""
 
-    def __init__(self, num_scalar_prefetch: int, grid: Any = (), in_specs: Any = None, out_specs: Any = None,
-                 scratch_shapes: Any = ()):  # fmt: skip
+    def __init__(
+        self, num_scalar_prefetch: int, grid: Sequence[Any] = (), in_specs: Sequence[Any] | None = None,
+        out_specs: Any = None, scratch_shapes: Sequence[Any] = (),
+    ):  # fmt: skip
         if not isinstance(num_scalar_prefetch, int) or num_scalar_prefetch < 0:
             raise ArgumentError(f"PrefetchScalarGridSpec: num_scalar_prefetch is {num_scalar_prefetch!r}",
                                 "give how many of the first operands the index maps take")  # fmt: skip

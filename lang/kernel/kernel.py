@@ -46,7 +46,7 @@ def program_key(program: Program) -> Any:
     def number(var: Var) -> Any:
         return numbers.setdefault(var, len(numbers))
 
-    def atom(a: Any) -> Any:
+    def atom(a: Literal | Var) -> Any:
         return a.key if type(a) is Literal else number(a)
 
     def value(v: Any) -> Any:

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from ...core.ir.array import Array
 from ...core.ir.primitive import Primitive
 from ...core.ir.types import INT32, is_bool, is_float
 from ...core.primitives.elementwise.bitwise import or_p
@@ -20,7 +21,7 @@ from ...core.tracing.trace import shape_of, typeof
 def _position(extremum: Primitive) -> Callable[..., Any]:
     """The least place where the extremum (or NaN) is."""
 
-    def rewrite(x: Any, *, axes: Sequence[int], index_dtype: np.dtype[Any]) -> Any:
+    def rewrite(x: Array, *, axes: Sequence[int], index_dtype: np.dtype[Any]) -> Any:
         (axis,), shape = axes, shape_of(x)
         x = convert_element_type(x, INT32) if is_bool(typeof(x).dtype) else x
         kept = tuple(d for d in range(len(shape)) if d != axis)

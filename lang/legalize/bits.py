@@ -9,6 +9,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
+from ...core.ir.array import Array
 from ...core.ir.primitive import Primitive
 from ...core.primitives.elementwise import arithmetic as ew
 from ...core.primitives.elementwise import bitwise
@@ -22,11 +23,11 @@ from ..ops.machine_integers import bits_down_p
 from .floats import dtype_of, where, wide
 
 
-def _shifted(x: Any, by: int) -> Any:
+def _shifted(x: Array, by: int) -> Any:
     return bits_down_p.bind(x, like(x, by))
 
 
-def _population_count(x: Any) -> Any:
+def _population_count(x: Array) -> Any:
     """Counts of 1, 2, 4, ... bits side by side, added in pairs."""
     bits, width = bitwise.bits_of(dtype_of(x)), 1
     while width < bits:
@@ -37,7 +38,7 @@ def _population_count(x: Any) -> Any:
     return x
 
 
-def _leading_zeros(x: Any) -> Any:
+def _leading_zeros(x: Array) -> Any:
     """The zeros among the bits, after the highest one has been copied to all below it."""
     reach = 1
     while reach < bitwise.bits_of(dtype_of(x)):
@@ -46,7 +47,7 @@ def _leading_zeros(x: Any) -> Any:
     return _population_count(~x)
 
 
-def _reduce_precision(x: Any, *, exponent_bits: int, mantissa_bits: int) -> Any:
+def _reduce_precision(x: Array, *, exponent_bits: int, mantissa_bits: int) -> Any:
     """Rounding to nearest even in the integers: half a unit is added and the bits below are cleared."""
     dtype, x = dtype_of(x), wide(x)
     size, (mantissa, bias) = bitwise.bits_of(dtype_of(x)), (23, 127) if dtype_of(x).itemsize == 4 else (52, 1023)
@@ -57,7 +58,7 @@ def _reduce_precision(x: Any, *, exponent_bits: int, mantissa_bits: int) -> Any:
         odd = _shifted(n, drop) & like(n, 1)
         n = (n + (odd + like(n, (1 << (drop - 1)) - 1))) & like(n, -(1 << drop))
 
-    def number(bits: Any) -> Any:
+    def number(bits: Array) -> Any:
         return bitcast_convert_type_p.bind(bits, new_dtype=dtype_of(x))
 
     found, top = number(n), 2 ** (exponent_bits - 1) - 1
@@ -71,7 +72,7 @@ def _reduce_precision(x: Any, *, exponent_bits: int, mantissa_bits: int) -> Any:
 _DROPPED = {"float16": 13, "bfloat16": 16, "float8_e4m3fn": 20, "float8_e5m2": 21}  # bits of a float32's mantissa
 
 
-def _nextafter(x: Any, y: Any) -> Any:
+def _nextafter(x: Array, y: Array) -> Any:
     """The neighbour of `x` towards `y`: neighbours of float32 are 1 apart as integers, of narrower floats more.
 
     Where float32 has more exponents, its steps near 0 are too small, and there is a largest number before infinity.

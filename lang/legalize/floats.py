@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from ...core.ir.array import ArrayLike, DTypeLike
 from ...core.ir.types import is_float
 from ...core.primitives.elementwise.comparison import select_n_p
 from ...core.primitives.elementwise.conversion import convert_element_type
@@ -20,12 +21,12 @@ def dtype_of(x: Any) -> Any:
     return typeof(x).dtype
 
 
-def wide_dtype(dtype: Any) -> Any:
+def wide_dtype(dtype: DTypeLike) -> Any:
     """The dtype in which numbers of a dtype are computed with: float32 at least."""
     return FLOAT32 if is_float(dtype) and dtype.itemsize < 4 else dtype
 
 
-def wide(x: Any) -> Any:
+def wide(x: ArrayLike) -> Any:
     """A float that is computed with in float32 at least."""
     return convert_element_type(x, wide_dtype(dtype_of(x)))
 
@@ -40,7 +41,7 @@ def in_float32(function: Callable[..., Any]) -> Callable[..., Any]:
     return rewrite
 
 
-def where(condition: Any, yes: Any, no: Any) -> Any:
+def where(condition: ArrayLike, yes: ArrayLike, no: ArrayLike) -> Any:
     """`yes` where the condition holds, else `no`; one of them may be a Python float."""
     shape = shape_of(condition)
     dtype = next((dtype_of(x) for x in (yes, no) if not isinstance(x, float)), FLOAT32)
@@ -48,7 +49,7 @@ def where(condition: Any, yes: Any, no: Any) -> Any:
     return select_n_p.bind(condition, no, yes)
 
 
-def polynomial(x: Any, coefficients: Sequence[float]) -> Any:
+def polynomial(x: ArrayLike, coefficients: Sequence[float]) -> Any:
     """Horner's rule; the coefficient of the highest power first."""
     total: Any = coefficients[0]
     for c in coefficients[1:]:

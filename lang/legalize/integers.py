@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from ...core.ir.array import Array
 from ...core.ir.primitive import Primitive
 from ...core.ir.program import Eqn, Literal, Program, Var
 from ...core.ir.types import is_integer, is_unsigned
@@ -36,12 +37,12 @@ def known(program: Program) -> dict[Var, Any]:
     }  # fmt: skip
 
 
-def _filled(x: Any, value: int) -> Any:
+def _filled(x: Array, value: int) -> Any:
     """The number in every element of something like `x`."""
     return spread(np.asarray(value).astype(typeof(x).dtype)[()], shape_of(x))
 
 
-def _of_one_shape(x: Any, y: Any) -> tuple[Any, Any]:
+def _of_one_shape(x: Array, y: Array) -> tuple[Any, Any]:
     shape = np.broadcast_shapes(shape_of(x), shape_of(y))
     return spread(x, shape), spread(y, shape)
 
@@ -49,7 +50,7 @@ def _of_one_shape(x: Any, y: Any) -> tuple[Any, Any]:
 def _division(machine: Primitive, inside: bool) -> Rewrite:
     """By 0 a quotient has all bits set and the rest is the dividend; the least integer by -1 wraps."""
 
-    def rewrite(x: Any, y: Any) -> Any:
+    def rewrite(x: Array, y: Array) -> Any:
         x, y = _of_one_shape(x, y)
         if inside:
             return machine.bind(x, y)
@@ -69,7 +70,7 @@ def _division(machine: Primitive, inside: bool) -> Rewrite:
 def _shift(machine: Primitive, inside: bool) -> Rewrite:
     """From the number of bits on nothing is left, or the sign."""
 
-    def rewrite(x: Any, y: Any) -> Any:
+    def rewrite(x: Array, y: Array) -> Any:
         x, y = _of_one_shape(x, y)
         if inside:
             return machine.bind(x, y)
@@ -103,7 +104,7 @@ def total(eqn: Eqn, numbers: Mapping[Var, Any]) -> Rewrite | None:
 def _signed(shift: Rewrite, dtype: np.dtype[Any]) -> Rewrite:
     """A shift of unsigned integers whose highest bit is the sign."""
 
-    def rewrite(x: Any, y: Any) -> Any:
+    def rewrite(x: Array, y: Array) -> Any:
         signed = np.dtype(f"int{bitwise.bits_of(dtype)}")
         x, y = (bitcast_convert_type_p.bind(a, new_dtype=signed) for a in _of_one_shape(x, y))
         return bitcast_convert_type_p.bind(shift(x, y), new_dtype=dtype)
@@ -118,7 +119,7 @@ _SHIFTS = {
 TOTAL = frozenset({div_p, rem_p, pow_p, *_SHIFTS})
 
 
-def _integer_pow(x: Any, *, y: int) -> Any:
+def _integer_pow(x: Array, *, y: int) -> Any:
     base, n, result = wide(x), abs(y), None
     one = like(base, 1)
     while n:
@@ -130,15 +131,15 @@ def _integer_pow(x: Any, *, y: int) -> Any:
     return convert_element_type(found, typeof(x).dtype)
 
 
-def _pow(x: Any, y: Any) -> Any:
+def _pow(x: Array, y: Array) -> Any:
     """Integers to the power of integers; a negative power is cut towards 0."""
     x, y = _of_one_shape(x, y)
     one, zero, nothing = like(x, 1), like(x, 0), like(y, 0)
 
-    def odd(n: Any) -> Any:
+    def odd(n: Array) -> Any:
         return cmp.ne_p.bind(bitwise.and_p.bind(n, like(n, 1)), nothing)
 
-    def step(result: Any, base: Any, left: Any) -> list[Any]:
+    def step(result: Array, base: Array, left: Array) -> list[Any]:
         result = cmp.select_n_p.bind(odd(left), result, mul_p.bind(result, base))
         return [result, mul_p.bind(base, base), bitwise.shift_right_logical_p.bind(left, like(left, 1))]
 

@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from ...core.ir.array import Array, Operand
 from ...core.ir.primitive import Primitive
 from ...core.primitives.control_flow.while_loop import while_loop
 from ...core.primitives.elementwise import arithmetic as ew
@@ -25,27 +26,30 @@ from ...core.transforms.rule_helpers import like
 from ...core.transforms.structural_primitives import spread
 from .floats import in_float32, polynomial, where
 
+if TYPE_CHECKING:
+    from ...core.support.pytree import PyTree
+
 LOG_2 = math.log(2)
 
 
-def _expm1(x: Any) -> Any:
+def _expm1(x: Array) -> Any:
     half = ew.tanh_p.bind(x * 0.5)
     return where(ew.abs_p.bind(x) < 0.5, 2.0 * half / (1.0 - half), ew.exp_p.bind(x) - 1.0)
 
 
-def _sinh(x: Any) -> Any:
+def _sinh(x: Array) -> Any:
     size = ew.abs_p.bind(x)
     e = _expm1(x)
     large = ew.exp_p.bind(size - LOG_2) - ew.exp_p.bind(-size - LOG_2)
     return where(size < 1.0, (e + e / (e + 1.0)) * 0.5, ew.sign_p.bind(x) * large)
 
 
-def _cosh(x: Any) -> Any:
+def _cosh(x: Operand) -> Any:
     size = ew.abs_p.bind(x)
     return ew.exp_p.bind(size - LOG_2) + ew.exp_p.bind(-size - LOG_2)
 
 
-def _asinh(x: Any) -> Any:
+def _asinh(x: Array) -> Any:
     size = ew.abs_p.bind(x)
     square = size * size
     small = ew.log1p_p.bind(size + square / (1.0 + ew.sqrt_p.bind(square + 1.0)))
@@ -53,13 +57,13 @@ def _asinh(x: Any) -> Any:
     return where(x == 0.0, x, ew.sign_p.bind(x) * found)
 
 
-def _acosh(x: Any) -> Any:
+def _acosh(x: Array) -> Any:
     x = where(x < 1.0, math.nan, x)
     past = x - 1.0
     return where(x > 1e8, ew.log_p.bind(x) + LOG_2, ew.log1p_p.bind(past + ew.sqrt_p.bind(2.0 * past + past * past)))
 
 
-def _cbrt(x: Any) -> Any:
+def _cbrt(x: Array) -> Any:
     size = ew.abs_p.bind(x)
     root = ew.exp_p.bind(ew.log_p.bind(size) * (1 / 3))
     root = root - (root - size / (root * root)) * (1 / 3)  # one step of Newton's method
@@ -70,7 +74,7 @@ _ERFC = (0.17087277, -0.82215223, 1.48851587, -1.13520398, 0.27886807, -0.186288
          -1.26551223)  # fmt: skip
 
 
-def _erfc(x: Any) -> Any:
+def _erfc(x: Array) -> Any:
     z = ew.abs_p.bind(x)
     t = 1.0 / (1.0 + 0.5 * z)
     found = t * ew.exp_p.bind(polynomial(t, _ERFC) - z * z)
@@ -83,7 +87,7 @@ _OUTER = (-0.000200214257, 0.000100950558, 0.00134934322, -0.00367342844, 0.0057
           1.00167406, 2.83297682)  # fmt: skip
 
 
-def _erf_inv(x: Any) -> Any:
+def _erf_inv(x: Operand) -> Any:
     w = -ew.log1p_p.bind(-x * x)
     near = w < 5.0
     inner = polynomial(where(near, w, 0.0) - 2.5, _INNER)
@@ -97,7 +101,7 @@ _LANCZOS = (676.5203681218851, -1259.1392167224028, 771.3234287776531, -176.6150
             -0.13857109526572012, 9.984369578019572e-6, 1.5056327351493116e-7)  # fmt: skip
 
 
-def _lgamma(x: Any) -> Any:
+def _lgamma(x: Array) -> Any:
     reflected = x < 0.5
     z = where(reflected, -x, x - 1.0)
     series: Any = 0.9999999999998099
@@ -113,7 +117,7 @@ def _lgamma(x: Any) -> Any:
     return where(ew.abs_p.bind(x) == math.inf, math.inf, where(reflected, mirrored, found))
 
 
-def _digamma(x: Any) -> Any:
+def _digamma(x: Operand) -> Any:
     """Reflection (DLMF 5.5.4), recurrence (5.5.2) up to 10, and the asymptotic series (5.11.2)."""
     pole = (x <= 0) & eq_p.bind(x, ew.floor_p.bind(x))
     negative = lt_p.bind(x, like(x, 0.5))
@@ -136,7 +140,7 @@ def _digamma(x: Any) -> Any:
     return where(x == 0.0, -math.inf, total)
 
 
-def _zeta(s: Any, q: Any) -> Any:
+def _zeta(s: Array, q: Array) -> Any:
     """Hurwitz's zeta function by the Euler-Maclaurin formula (DLMF 25.11.5), after 10 leading terms.
 
     At negative q (not an integer) and whole s, terms are taken off until q is positive.
@@ -149,11 +153,11 @@ def _zeta(s: Any, q: Any) -> Any:
     s1 = where(good | below, s, 2.0)
     start, head = where(below, q, 1.0), spread(like(s, 0.0), shape_of(s))
 
-    def going(state: Any) -> Any:
+    def going(state: PyTree) -> Any:
         left = lt_p.bind(state[0], like(state[0], 0.0))
         return left if not shape_of(left) else reduce_or_p.bind(left, axes=tuple(range(len(shape_of(left)))))
 
-    def step(state: Any) -> Any:
+    def step(state: PyTree) -> Any:
         at, total = state
         left = lt_p.bind(at, like(at, 0.0))
         return where(left, at + 1.0, at), where(left, total + ew.pow_p.bind(at, ew.neg_p.bind(s1)), total)
@@ -176,7 +180,7 @@ def _zeta(s: Any, q: Any) -> Any:
     return where(good | below, total, where(infinite, spread(like(s, math.inf), shape_of(s)), math.nan))
 
 
-def _polygamma(m: Any, x: Any) -> Any:
+def _polygamma(m: Array, x: Array) -> Any:
     """(-1)^(m+1) m! zeta(m + 1, x) (DLMF 5.15.1, 25.11.12); digamma for m = 0, NaN for m not a whole number >= 0."""
     half = m * 0.5
     odd = ne_p.bind(half, ew.floor_p.bind(half))

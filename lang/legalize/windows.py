@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import functools
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
+from ...core.ir.array import Array
 from ...core.ir.primitive import Primitive
 from ...core.primitives.contraction.conv import ConvDimensionNumbers, conv_general_dilated_p
 from ...core.primitives.contraction.dot_general import dot_general_p
@@ -35,7 +36,10 @@ from .floats import dtype_of, wide, wide_dtype
 class _Windows:
     """The windows of an array: as many as `places` says along each axis."""
 
-    def __init__(self, x: Any, window: Any, strides: Any, padding: Any, base: Any = None, holes: Any = None):
+    def __init__(
+        self, x: Array, window: Sequence[int], strides: Sequence[int], padding: str | Sequence[Any],
+        base: Sequence[int] | None = None, holes: Sequence[int] | None = None,
+    ):  # fmt: skip
         ones = (1,) * len(shape_of(x))
         self.x, self.window, self.strides, self.padding = x, window, strides, padding
         self.base, self.holes = base or ones, holes or ones
@@ -54,8 +58,10 @@ class _Windows:
 
 
 def _window(primitive: Primitive, identity: Callable[[Any], Any]) -> Callable[..., Any]:
-    def expand(x: Any, *, window_dimensions: Any, window_strides: Any, padding: Any, base_dilation: Any = None,
-               window_dilation: Any = None) -> Any:  # fmt: skip
+    def expand(
+        x: Array, *, window_dimensions: Sequence[int], window_strides: Sequence[int], padding: str | Sequence[Any],
+        base_dilation: Sequence[int] | None = None, window_dilation: Sequence[int] | None = None,
+    ) -> Any:  # fmt: skip
         dtype = dtype_of(x)
         x = wide(x)
         found = _Windows(x, window_dimensions, window_strides, padding, base_dilation, window_dilation)
@@ -67,8 +73,8 @@ def _window(primitive: Primitive, identity: Callable[[Any], Any]) -> Callable[..
     return expand
 
 
-def _select_and_scatter_add(source: Any, operand: Any, *, select_prim: Primitive, window_dimensions: Any,
-                            window_strides: Any, padding: Any) -> Any:  # fmt: skip
+def _select_and_scatter_add(source: Array, operand: Array, *, select_prim: Primitive, window_dimensions: Sequence[int],
+                            window_strides: Sequence[int], padding: str | Sequence[Any]) -> Any:  # fmt: skip
     """Which place of each window wins, then each place's share of the source put back where the windows came from."""
     dtype, shape, places = dtype_of(source), shape_of(operand), shape_of(source)
     fill = (lowest if select_prim is ge_p else highest)(dtype_of(operand))
@@ -94,7 +100,7 @@ def _select_and_scatter_add(source: Any, operand: Any, *, select_prim: Primitive
     return convert_element_type(total, dtype)
 
 
-def _products(point: Any, part: Any, batch_groups: int, how: dict[str, Any]) -> Any:
+def _products(point: Array, part: Array, batch_groups: int, how: dict[str, Any]) -> Any:
     """(groups, outs, ins) times (batch, features, places...): (groups, outs, batch, places...).
 
     Of one group it is a plain product of matrices: (batch, places..., outs).
@@ -110,9 +116,11 @@ def _products(point: Any, part: Any, batch_groups: int, how: dict[str, Any]) -> 
     return dot_general_p.bind(point, part, dimension_numbers=numbers, **how)
 
 
-def _conv(lhs: Any, rhs: Any, *, window_strides: Any, padding: Any, lhs_dilation: Any, rhs_dilation: Any,
-          dimension_numbers: ConvDimensionNumbers, feature_group_count: int, batch_group_count: int, precision: Any,
-          preferred_element_type: np.dtype[Any]) -> Any:  # fmt: skip
+def _conv(
+    lhs: Array, rhs: Array, *, window_strides: Sequence[int], padding: str | Sequence[Any], lhs_dilation: Sequence[int],
+    rhs_dilation: Sequence[int], dimension_numbers: ConvDimensionNumbers, feature_group_count: int,
+    batch_group_count: int, precision: Any, preferred_element_type: np.dtype[Any],
+) -> Any:  # fmt: skip
     """For each place in the window one product of matrices, over the input features."""
     out_dtype = preferred_element_type or dtype_of(lhs)
     lhs, rhs = transpose(lhs, dimension_numbers.lhs_spec), transpose(rhs, dimension_numbers.rhs_spec)

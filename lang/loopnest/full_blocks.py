@@ -117,7 +117,7 @@ def _holds(kernel: Kernel, body: Program, eqn: Eqn) -> np.ndarray | None:
     return found.all(tuple(range(rank, found.ndim)))
 
 
-def _read(atom: Any, env: dict[Any, np.ndarray], rank: int) -> np.ndarray:
+def _read(atom: Literal | Var, env: dict[Any, np.ndarray], rank: int) -> np.ndarray:
     if type(atom) is Literal and not np.ndim(atom.value):
         return np.asarray(atom.value).reshape((1,) * rank)
     return env[atom]

@@ -156,7 +156,7 @@ def _injective(fact: Fact, axes: list[int]) -> bool:
 
 
 def _scratch_home(
-    kernel: Kernel, ref: Any, found: list[Access], carry: tuple[int, ...], limits: Limits
+    kernel: Kernel, ref: Var, found: list[Access], carry: tuple[int, ...], limits: Limits
 ) -> int | None:
     if not _fits(found, ref.type.shape, limits):
         return None

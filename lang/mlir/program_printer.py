@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ...core.ir.program import Eqn, Program, Var
+from ...core.ir.program import Eqn, Literal, Program, Var
 from ...core.support.errors import Source
 from ..legalize import Backend
 
@@ -42,7 +42,7 @@ class ProgramPrinter:
         uses = Counter(a for e in program.eqns for a in e.inputs if type(a) is Var)
         uses.update(a for a in program.outputs if type(a) is Var)
 
-        def read(atom: Any) -> Any:
+        def read(atom: Literal | Var) -> Any:
             return env[atom] if type(atom) is Var else self.literal(atom.value, atom.type)
 
         for eqn in program.eqns:

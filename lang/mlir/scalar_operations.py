@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
+from ...core.ir.array import DTypeLike
 from ...core.ir.primitive import Primitive
 from ...core.ir.types import is_bool, is_float, is_unsigned
 from ...core.primitives.elementwise import arithmetic as ew
@@ -21,7 +22,7 @@ class Operation(NamedTuple):
     unsigned: str = ""
     booleans: str = ""
 
-    def name(self, dtype: Any) -> str:
+    def name(self, dtype: DTypeLike) -> str:
         """The name for operands of a dtype."""
         if is_float(dtype):
             return self.floats
@@ -53,7 +54,7 @@ FUNCTIONS: dict[Primitive, str] = {
 COMPARISONS = {cmp.eq_p: "eq", cmp.ne_p: "ne", cmp.lt_p: "lt", cmp.le_p: "le", cmp.gt_p: "gt", cmp.ge_p: "ge"}
 
 
-def comparison(how: str, dtype: Any) -> str:
+def comparison(how: str, dtype: DTypeLike) -> str:
     """The operation and predicate of a comparison (`how`: lt le gt ge eq ne) of numbers of a dtype."""
     if is_float(dtype):
         return f"arith.cmpf {'une' if how == 'ne' else 'o' + how},"

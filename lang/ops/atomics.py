@@ -11,14 +11,15 @@ is the memory order and the scope of the operation, where they were given: they 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ...core.ir.array import Array, ArrayLike, Operand
 from ...core.ir.axis_relation import EFFECT
 from ...core.ir.primitive import Primitive, Zero
 from ...core.ir.program import Effect
-from ...core.ir.types import is_bool, is_complex, is_inexact, is_integer
+from ...core.ir.types import Type, is_bool, is_complex, is_inexact, is_integer
 from ...core.primitives.control_flow.scan import bind_scan
 from ...core.primitives.elementwise.arithmetic import add_p, max_p, min_p
 from ...core.primitives.elementwise.bitwise import and_p, or_p, xor_p
@@ -35,6 +36,10 @@ from ...core.support.errors import ArgumentError, DifferentiationError, DtypeErr
 from ...core.tracing.trace import shape_of, trace_program, typeof
 from ...core.transforms.rule_helpers import instantiate, no_tangent
 from ...core.transforms.structural_primitives import spread
+
+if TYPE_CHECKING:
+    from ...core.primitives.refs.ref_views import AnyRef
+    from ...core.support.pytree import PyTree
 
 NUMPY: dict[str, Callable[..., Any]] = {
     "add": np.add, "max": np.maximum, "min": np.minimum, "and": np.bitwise_and, "or": np.bitwise_or,
@@ -83,7 +88,7 @@ def _check_dtype(kind: str, dtype: np.dtype[Any]) -> None:
 
 
 def _typing(
-    ref: Any, *operands: Any, index: Index, masked: bool, wanted: bool, kind: str = "cas", **_: Any
+    ref: Type, *operands: Any, index: Index, masked: bool, wanted: bool, kind: str = "cas", **_: Any
 ) -> list[Any]:
     values, rest = _split(kind, operands)
     outs = [swap_p.typing(ref, value, *rest, index=index, masked=masked) for value in values]
@@ -97,7 +102,7 @@ _EFFECTS = frozenset({Effect("read", 0), Effect("write", 0)})
 # ---------------------------------------------------------------------------- meaning in NumPy
 
 
-def _updated(ref: Any, values: Sequence[Any], rest: Sequence[Any], index: Index, masked: bool,
+def _updated(ref: Operand, values: Sequence[Any], rest: Sequence[Any], index: Index, masked: bool,
              combine: Callable[..., Any]) -> Any:  # fmt: skip
     """The values of an array before it is updated in place."""
     dynamic, mask, _ = split_operands(index, rest, masked)
@@ -116,7 +121,7 @@ def _updated(ref: Any, values: Sequence[Any], rest: Sequence[Any], index: Index,
 
 
 def _numpy(
-    ref: Any, *operands: Any, index: Index, masked: bool, wanted: bool, kind: str = "cas", **_: Any
+    ref: Operand, *operands: Any, index: Index, masked: bool, wanted: bool, kind: str = "cas", **_: Any
 ) -> list[Any]:
     old = _updated(ref, *_split(kind, operands), index, masked, NUMPY[kind])
     return [old] if wanted else []
@@ -126,13 +131,13 @@ def _numpy(
 
 
 def _one_by_one(
-    x: Any, values: Sequence[Any], places: Any, inside: Any, combine: Callable[..., Any]
+    x: Array, values: Sequence[Any], places: Array, inside: Array, combine: Callable[..., Any]
 ) -> tuple[Any, Any]:
     """Update elements in order: a loop that carries the flat Ref and gives what each element was."""
     shape, flat = shape_of(places), reshape_to(x, (int(np.prod(shape_of(x))),))
     size = int(np.prod(shape))
 
-    def body(held: Any, place: Any, here: Any, *new: Any) -> list[Any]:
+    def body(held: Array, place: Array, here: Array, *new: Any) -> list[Any]:
         old = dynamic_slice(held, [place], [1], allow_negative_indices=False)
         made = combine(old, *(reshape_to(v, (1,)) for v in new))
         made = select_n_p.bind(reshape_to(here, (1,)), old, made)
@@ -146,7 +151,7 @@ def _one_by_one(
     return reshape_to(done, shape_of(x)), reshape_to(old, shape)
 
 
-def _update_value(x: Any, values: Sequence[Any], rest: Sequence[Any], index: Index, masked: bool, wanted: bool,
+def _update_value(x: Array, values: Sequence[Any], rest: Sequence[Any], index: Index, masked: bool, wanted: bool,
                   kind: str) -> tuple[Any, Any]:  # fmt: skip
     """The value after an atomic update, and what was there before (None unless `wanted`)."""
     dynamic, mask, _ = split_operands(index, rest, masked)
@@ -229,8 +234,10 @@ LEFT = {"add": 9, "max": 6, "min": 3, "and": 2, "or": 7, "xor": 5, "xchg": 3}  #
 
 
 def _atomic(kind: str, doc: str) -> Callable[..., Any]:
-    def atomic(ref: Any, idx: Any, val: Any, *, mask: Any = None, sem: str | None = None, scope: str | None = None
-               ) -> Any:  # fmt: skip
+    def atomic(
+        ref: Any, idx: int | Sequence[int] | None, val: ArrayLike, *, mask: Array | None = None, sem: str | None = None,
+        scope: str | None = None,
+    ) -> Any:  # fmt: skip
         sync = _sync(f"atomic_{kind}", sem, scope)
         target = refs.view(ref, Ellipsis if idx is None else idx)
         index, value, operands = refs.store_operands(target, val, mask)
@@ -262,8 +269,10 @@ atomic_xchg: Callable[..., Any] = _atomic("xchg", "Store `val` in `ref[idx]`")
 
 
 @public
-def atomic_cas(ref: Any, cmp: Any, val: Any, *, mask: Any = None, sem: str | None = None, scope: str | None = None
-               ) -> Any:  # fmt: skip
+def atomic_cas(
+    ref: AnyRef, cmp: ArrayLike, val: PyTree, *, mask: Any = None, sem: str | None = None,
+    scope: str | None = None,
+) -> Any:  # fmt: skip
     """Store `val` in a Ref (or `ref.at[...]`) where it holds `cmp`, as one step; gives what was there before.
 
     `sem` and `scope` are those of `atomic_add`.

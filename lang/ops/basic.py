@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ...core.ir.array import ArrayLike, Index
 from ...core.ir.axis_relation import FREE, IDENTITY
 from ...core.ir.elementwise_typing import INT
 from ...core.ir.types import RefType, is_bool, is_integer
@@ -31,6 +32,7 @@ from ...core.transforms.rule_helpers import zeros
 
 if TYPE_CHECKING:
     from ...core.ir.primitive import Primitive
+    from ...core.primitives.refs.ref_views import AnyRef
 
 
 ds = dslice
@@ -125,7 +127,7 @@ def num_programs(axis: int) -> Any:
     return _axis(axis, "num_programs").grid[axis]
 
 
-def unravel(t: Any, axes: Sequence[int], grid: Sequence[Any]) -> dict[int, Any]:
+def unravel(t: ArrayLike, axes: Sequence[int], grid: Sequence[Any]) -> dict[int, Any]:
     """The ids along some axes of cell number `t` of those axes, in grid order; sizes may be traced."""
     ids: dict[int, Any] = {}
     for axis in reversed(axes):
@@ -136,7 +138,7 @@ def unravel(t: Any, axes: Sequence[int], grid: Sequence[Any]) -> dict[int, Any]:
 
 
 @public
-def cdiv(a: Any, b: Any) -> Any:
+def cdiv(a: ArrayLike, b: Any) -> Any:
     """`a / b` rounded up: how many blocks of size `b` cover `a`.
 
     >>> cdiv(10, 4)
@@ -175,7 +177,7 @@ PRIMITIVES = (multiple_of_p,)
 
 
 @public
-def multiple_of(x: Any, values: Any) -> Any:
+def multiple_of(x: ArrayLike, values: ArrayLike) -> Any:
     """`x`, an integer that is a multiple of `values`: on a TPU, rows that start there are copied without a rotation.
 
     >>> multiple_of(16, 8)
@@ -189,7 +191,7 @@ def multiple_of(x: Any, values: Any) -> Any:
 
 
 @public
-def when(condition: Any) -> Callable[[Callable[[], Any]], None]:
+def when(condition: ArrayLike) -> Callable[[Callable[[], Any]], None]:
     """Decorator: run a function of no arguments in the cells where `condition` holds.
 
     The condition is a boolean scalar, or an integer one, which holds where it is not 0. The function acts through Refs;
@@ -236,7 +238,10 @@ _HINTS = ("cache_modifier", "eviction_policy", "volatile")
 
 
 @public
-def load(target: Any, index: Any = Ellipsis, *, mask: Any = None, other: Any = None, **hints: Any) -> Any:
+def load(
+    target: AnyRef, index: Index = Ellipsis, *, mask: ArrayLike | None = None,
+    other: ArrayLike | None = None, **hints: Any,
+) -> Any:  # fmt: skip
     """Read part of a Ref; where `mask` is false, `other` (unspecified without one).
 
     `target` is a Ref or `ref.at[...]`. The hints `cache_modifier`, `eviction_policy` and `volatile` change no value.
@@ -254,7 +259,7 @@ def load(target: Any, index: Any = Ellipsis, *, mask: Any = None, other: Any = N
 
 
 @public
-def store(target: Any, *rest: Any, mask: Any = None, **hints: Any) -> None:
+def store(target: AnyRef, *rest: Any, mask: ArrayLike | None = None, **hints: Any) -> None:
     """Write part of a Ref where `mask` is true: `store(ref, index, value)` or `store(ref.at[...], value)`.
 
     >>> import tilewright as tw
@@ -271,7 +276,7 @@ def store(target: Any, *rest: Any, mask: Any = None, **hints: Any) -> None:
 
 
 @public
-def swap(target: Any, *rest: Any, mask: Any = None, **hints: Any) -> Any:
+def swap(target: AnyRef, *rest: Any, mask: Any = None, **hints: Any) -> Any:
     """Write part of a Ref and give what was there: `swap(ref, index, value)` or `swap(ref.at[...], value)`.
 
     >>> import tilewright as tw
@@ -288,7 +293,7 @@ def swap(target: Any, *rest: Any, mask: Any = None, **hints: Any) -> Any:
 
 
 @public
-def addupdate(target: Any, *rest: Any, mask: Any = None) -> None:
+def addupdate(target: AnyRef, *rest: Any, mask: Any = None) -> None:
     """Add to part of a Ref: `addupdate(ref, index, value)`; repeated indices accumulate.
 
     >>> import tilewright as tw
@@ -330,7 +335,7 @@ def empty_like(x: Any) -> Any:
     return pytree.map(lambda leaf: empty(leaf.shape, leaf.dtype), x)
 
 
-def broadcast_to(a: Any, shape: Sequence[int]) -> Any:
+def broadcast_to(a: ArrayLike, shape: Sequence[int]) -> Any:
     """An array repeated along the axes that it lacks, and those of size 1. Raises `ShapeError` where it does not fit.
 
     >>> import numpy as np

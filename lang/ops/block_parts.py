@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -16,6 +16,9 @@ from ...core.primitives.refs import ref_views as refs
 from ...core.primitives.refs.ref_indexing import dslice
 from ..kernel.block_spec import BlockAxis
 
+if TYPE_CHECKING:
+    from ...core.primitives.refs.ref_views import AnyRef
+
 
 def starts_of(axes: Sequence[BlockAxis], index: Sequence[Any]) -> list[Any]:
     """The first element of a block along each axis, from its index."""
@@ -25,7 +28,9 @@ def starts_of(axes: Sequence[BlockAxis], index: Sequence[Any]) -> list[Any]:
     ]
 
 
-def block_part(ref: Any, axes: Sequence[BlockAxis], starts: Sequence[Any], ends: Sequence[Any]) -> tuple[Any, Any]:
+def block_part(
+    ref: AnyRef, axes: Sequence[BlockAxis], starts: Sequence[Any], ends: Sequence[Any]
+) -> tuple[Any, Any]:
     """The part of a Ref where a block starts, and the mask of its elements between 0 and `ends` (None: all).
 
     An end is None along an axis where every block is in bounds.

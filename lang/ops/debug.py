@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from ...core.ir.array import ArrayLike, Operand
 from ...core.primitives.external.host_callback import debug_callback
 from ...core.primitives.external.host_callback import debug_print as print_values
 from ...core.support.call_errors import public
@@ -43,14 +44,14 @@ class Check:
     kernel: str
     message: Any
 
-    def __init__(self, kernel: str, message: Any):
+    def __init__(self, kernel: str, message: str):
         self.kernel, self.message = kernel, message
 
     @property
     def text(self) -> str:
         return str(self.message() if callable(self.message) else self.message)
 
-    def __call__(self, condition: Any, *ids: Any) -> None:
+    def __call__(self, condition: Operand, *ids: Any) -> None:
         if not np.all(condition):
             raise KernelError(
                 f"kernel {self.kernel}, cell {tuple(int(i) for i in ids)}: debug_check failed: {self.text}",
@@ -58,7 +59,7 @@ class Check:
 
 
 @public
-def debug_check(condition: Any, message: Any) -> None:
+def debug_check(condition: ArrayLike, message: str) -> None:
     """Raise an error that names the cell, and carries `message`, where `condition` is not true.
 
     Interpreted, it is a `KernelError`; compiled, the program fails with that text. A check calls the host in every

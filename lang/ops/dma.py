@@ -15,14 +15,15 @@ from __future__ import annotations
 import enum
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ...core.ir.array import ArrayLike, Operand
 from ...core.ir.axis_relation import EFFECT, FREE
 from ...core.ir.primitive import Primitive
 from ...core.ir.program import Effect, Effects
-from ...core.ir.types import INT32, ArrayType, MemorySpace, RefType
+from ...core.ir.types import INT32, ArrayType, MemorySpace, RefType, Type
 from ...core.primitives.refs import ref_views as refs
 from ...core.primitives.refs.state_primitives import Index, access_shape, numpy_index
 from ...core.support.call_errors import public
@@ -30,6 +31,9 @@ from ...core.support.errors import ArgumentTypeError, DtypeError, KernelBodyErro
 from ...core.transforms.rule_helpers import no_tangent
 from .dynamic_slices import each_copy, int32_of
 from .interpret_params import address, running
+
+if TYPE_CHECKING:
+    from ...core.primitives.refs.ref_views import AnyRef, RefTracer, RefView
 
 
 class SemaphoreType(enum.Enum):
@@ -51,7 +55,7 @@ class SemaphoreType(enum.Enum):
     def space(self) -> MemorySpace:
         return MemorySpace.SEMAPHORE
 
-    def __call__(self, shape: Any) -> RefType:
+    def __call__(self, shape: Sequence[int]) -> RefType:
         sizes = tuple(shape) if isinstance(shape, (tuple, list)) else (shape,)
         if not all(isinstance(n, (int, np.integer)) for n in sizes):
             raise ArgumentTypeError(f"SemaphoreType.{self.name}({shape!r}) is no array of semaphores",
@@ -81,7 +85,7 @@ def _copy_typing(*types: Any, src: Index, dst: Index, sem: Index, **_: Any) -> l
     return []
 
 
-def check_copy(what: str, source: Any, target: Any, src: Index, dst: Index) -> None:
+def check_copy(what: str, source: Type, target: Type, src: Index, dst: Index) -> None:
     """Raise an error unless a part of a Ref and the part that it is copied to are of one shape and dtype."""
     a, b = ArrayType(access_shape(src), source.dtype), ArrayType(access_shape(dst), target.dtype)
     if a.shape != b.shape:
@@ -90,7 +94,7 @@ def check_copy(what: str, source: Any, target: Any, src: Index, dst: Index) -> N
         raise DtypeError(f"{what} of {a.show()} to {b.show()}", "a copy changes no dtype; load, cast and store")
 
 
-def check_semaphore(what: str, type_: Any, index: Index) -> None:
+def check_semaphore(what: str, type_: Type, index: Index) -> None:
     if isinstance(type_, RefType) and type_.space is not MemorySpace.SEMAPHORE:
         raise KernelBodyError(
             f"{what} is given a Ref of {type_.array.show()} in {type_.space} for a semaphore",
@@ -120,8 +124,8 @@ _NO_DERIVATIVE = "has no derivative", "give the function that calls the kernel a
 
 
 def operation(
-    name: str, typing: Any, effects: Any, numpy: Any, multiple: bool = True, why: tuple[str, str] = _NO_DERIVATIVE,
-    **more: Any,
+    name: str, typing: Callable[..., Any], effects: Callable[..., Any], numpy: Callable[..., Any],
+    multiple: bool = True, why: tuple[str, str] = _NO_DERIVATIVE, **more: Any,
 ) -> Primitive:  # fmt: skip
     """A primitive that acts on Refs; without a `jvp` rule it has no derivative, and `why` is what is said of that."""
 
@@ -174,22 +178,22 @@ dma_wait_p: Primitive = operation("dma_wait", _copy_typing, _COPIES, _wait_numpy
 # ---------------------------------------------------------------------------- semaphores
 
 
-def _signal_typing(sem: Any, value: Any, *rest: Any, index: Index, decrement: bool = True) -> list[Any]:
+def _signal_typing(sem: Type, value: ArrayType, *rest: Any, index: Index, decrement: bool = True) -> list[Any]:
     check_semaphore("semaphore_signal or semaphore_wait", sem, index)
     return []
 
 
-def _read_typing(sem: Any, *rest: Any, index: Index) -> Any:
+def _read_typing(sem: Type, *rest: Any, index: Index) -> Any:
     check_semaphore("semaphore_read", sem, index)
     return ArrayType((), INT32)
 
 
-def _signal_numpy(sem: Any, value: Any, *rest: Any, index: Index) -> list[Any]:
+def _signal_numpy(sem: Operand, value: Operand, *rest: Any, index: Index) -> list[Any]:
     sem[numpy_index(index, rest, sem.shape, False, "semaphore_signal")] += value
     return []
 
 
-def _wait_for_numpy(sem: Any, value: Any, *rest: Any, index: Index, decrement: bool) -> list[Any]:
+def _wait_for_numpy(sem: Operand, value: Operand, *rest: Any, index: Index, decrement: bool) -> list[Any]:
     place = numpy_index(index, rest, sem.shape, False, "semaphore_wait")
     run = running()
     if run is not None and (run.together or sem[place] < value):
@@ -215,7 +219,7 @@ PRIMITIVES = (dma_start_p, dma_wait_p, semaphore_signal_p, semaphore_wait_p, sem
 
 
 @public
-def semaphore_wait(sem: Any, value: Any = 1, *, decrement: bool = True) -> None:
+def semaphore_wait(sem: AnyRef, value: ArrayLike = 1, *, decrement: bool = True) -> None:
     """Wait until a semaphore holds `value`, then take that much off it.
 
     >>> import numpy as np
@@ -236,7 +240,7 @@ def semaphore_wait(sem: Any, value: Any = 1, *, decrement: bool = True) -> None:
 
 
 @public
-def semaphore_read(sem: Any) -> Any:
+def semaphore_read(sem: AnyRef) -> Any:
     """What a semaphore holds, an int32 scalar.
 
     >>> import numpy as np
@@ -279,7 +283,7 @@ class AsyncCopyDescriptor:
     own: bool = False
 
     def _bind(self, primitive: Primitive) -> None:
-        def one(src: Any, dst: Any, sem: Any) -> None:
+        def one(src: AnyRef, dst: AnyRef, sem: AnyRef) -> None:
             operands, indices = operands_of(src=src, dst=dst, sem=sem)
             primitive.bind(*operands, **indices, add=self.add, own=self.own)
 
@@ -298,7 +302,9 @@ class AsyncCopyDescriptor:
 
 
 @public
-def make_async_copy(src_ref: Any, dst_ref: Any, sem: Any) -> AsyncCopyDescriptor:
+def make_async_copy(
+    src_ref: AnyRef, dst_ref: AnyRef, sem: RefTracer | RefView
+) -> AsyncCopyDescriptor:
     """A copy from `src_ref` to `dst_ref` (Refs or `ref.at[...]`, of one shape and dtype) that is not started yet.
 
     Both may be a slice of one traced size, `ref.at[ds(start, size)]`, no more than the axes have: it is copied in
@@ -319,7 +325,9 @@ def make_async_copy(src_ref: Any, dst_ref: Any, sem: Any) -> AsyncCopyDescriptor
 
 
 @public
-def async_copy(src_ref: Any, dst_ref: Any, sem: Any, *, priority: int = 0, add: bool = False) -> AsyncCopyDescriptor:
+def async_copy(
+    src_ref: Any, dst_ref: AnyRef, sem: AnyRef, *, priority: int = 0, add: bool = False
+) -> AsyncCopyDescriptor:
     """Start a copy; wait for it with `.wait()`. With `add` the source is added to the destination.
 
     >>> import numpy as np
@@ -337,7 +345,7 @@ def async_copy(src_ref: Any, dst_ref: Any, sem: Any, *, priority: int = 0, add: 
 
 
 @public
-def sync_copy(src_ref: Any, dst_ref: Any, *, add: bool = False) -> None:
+def sync_copy(src_ref: AnyRef, dst_ref: Any, *, add: bool = False) -> None:
     """Copy one part of a Ref to another.
 
     Parts and errors as for `make_async_copy`.

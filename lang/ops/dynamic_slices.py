@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ...core.ir.array import Array, ArrayLike, Index
 from ...core.ir.types import INT32
 from ...core.primitives.elementwise.arithmetic import add_p, max_p, min_p
 from ...core.primitives.elementwise.bitwise import and_p
@@ -19,6 +20,9 @@ from ...core.support.call_errors import public
 from ...core.support.errors import ArgumentError, ShapeError, UnsupportedError
 from .basic import when
 
+if TYPE_CHECKING:
+    from ...core.primitives.refs.ref_views import AnyRef
+
 
 class Selected(refs.Part):
     """One of several parts of Refs, of one shape and dtype, by an index that may be traced."""
@@ -27,7 +31,7 @@ class Selected(refs.Part):
     number: Any
     choices: list[Any]
 
-    def __init__(self, number: Any, choices: Sequence[Any]):
+    def __init__(self, number: ArrayLike, choices: Sequence[Any]):
         self.number, self.choices = number, list(choices)
 
     @property
@@ -38,7 +42,7 @@ class Selected(refs.Part):
     def dtype(self) -> Any:
         return self.choices[0].dtype
 
-    def part(self, key: Any) -> Selected:
+    def part(self, key: Index) -> Selected:
         return Selected(self.number, [c.part(key) for c in self.choices])
 
     def read(self, mask: Any = None, other: Any = None) -> Any:
@@ -49,7 +53,7 @@ class Selected(refs.Part):
 
 
 @public
-def select_ref(idx: Any, *given: Any) -> Selected:
+def select_ref(idx: ArrayLike, *given: Any) -> Selected:
     """The Ref, or part of one (`ref.at[...]`), at place `idx` (an integer scalar) among several of one shape and dtype.
 
     Copies take it, as source, destination or semaphore. A place before the first is the first, one after the last the
@@ -100,12 +104,12 @@ def each_copy(parts: Sequence[Any], run: Callable[..., None]) -> None:
     _by_powers(views, source[0], target[0], run)
 
 
-def int32_of(i: Any) -> Any:
+def int32_of(i: ArrayLike) -> Any:
     """An integer, traced or not, as an int32 scalar."""
     return np.int32(i) if is_static(i) else convert_element_type(i, INT32)
 
 
-def _traced(part: Any) -> list[int]:
+def _traced(part: AnyRef) -> list[int]:
     """Which entries of a part of a Ref have a traced size."""
     entries = part.entries if isinstance(part, refs.RefView) else ()
     return [i for i, e in enumerate(entries) if e.size is not None and not is_static(e.size)]
@@ -118,14 +122,14 @@ def _by_powers(views: Sequence[Any], source: int, target: int, run: Callable[...
         power = 1 << bit
         before = and_p.bind(size, np.int32(-2 * power))  # what the greater powers have copied
 
-        def piece(power: int = power, before: Any = before) -> None:
+        def piece(power: int = power, before: Array = before) -> None:
             cut = [_cut(part, axis, before, power) for part, axis in zip(views, (source, target), strict=False)]
             each_copy([*cut, *views[2:]], run)
 
         when(ne_p.bind(and_p.bind(size, np.int32(power)), np.int32(0)))(piece)
 
 
-def _cut(part: Any, axis: int, before: Any, power: int) -> Any:
+def _cut(part: AnyRef, axis: int, before: Array, power: int) -> Any:
     entries = list(part.entries)
     entry: Resolved = entries[axis]
     entries[axis] = replace(entry, start=add_p.bind(int32_of(entry.start), before), size=power)

@@ -10,10 +10,11 @@ from __future__ import annotations
 import functools
 import operator
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ...core.ir.array import Array, ArrayLike
 from ...core.ir.types import FAR, MemorySpace, RefType
 from ...core.primitives.control_flow.while_loop import fori_loop
 from ...core.primitives.elementwise.arithmetic import add_p, div_p, max_p, mul_p, rem_p, sub_p
@@ -32,11 +33,15 @@ from .dynamic_slices import int32_of
 from .inline_asm import staged
 from .run_scoped import allocate, undefine_p
 
+if TYPE_CHECKING:
+    from ...core.primitives.refs.ref_views import AnyRef
+    from ...core.support.pytree import PyTree
+
 
 class _Operand:
     """One Ref of a pipeline, its spec, and the memory that holds its block."""
 
-    def __init__(self, name: str, ref: Any, spec: BlockSpec, written: Sequence[Any] | None = None):
+    def __init__(self, name: str, ref: AnyRef, spec: BlockSpec, written: Sequence[Any] | None = None):
         self.ref, self.spec = ref, spec
         array = refs.view(ref).ref.aval.array.with_shape(ref.shape)
         self.array, shape = array, array.shape
@@ -81,13 +86,13 @@ class _Operand:
         ends = [np.int32(n) if ragged else None for ragged, n in zip(self.ragged, self.array.shape, strict=True)]
         return block_part(self.ref, self.axes, starts_of(self.axes, index), ends)
 
-    def copy(self, number: Any, ids: Sequence[Any]) -> AsyncCopyDescriptor:
+    def copy(self, number: ArrayLike, ids: Sequence[Any]) -> AsyncCopyDescriptor:
         """The copy of the block of step `number` to its buffer."""
         slot = rem_p.bind(number, np.int32(2))
         part, _ = self.part(self.index(ids))
         return AsyncCopyDescriptor(part, refs.view(self.buffers, slot), refs.view(self.arrived, slot), own=True)
 
-    def copy_start(self, number: Any, counts: Sequence[Any]) -> Callable[[], None]:
+    def copy_start(self, number: ArrayLike, counts: Sequence[Any]) -> Callable[[], None]:
         return lambda: self.copy(number, _ids(number, counts)).start()
 
     def slices(self, index: Sequence[Any]) -> tuple[Any, Any]:
@@ -116,7 +121,7 @@ class _Operand:
         refs.write(part, refs.read(refs.view(self.block)), mask)
 
 
-def _ids(step: Any, grid: Sequence[Any]) -> list[Any]:
+def _ids(step: ArrayLike, grid: Sequence[Any]) -> list[Any]:
     """The ids of a step counted in grid order."""
     ids = unravel(step, range(len(grid)), grid)
     return [ids[axis] for axis in range(len(grid))]
@@ -132,7 +137,7 @@ def _specs(specs: Any, what: str) -> list[BlockSpec]:
 
 @public
 def emit_pipeline(
-    body: Callable[..., None], *, grid: Any = (), in_specs: Any = (), out_specs: Any = (),
+    body: Callable[..., None], *, grid: int | Sequence[Any] = (), in_specs: Sequence[Any] = (), out_specs: Any = (),
     dimension_semantics: Any = None, core_axis: Any = None, core_axis_name: Any = None, tiling: Any = None,
     trace_scopes: bool = True, no_pipelining: bool = False, num_stages: int | None = None,
 ) -> Callable[..., None]:  # fmt: skip
@@ -196,13 +201,13 @@ class _Pipeline:
         self.start_copies(np.int32(0))
         fori_loop(0, self.total, self.step, ())
 
-    def start_copies(self, number: Any) -> None:
+    def start_copies(self, number: ArrayLike) -> None:
         """The blocks of a step are on their way, if there is such a step."""
         for operand in self.inputs:
             if operand.ahead:
                 when(lt_p.bind(number, int32_of(self.total)))(operand.copy_start(number, self.counts))
 
-    def step(self, number: Any, carried: Any) -> Any:
+    def step(self, number: Array, carried: Sequence[Any]) -> Any:
         ids = _ids(number, self.counts)
         before = _ids(max_p.bind(sub_p.bind(number, np.int32(1)), np.int32(0)), self.counts)
         self.start_copies(add_p.bind(number, np.int32(1)))
@@ -223,7 +228,7 @@ class _Pipeline:
         return carried
 
 
-def _enter(operand: _Operand, number: Any, index: Sequence[Any], before: Sequence[Any]) -> None:
+def _enter(operand: _Operand, number: Array, index: Sequence[Any], before: Sequence[Any]) -> None:
     """An output block that was not in reach in the step before is undefined."""
     new = eq_p.bind(number, np.int32(0))
     for i, j in zip(index, before, strict=True):
@@ -233,8 +238,9 @@ def _enter(operand: _Operand, number: Any, index: Sequence[Any], before: Sequenc
 
 @public
 def loop(
-    lower: Any, upper: Any, *, init_carry: Any = None, step: Any = 1, unroll: Any = None, num_stages: int | None = None
-) -> Callable[[Callable[..., Any]], Any]:
+    lower: Any, upper: Any, *, init_carry: ArrayLike | None = None, step: Any = 1, unroll: Any = None,
+    num_stages: int | None = None,
+) -> Callable[[Callable[..., Any]], Any]:  # fmt: skip
     """Decorator: run a function for each index from `lower` to `upper` by `step`; a loop of the body.
 
     With `init_carry` the function takes and gives the carry too, and the decorated name is its last value. `num_stages`
@@ -260,7 +266,7 @@ def loop(
         count = div_p.bind(add_p.bind(sub_p.bind(high, low), sub_p.bind(stride, np.int32(1))), stride)
 
     def decorate(function: Callable[..., Any]) -> Any:
-        def one(i: Any, carry: Any) -> Any:
+        def one(i: Array, carry: PyTree) -> Any:
             at = staged(add_p.bind(low, mul_p.bind(int32_of(i), stride)), num_stages)
             if init_carry is None:
                 function(at)

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from ...core.ir.array import ArrayLike
 from ...core.ir.axis_relation import IDENTITY, POINTWISE, pointwise
 from ...core.ir.primitive import Primitive, Zero
 from ...core.ir.types import INT32, ArrayType, as_dtype, canonical_dtype
@@ -132,7 +133,7 @@ staged_p: Primitive
 staged_p = unary("staged", ("int",), lambda i, num_stages: i, flat=True, expand=lambda i, num_stages: i, kind=IDENTITY)
 
 
-def staged(i: Any, num_stages: int | None) -> Any:
+def staged(i: ArrayLike, num_stages: int | None) -> Any:
     """The index of a loop whose loads are issued `num_stages` iterations ahead, on targets that pipeline loops."""
     if num_stages is None:
         return i

@@ -11,6 +11,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
+from ...core.ir.array import DTypeLike
 from ...core.ir.types import is_bool, is_complex, is_float
 from ...core.support.call_errors import public
 from ...core.support.config import config, current
@@ -54,7 +55,7 @@ class InterpretParams:
 DEFAULT = InterpretParams()
 
 
-def as_mode(interpret: Any) -> bool | InterpretParams:
+def as_mode(interpret: bool | InterpretParams) -> bool | InterpretParams:
     """What `kernel_call(interpret=...)` was given, checked; where it is nothing, what the configuration says."""
     interpret = interpret or current().interpret
     if interpret is None or isinstance(interpret, (bool, np.bool_)):
@@ -95,7 +96,7 @@ def reset_tpu_interpret_mode_state() -> None:
     """
 
 
-def poison(shape: Any, dtype: Any) -> np.ndarray:
+def poison(shape: Sequence[int], dtype: DTypeLike) -> np.ndarray:
     """An array of what unwritten memory reads as: NaN, the least integer, or the greatest where none is negative."""
     state = running()
     if state is not None and state.params.uninitialized_memory == "zero":

@@ -11,6 +11,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
+from ...core.ir.array import Array, ArrayLike, DTypeLike, Operand
 from ...core.ir.types import INT32, as_dtype, bfloat16, canonical_dtype, is_float, is_integer, itemsize_bits
 from ...core.primitives.contraction.dot_general import dot
 from ...core.primitives.custom.custom_derivatives import custom_jvp
@@ -42,7 +43,7 @@ ROUNDED = ("bfloat16", "float16", "float8_e4m3fn", "float8_e5m2")
 
 
 @public
-def stochastic_round(x: Any, random_bits: Any, target_dtype: Any) -> Any:
+def stochastic_round(x: ArrayLike, random_bits: ArrayLike, target_dtype: DTypeLike) -> Any:
     """`x`, of float32, as one of the two neighbours in a smaller dtype: the nearer, the likelier.
 
     `random_bits` are uint32 (or int32) words of the shape of `x`, one draw for each element; the mean over draws is
@@ -69,7 +70,7 @@ def stochastic_round(x: Any, random_bits: Any, target_dtype: Any) -> Any:
 @cached(len(ROUNDED))
 def _rounding(dtype: np.dtype[Any]) -> Any:
     @custom_jvp
-    def rounded(x: Any, random_bits: Any) -> Any:
+    def rounded(x: Array, random_bits: Array) -> Any:
         found = _in_bits(x, random_bits) if dtype == bfloat16 else _by_quantum(x, random_bits, dtype)
         largest = np.float32(ml_dtypes.finfo(dtype).max)
         found = select(found > largest, _full(largest, found), select(found < -largest, _full(-largest, found), found))
@@ -82,23 +83,23 @@ def _rounding(dtype: np.dtype[Any]) -> Any:
     return rounded
 
 
-def _full(value: Any, like: Any) -> Any:
+def _full(value: Any, like: Array) -> Any:
     return broadcast_in_dim(value, shape_of(like), ())
 
 
-def _in_bits(x: Any, random_bits: Any) -> Any:
+def _in_bits(x: Array, random_bits: Array) -> Any:
     """To the upper half of the bits: what is random is added to the lower half, and carries."""
     low = bitcast_convert_type(random_bits, INT32) & np.int32(0xFFFF)
     words = (bitcast_convert_type(x, INT32) + low) & np.int32(-0x10000)
     return bitcast_convert_type(words, FLOAT32)
 
 
-def _power(exponent: Any) -> Any:
+def _power(exponent: Array) -> Any:
     """Two to a power, of int32 that a normal float32 has."""
     return bitcast_convert_type((exponent + np.int32(127)) << np.int32(23), FLOAT32)
 
 
-def _by_quantum(x: Any, random_bits: Any, dtype: np.dtype[Any]) -> Any:
+def _by_quantum(x: Array, random_bits: Array, dtype: np.dtype[Any]) -> Any:
     """To whole multiples of the distance of neighbours at `x`."""
     limits = ml_dtypes.finfo(dtype)
     exponent = ((bitcast_convert_type(x, INT32) >> np.int32(23)) & np.int32(255)) - np.int32(127)
@@ -115,7 +116,7 @@ def _by_quantum(x: Any, random_bits: Any, dtype: np.dtype[Any]) -> Any:
 # ---------------------------------------------------------------------------- a few bits in a word
 
 
-def _width(words: Any, bits: int, what: str) -> int:
+def _width(words: Operand, bits: int, what: str) -> int:
     type_ = typeof(words)
     width = type_.dtype.itemsize * 8
     if not is_integer(type_.dtype) or bits not in (1, 2, 4, 8, 16) or width <= bits:
@@ -125,7 +126,7 @@ def _width(words: Any, bits: int, what: str) -> int:
 
 
 @public
-def unpack(words: Any, bits: int = 4, *, axis: int = -1, signed: bool = True, interleaved: bool = True) -> Any:
+def unpack(words: ArrayLike, bits: int = 4, *, axis: int = -1, signed: bool = True, interleaved: bool = True) -> Any:
     """The numbers of `bits` bits that integers hold, lowest first, as int32: `axis` becomes as many times longer.
 
     Those of one word stand side by side; with `interleaved=False` all first ones stand before all second ones.
@@ -151,7 +152,7 @@ def unpack(words: Any, bits: int = 4, *, axis: int = -1, signed: bool = True, in
 
 
 @public
-def pack(values: Any, bits: int = 4, dtype: Any = "uint8", *, axis: int = -1) -> Any:
+def pack(values: ArrayLike, bits: int = 4, dtype: DTypeLike = "uint8", *, axis: int = -1) -> Any:
     """Integers of `bits` bits packed in words of `dtype`, lowest first: the inverse of `unpack`.
 
     >>> import numpy as np
@@ -176,7 +177,7 @@ _DECODED = {"e4m3": "float8_e4m3fn", "e5m2": "float8_e5m2", "bf16": "bfloat16", 
 GROUP = 32  # elements along the contracted axis that have one scale
 
 
-def _decoded(x: Any, form: str, axis: int) -> Any:
+def _decoded(x: Array, form: str, axis: int) -> Any:
     """An operand as numbers of float32, exactly."""
     if form == "e2m1":  # two in a byte: a sign, two bits of exponent, one of mantissa
         codes = unpack(x, 4, axis=axis, signed=False)
@@ -195,7 +196,7 @@ def _decoded(x: Any, form: str, axis: int) -> Any:
     return convert_element_type(x, FLOAT32)
 
 
-def _scales(scale: Any) -> Any:
+def _scales(scale: Operand) -> Any:
     """Powers of two whose exponents are bytes (e8m0), each as often as elements share it."""
     scale = as_array(scale)
     if str(typeof(scale).dtype) != "uint8" or len(shape_of(scale)) != 2:
@@ -210,8 +211,8 @@ def _scales(scale: Any) -> Any:
 
 @public
 def dot_scaled(
-    lhs: Any, lhs_scale: Any, lhs_format: str, rhs: Any, rhs_scale: Any, rhs_format: str, acc: Any = None, *,
-    out_dtype: Any = "float32",
+    lhs: ArrayLike, lhs_scale: ArrayLike | None, lhs_format: str, rhs: ArrayLike, rhs_scale: ArrayLike | None,
+    rhs_format: str, acc: Any = None, *, out_dtype: DTypeLike = "float32",
 ) -> Any:  # fmt: skip
     """The product of two matrices in microscaled formats, summed in float32; `acc` is added.
 
@@ -253,7 +254,7 @@ def dot_scaled(
 
 
 @public
-def histogram(x: Any, num_bins: int, *, mask: Any = None) -> Any:
+def histogram(x: ArrayLike, num_bins: int, *, mask: Any = None) -> Any:
     """How often each of 0 to `num_bins - 1` is among the integers of `x` (where `mask` is true): int32 of (num_bins,).
 
     Other numbers are not counted. Raises `DtypeError` for what is no integer.
@@ -276,7 +277,7 @@ def histogram(x: Any, num_bins: int, *, mask: Any = None) -> Any:
 __all__ = ["dot_scaled", "histogram", "pack", "stochastic_round", "unpack"]
 
 
-def bitcast(x: Any, ty: Any) -> Any:
+def bitcast(x: ArrayLike, ty: Any) -> Any:
     """The bits of an array as another dtype, `ty`.
 
     Of a wider one: elements that follow along the last axis but one make one, the first in the lowest bits. Of a
@@ -305,7 +306,7 @@ def _count(wide: Any, packed: Any, what: str) -> int:
     return itemsize_bits(wide) // itemsize_bits(packed)
 
 
-def pack_elementwise(xs: Sequence[Any], *, packed_dtype: Any) -> Any:
+def pack_elementwise(xs: Sequence[Any], *, packed_dtype: DTypeLike) -> Any:
     """Arrays as one of unsigned integers of their width, whose elements hold one of `packed_dtype` from each.
 
     The first array's are in the lowest bits; integers are cut to their lowest bits, floats rounded. Raises `DtypeError`
@@ -323,7 +324,7 @@ def pack_elementwise(xs: Sequence[Any], *, packed_dtype: Any) -> Any:
     return joined([convert_element_type(x, packed) for x in xs], unsigned(wide))
 
 
-def unpack_elementwise(x: Any, *, index: int, packed_dtype: Any, unpacked_dtype: Any) -> Any:
+def unpack_elementwise(x: ArrayLike, *, index: int, packed_dtype: DTypeLike, unpacked_dtype: DTypeLike) -> Any:
     """The elements of `packed_dtype` at one place of each element of an array, as `unpacked_dtype` of its width.
 
     Place 0 is the lowest bits. Errors as `pack_elementwise`; `ArgumentError` for a place that there is not.

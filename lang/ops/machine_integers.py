@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from ...core.ir.array import Operand
 from ...core.ir.primitive import Primitive
 from ...core.primitives.elementwise.arithmetic import div_p, rem_p
 from ...core.primitives.elementwise.bitwise import (
@@ -23,11 +24,11 @@ from ...core.primitives.elementwise.builders import nary
 ODD = 0x55  # what there is outside
 
 
-def _divisor(x: Any, y: Any) -> Any:
+def _divisor(x: Operand, y: Operand) -> Any:
     return (y != 0) & (y != np.array(-1).astype(y.dtype)) if np.dtype(y.dtype).kind == "i" else y != 0
 
 
-def _amount(x: Any, y: Any) -> Any:
+def _amount(x: Operand, y: Operand) -> Any:
     return (y >= 0) & (y < bits_of(x.dtype))
 
 
@@ -35,7 +36,7 @@ def _inside(name: str, of: Primitive, domain: Callable[[Any, Any], Any], kinds: 
             ) -> Primitive:  # fmt: skip
     """What `of` is on a domain."""
 
-    def numpy(x: Any, y: Any) -> Any:
+    def numpy(x: Operand, y: Operand) -> Any:
         return np.where(domain(x, y), of.numpy(x, y), np.array(ODD).astype(x.dtype))  # type: ignore[misc]
 
     return nary(name, kinds, numpy, wide=False)

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from ...core.ir.array import ArrayLike
 from ...core.ir.passes import rewritten
 from ...core.ir.primitive import OWN, Primitive
 from ...core.ir.program import Effect, Effects, Eqn, Program, every_eqn
@@ -41,7 +42,7 @@ def device_effects(*types: Any, axes: tuple[Any, ...], **_: Any) -> Effects:
     return frozenset(Effect("device", name) for name in axes)
 
 
-def _numpy(*, axis: Any, mesh: Axes, axes: Any) -> Any:
+def _numpy(*, axis: str, mesh: Axes, axes: Sequence[str]) -> Any:
     run = running()
     number = 0 if run is None else run.device
     return np.int32(place_of(number, mesh)[[name for name, _ in mesh].index(axis)])
@@ -146,7 +147,7 @@ def _named(what: str, given: Mapping[Any, Any], mesh: Axes) -> dict[Any, Any]:
     return found
 
 
-def _index(what: str, x: Any) -> Any:
+def _index(what: str, x: ArrayLike) -> Any:
     if isinstance(x, (int, np.integer)) and not isinstance(x, bool):
         return np.int32(x)
     if shape_of(x) or not is_integer(typeof(x).dtype):

@@ -17,12 +17,14 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
+from ...core.ir.array import Array, ArrayLike, DTypeLike, Operand
 from ...core.ir.types import (
     INT32,
     UINT32,
     ArrayType,
     MemorySpace,
     RefType,
+    Shape,
     as_dtype,
     canonical_dtype,
     is_float,
@@ -49,7 +51,7 @@ _STATE = RefType(ArrayType((3,), UINT32), MemorySpace.SMEM)  # two words of key,
 # ---------------------------------------------------------------------------- words and keys
 
 
-def _word(x: Any, what: str) -> Any:
+def _word(x: ArrayLike, what: str) -> Any:
     """A seed or counter as a uint32 scalar."""
     if isinstance(x, (int, np.integer)) and not isinstance(x, bool):
         return np.uint32(int(x) & 0xFFFFFFFF)
@@ -67,14 +69,14 @@ def _key(words: Sequence[Any]) -> tuple[Any, Any]:
     return first, second
 
 
-def _shape(shape: Any) -> tuple[int, ...]:
+def _shape(shape: Shape) -> tuple[int, ...]:
     sizes = tuple(shape) if isinstance(shape, (tuple, list)) else (shape,)
     if not all(isinstance(n, (int, np.integer)) and n >= 0 for n in sizes):
         raise ArgumentError(f"random bits of shape {shape!r}", "shapes are tuples of Python ints")
     return tuple(int(n) for n in sizes)
 
 
-def _bits(key: Sequence[Any], draw: Any, shape: tuple[int, ...]) -> Any:
+def _bits(key: Sequence[Any], draw: ArrayLike, shape: tuple[int, ...]) -> Any:
     """uint32 words: the hash of draw and place under the key."""
     size = math.prod(shape)
     place = iota_p.bind(dtype=UINT32, shape=(size,), dimension=0)
@@ -92,7 +94,7 @@ def _float_dtype(dtype: np.dtype[Any], name: str) -> np.dtype:
     return found
 
 
-def _unit(bits: Any, dtype: np.dtype) -> Any:
+def _unit(bits: Operand, dtype: np.dtype) -> Any:
     """Uniform in [0, 1), on a grid as fine as the mantissa: exact in the dtype."""
     kept = min(ml_dtypes.finfo(dtype).nmant, 32)
     top = shift_right_logical_p.bind(bits, np.uint32(32 - kept)) if kept < 32 else bits
@@ -101,7 +103,7 @@ def _unit(bits: Any, dtype: np.dtype) -> Any:
     return convert_element_type(scaled, dtype)
 
 
-def _uniform(bits: Any, dtype: np.dtype, low: Any, high: Any) -> Any:
+def _uniform(bits: Array, dtype: np.dtype, low: ArrayLike, high: ArrayLike) -> Any:
     unit = _unit(bits, dtype)
     if (type(low), type(high)) == (float, float) and (low, high) == (0.0, 1.0):
         return unit
@@ -109,11 +111,11 @@ def _uniform(bits: Any, dtype: np.dtype, low: Any, high: Any) -> Any:
     return max_p.bind(add_p.bind(mul_p.bind(unit, sub_p.bind(high, low)), low), low)
 
 
-def _scalar(x: Any, dtype: np.dtype) -> Any:
+def _scalar(x: ArrayLike, dtype: np.dtype) -> Any:
     return np.asarray(x, dtype)[()] if isinstance(x, (int, float)) else convert_element_type(x, dtype)
 
 
-def _normal(bits: Any, dtype: np.dtype) -> Any:
+def _normal(bits: Array, dtype: np.dtype) -> Any:
     """The inverse of the normal's distribution function, at a uniform point of (-1, 1)."""
     wide = dtype if dtype.itemsize > 4 else FLOAT32
     low = float(np.nextafter(wide.type(-1), wide.type(0)))
@@ -121,7 +123,7 @@ def _normal(bits: Any, dtype: np.dtype) -> Any:
     return convert_element_type(mul_p.bind(found, np.asarray(math.sqrt(2), wide)[()]), dtype)
 
 
-def _bernoulli(bits: Any, p: Any) -> Any:
+def _bernoulli(bits: Array, p: ArrayLike) -> Any:
     return lt_p.bind(_unit(bits, FLOAT32), _scalar(p, FLOAT32))
 
 
@@ -156,7 +158,7 @@ def prng_seed(*seeds: Any) -> None:
 
 
 @public
-def stateful_bits(shape: Any, dtype: Any = UINT32) -> Any:
+def stateful_bits(shape: Sequence[int], dtype: DTypeLike = UINT32) -> Any:
     """Fresh random bits, uint32 or int32, from the generator that `prng_seed` set.
 
     >>> import numpy as np
@@ -185,7 +187,7 @@ def stateful_bits(shape: Any, dtype: Any = UINT32) -> Any:
 
 
 @public
-def prng_random_bits(shape: Any) -> Any:
+def prng_random_bits(shape: Sequence[int]) -> Any:
     """Fresh random bits as int32, from the generator that `prng_seed` set.
 
     >>> import numpy as np
@@ -202,7 +204,9 @@ def prng_random_bits(shape: Any) -> Any:
 
 
 @public
-def stateful_uniform(shape: Any, dtype: Any = FLOAT32, minval: Any = 0.0, maxval: Any = 1.0) -> Any:
+def stateful_uniform(
+    shape: Sequence[int], dtype: DTypeLike = FLOAT32, minval: ArrayLike = 0.0, maxval: ArrayLike = 1.0
+) -> Any:
     """Fresh floats uniform in [minval, maxval).
 
     >>> import numpy as np
@@ -220,7 +224,7 @@ def stateful_uniform(shape: Any, dtype: Any = FLOAT32, minval: Any = 0.0, maxval
 
 
 @public
-def stateful_normal(shape: Any, dtype: Any = FLOAT32) -> Any:
+def stateful_normal(shape: Sequence[int], dtype: DTypeLike = FLOAT32) -> Any:
     """Fresh standard normal floats.
 
     >>> import numpy as np
@@ -237,7 +241,7 @@ def stateful_normal(shape: Any, dtype: Any = FLOAT32) -> Any:
 
 
 @public
-def stateful_bernoulli(p: Any, shape: Any) -> Any:
+def stateful_bernoulli(p: ArrayLike, shape: Sequence[int]) -> Any:
     """Fresh booleans, each True with probability `p`.
 
     >>> import numpy as np
@@ -257,7 +261,7 @@ def stateful_bernoulli(p: Any, shape: Any) -> Any:
 
 
 @public
-def counter_bits(shape: Any, *words: Any) -> Any:
+def counter_bits(shape: Sequence[int], *words: Any) -> Any:
     """Random uint32 bits as a function of integer scalars (a seed and counters) and the element's place alone.
 
     >>> from tilewright import lang as tl
@@ -274,7 +278,9 @@ def counter_bits(shape: Any, *words: Any) -> Any:
 
 
 @public
-def counter_uniform(shape: Any, *words: Any, dtype: Any = FLOAT32, minval: Any = 0.0, maxval: Any = 1.0) -> Any:
+def counter_uniform(
+    shape: Sequence[int], *words: Any, dtype: DTypeLike = FLOAT32, minval: ArrayLike = 0.0, maxval: ArrayLike = 1.0
+) -> Any:
     """Floats uniform in [minval, maxval), a function of integer scalars alone.
 
     >>> from tilewright import lang as tl
@@ -286,7 +292,7 @@ def counter_uniform(shape: Any, *words: Any, dtype: Any = FLOAT32, minval: Any =
 
 
 @public
-def counter_normal(shape: Any, *words: Any, dtype: Any = FLOAT32) -> Any:
+def counter_normal(shape: Sequence[int], *words: Any, dtype: DTypeLike = FLOAT32) -> Any:
     """Standard normal floats, a function of integer scalars alone.
 
     >>> from tilewright import lang as tl
@@ -298,7 +304,7 @@ def counter_normal(shape: Any, *words: Any, dtype: Any = FLOAT32) -> Any:
 
 
 @public
-def counter_bernoulli(p: Any, shape: Any, *words: Any) -> Any:
+def counter_bernoulli(p: ArrayLike, shape: Sequence[int], *words: Any) -> Any:
     """Booleans, each True with probability `p`, a function of integer scalars alone.
 
     >>> from tilewright import lang as tl

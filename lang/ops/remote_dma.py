@@ -16,8 +16,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from ...core.ir.array import ArrayLike, Operand
 from ...core.ir.primitive import OWN
 from ...core.ir.program import Effects
+from ...core.ir.types import ArrayType, Type
 from ...core.primitives.refs import ref_views as refs
 from ...core.primitives.refs.state_primitives import Index, numpy_index
 from ...core.support.call_errors import public
@@ -41,9 +43,12 @@ from .mesh_axes import Axes, DeviceIdType, device_effects, logical_id, mesh_here
 
 if TYPE_CHECKING:
     from ...core.ir.primitive import Primitive
+    from ...core.primitives.refs.ref_views import AnyRef
 
 
-def _start_typing(*types: Any, src: Index, dst: Index, send: Index, recv: Index, mesh: Axes, axes: Any) -> list[Any]:
+def _start_typing(
+    *types: Any, src: Index, dst: Index, send: Index, recv: Index, mesh: Axes, axes: Sequence[str]
+) -> list[Any]:
     source, target, sent, received = (ref for ref, _ in split_parts(types, src, dst, send, recv))
     check_copy("a copy to another device", source, target, src, dst)
     for semaphore, index in ((sent, send), (received, recv)):
@@ -51,7 +56,9 @@ def _start_typing(*types: Any, src: Index, dst: Index, send: Index, recv: Index,
     return []
 
 
-def _wait_typing(*types: Any, src: Index, dst: Index, sem: Index, sent: bool, mesh: Axes, axes: Any) -> list[Any]:
+def _wait_typing(
+    *types: Any, src: Index, dst: Index, sem: Index, sent: bool, mesh: Axes, axes: Sequence[str]
+) -> list[Any]:
     check_semaphore("a copy to another device", split_parts(types, src, dst, sem)[2][0], sem)
     return []
 
@@ -75,7 +82,9 @@ def _running_device(what: str) -> Any:
     return run
 
 
-def _start_numpy(*operands: Any, src: Index, dst: Index, send: Index, recv: Index, mesh: Axes, axes: Any) -> list[Any]:
+def _start_numpy(
+    *operands: Any, src: Index, dst: Index, send: Index, recv: Index, mesh: Axes, axes: Sequence[str]
+) -> list[Any]:
     parts = split_parts(operands, src, dst, send, recv)
     names = ("source", "destination", "send semaphore", "receive semaphore")
     source, target, sent, received = (
@@ -86,7 +95,9 @@ def _start_numpy(*operands: Any, src: Index, dst: Index, send: Index, recv: Inde
     return []
 
 
-def _wait_numpy(*operands: Any, src: Index, dst: Index, sem: Index, sent: bool, mesh: Axes, axes: Any) -> list[Any]:
+def _wait_numpy(
+    *operands: Any, src: Index, dst: Index, sem: Index, sent: bool, mesh: Axes, axes: Sequence[str]
+) -> list[Any]:
     _, (target, at), (semaphore, given) = split_parts(operands, src, dst, sem)
     place = numpy_index(sem, given, semaphore.shape, False, "make_async_remote_copy (semaphore)")
     nbytes = target[numpy_index(dst, at, target.shape, False, "make_async_remote_copy (destination)")].nbytes
@@ -94,12 +105,12 @@ def _wait_numpy(*operands: Any, src: Index, dst: Index, sem: Index, sent: bool, 
     return []
 
 
-def _signal_typing(sem: Any, value: Any, *rest: Any, index: Index, mesh: Axes, axes: Any) -> list[Any]:
+def _signal_typing(sem: Type, value: ArrayType, *rest: Any, index: Index, mesh: Axes, axes: Sequence[str]) -> list[Any]:
     check_semaphore("semaphore_signal", sem, index)
     return []
 
 
-def _signal_numpy(sem: Any, value: Any, *rest: Any, index: Index, mesh: Axes, axes: Any) -> list[Any]:
+def _signal_numpy(sem: Operand, value: Operand, *rest: Any, index: Index, mesh: Axes, axes: Sequence[str]) -> list[Any]:
     place = numpy_index(index, rest[:-1], sem.shape, False, "semaphore_signal")
     _running_device("semaphore_signal to another device").signal((sem, place), int(value), int(rest[-1]))
     return []
@@ -117,7 +128,7 @@ PRIMITIVES = (remote_start_p, remote_wait_p, remote_signal_p, barrier_p)
 
 @public
 def semaphore_signal(
-    sem: Any, inc: Any = 1, *, device_id: Any = None, device_id_type: DeviceIdType = DeviceIdType.MESH,
+    sem: AnyRef, inc: ArrayLike = 1, *, device_id: Any = None, device_id_type: DeviceIdType = DeviceIdType.MESH,
     core_index: Any = None,
 ) -> None:  # fmt: skip
     """Add `inc` to a semaphore: of this device, or to that of its name on the device `device_id`.
@@ -198,7 +209,7 @@ class AsyncRemoteCopyDescriptor:
         operands, indices = operands_of(src=self.src, dst=self.dst, send=self.send_sem, recv=self.recv_sem)
         remote_start_p.bind(*operands, self.device, **indices, mesh=mesh_here("make_async_remote_copy"), axes=self.axes)
 
-    def _wait(self, sem: Any, sent: bool) -> None:
+    def _wait(self, sem: AnyRef, sent: bool) -> None:
         operands, indices = operands_of(src=self.src, dst=self.dst, sem=sem)
         mesh = mesh_here("make_async_remote_copy")
         remote_wait_p.bind(*operands, self.device, **indices, sent=sent, mesh=mesh, axes=self.axes)
@@ -219,8 +230,8 @@ class AsyncRemoteCopyDescriptor:
 
 @public
 def make_async_remote_copy(
-    src_ref: Any, dst_ref: Any, send_sem: Any, recv_sem: Any, device_id: Any,
-    device_id_type: DeviceIdType = DeviceIdType.MESH,
+    src_ref: AnyRef, dst_ref: AnyRef, send_sem: AnyRef, recv_sem: AnyRef,
+    device_id: Any, device_id_type: DeviceIdType = DeviceIdType.MESH,
 ) -> AsyncRemoteCopyDescriptor:  # fmt: skip
     """A copy from `src_ref` here to `dst_ref` on another device of the mesh, not started yet.
 
@@ -252,7 +263,7 @@ def make_async_remote_copy(
 
 @public
 def async_remote_copy(
-    src_ref: Any, dst_ref: Any, send_sem: Any, recv_sem: Any, device_id: Any,
+    src_ref: AnyRef, dst_ref: AnyRef, send_sem: AnyRef, recv_sem: AnyRef, device_id: ArrayLike,
     device_id_type: DeviceIdType = DeviceIdType.MESH,
 ) -> AsyncRemoteCopyDescriptor:  # fmt: skip
     """Start a copy to another device, as `make_async_remote_copy` makes it; wait for it with `.wait()`.

@@ -10,6 +10,7 @@ import inspect
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from ...core.ir.array import Operand
 from ...core.ir.axis_relation import EFFECT, FREE
 from ...core.ir.primitive import Primitive
 from ...core.ir.program import writes
@@ -22,7 +23,7 @@ from .basic import current_cell
 from .interpret_params import poison
 
 
-def _numpy(ref: Any, *, zero: bool) -> list[Any]:
+def _numpy(ref: Operand, *, zero: bool) -> list[Any]:
     ref[...] = 0 if zero else poison(ref.shape, ref.dtype)
     return []
 
@@ -57,7 +58,7 @@ def allocate(what: str, scratch: Any, axes: Any = ()) -> Any:
 
 
 @public
-def run_scoped(f: Callable[..., Any], *types: Any, collective_axes: Any = (), **kw_types: Any) -> Any:
+def run_scoped(f: Callable[..., Any], *types: Any, collective_axes: Sequence[Any] = (), **kw_types: Any) -> Any:
     """Call `f` with fresh Refs of the given types, as `scratch_shapes` states them; gives what `f` returns.
 
     The Refs are undefined at first and are not to be used after the call. In a kernel for several warpgroups, memory
@@ -96,7 +97,7 @@ def run_scoped(f: Callable[..., Any], *types: Any, collective_axes: Any = (), **
 
 
 @public
-def with_scoped(*types: Any, collective_axes: Any = (), **kw_types: Any) -> Callable[..., Callable[..., Any]]:
+def with_scoped(*types: Any, collective_axes: Sequence[Any] = (), **kw_types: Any) -> Callable[..., Callable[..., Any]]:
     """Decorator: a function that is called with fresh Refs after its own arguments; types and errors as `run_scoped`.
 
     >>> import numpy as np

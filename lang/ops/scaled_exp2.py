@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ...core.ir.array import Array, ArrayLike, Operand
 from ...core.primitives.elementwise.arithmetic import exp2_p, mul_p
 from ...core.primitives.elementwise.builders import nary
 from ...core.transforms.structural_primitives import add_p
@@ -16,16 +17,16 @@ if TYPE_CHECKING:
     from ...core.ir.primitive import Primitive
 
 
-def _expand(x: Any, scale: Any, shift: Any) -> Any:
+def _expand(x: Array, scale: Array, shift: Array) -> Any:
     return exp2_p.bind(add_p.bind(mul_p.bind(x, scale), shift))
 
 
-def _numpy(x: Any, scale: Any, shift: Any) -> Any:
+def _numpy(x: Operand, scale: Operand, shift: Operand) -> Any:
     """The product is not rounded before the sum."""
     return np.exp2((np.multiply(x, scale, dtype=np.float64) + shift).astype(x.dtype))
 
 
-def _slope(t: Any, out: Any, factor: Any) -> Any:
+def _slope(t: Array, out: Array, factor: ArrayLike) -> Any:
     return mul_p.bind(t, mul_p.bind(mul_p.bind(out, factor), np.asarray(math.log(2), out.aval.dtype)[()]))
 
 

@@ -46,7 +46,7 @@ def pieces(kernel: Kernel, parts: Parts) -> tuple[tuple[Pieces, ...], tuple[Piec
     """What a device takes of each dimension of each input, and makes of each output; None: all of it."""
     ins, outs = dims_of(kernel)
 
-    def found(blocks: Sequence[Block], given: Any) -> tuple[Pieces, ...]:
+    def found(blocks: Sequence[Block], given: Sequence[Any]) -> tuple[Pieces, ...]:
         return tuple(tuple(_piece(kernel, b, d, dim, parts) for d, dim in enumerate(dims))
                      for b, dims in zip(blocks, given, strict=True))  # fmt: skip
 
@@ -146,7 +146,7 @@ class _Frame:
 
         return fun
 
-    def block(self, block: Block, pieces: Pieces, dims: Any) -> Block:
+    def block(self, block: Block, pieces: Pieces, dims: Sequence[Any]) -> Block:
         """A block of the part that a device has of an operand."""
         if block.index_map is None:
             return block

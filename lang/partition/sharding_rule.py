@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ...core.ir.passes import eliminate_dead
 from ...core.ir.program import Var
@@ -25,6 +25,9 @@ from ..transforms.desugar import desugared
 from ..transforms.split_reduction import sums
 from ..verify.communication import communicates
 from .custom_rule import Partition
+
+if TYPE_CHECKING:
+    from ...core.support.pytree import PyTree
 
 Keys = tuple[Hashable | None, ...]
 
@@ -164,7 +167,7 @@ def dims_of(kernel: Kernel) -> tuple[tuple[Dims, ...], tuple[Dims, ...]]:
             tuple(_dims(kernel, b, carry) for b in kernel.outputs))  # fmt: skip
 
 
-def _dims(kernel: Kernel, block: Block, carry: Any) -> Dims:
+def _dims(kernel: Kernel, block: Block, carry: PyTree) -> Dims:
     found: list[Dim | None] = []
     for d in range(block.array.ndim):
         dim = None if block.index_map is None or 0 in block.sizes else _dim(kernel, block, d, carry)
@@ -172,7 +175,7 @@ def _dims(kernel: Kernel, block: Block, carry: Any) -> Dims:
     return tuple(found)
 
 
-def _dim(kernel: Kernel, block: Block, d: int, carry: Any) -> Dim | None:
+def _dim(kernel: Kernel, block: Block, d: int, carry: PyTree) -> Dim | None:
     assert block.index_map is not None
     fact = facts_of(block.index_map, (block.index_map.outputs[d],), kernel.grid)
     if fact is None or not fact.axes:

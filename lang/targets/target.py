@@ -22,8 +22,8 @@ import difflib
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
+from ...core.ir.array import DTypeLike
 from ...core.ir.program import Program
 from ...core.ir.types import ArrayType
 from ...core.support.config import current
@@ -72,7 +72,7 @@ class Target:
     copy_engine: bool = False  # it moves tiles that tensor descriptors say (TMA)
     wide_columns: int = 0  # of a product's block, if its tensor cores read both operands from shared memory
 
-    def rate(self, dtype: Any) -> float:
+    def rate(self, dtype: DTypeLike) -> float:
         """Peak operations per second in a dtype; float32's rate where the dtype has no entry."""
         rates = dict(self.peak)
         return rates.get(str(dtype), rates["float32"])
@@ -106,7 +106,7 @@ class Target:
             full = min(max(next_power_of_2(rows), packed), self.sublanes)
         return full, self.lanes
 
-    def seconds(self, flops: float, moved: float, dtype: Any = "float32") -> float:
+    def seconds(self, flops: float, moved: float, dtype: DTypeLike = "float32") -> float:
         """The roofline: the least time that some operations and bytes can take."""
         return max(flops / self.rate(dtype), moved / self.bandwidth)
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import enum
 from dataclasses import dataclass
-from typing import Any
 
+from ...core.ir.array import DTypeLike
 from ...core.ir.types import as_dtype, itemsize_bits
 from ...core.support.errors import ArgumentError, UnsupportedError
 from .target import Target, current_target, target_of
@@ -95,12 +95,12 @@ class TpuInfo:
         """Whether the chip has several TensorCores, each a separate device."""
         return self.num_cores == 1 < _CHIP_CORES[self.chip_version]
 
-    def is_matmul_supported(self, lhs_dtype: Any, rhs_dtype: Any) -> bool:
+    def is_matmul_supported(self, lhs_dtype: DTypeLike, rhs_dtype: DTypeLike) -> bool:
         """Whether the matrix unit multiplies these dtypes without a conversion."""
         pairs = _SINCE_5 if self.generation < 7 else _SINCE_7
         return any(str(as_dtype(lhs_dtype)) in a and str(as_dtype(rhs_dtype)) in b for a, b in pairs)
 
-    def get_sublane_tiling(self, dtype: Any) -> int:
+    def get_sublane_tiling(self, dtype: DTypeLike) -> int:
         """How many rows of a large array of a dtype are stored together."""
         return dict(target_of(f"tpu:{self.chip_version}").tiles)[itemsize_bits(as_dtype(dtype))]
 

@@ -6,10 +6,12 @@ moved to the last place where it fits; checked, it is an error that names the op
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
+from ...core.ir.array import ArrayLike
 from ...core.primitives.external.host_callback import debug_callback
 from ...core.support.errors import OutOfBoundsError
 from ...core.tracing.trace import eval_program
@@ -42,7 +44,10 @@ def checked(kernel: Kernel) -> Kernel:
     if not placed:
         return kernel
 
-    def body(ids: Any, prefetched: Any, inputs: Any, outputs: Any, scratch: Any) -> None:
+    def body(
+        ids: Sequence[Any], prefetched: Sequence[Any], inputs: Sequence[Any], outputs: Sequence[Any],
+        scratch: Sequence[Any],
+    ) -> None:  # fmt: skip
         for block in placed:
             index = eval_program(block.index_map, *ids, *prefetched)  # type: ignore[arg-type]
             debug_callback(_Bounds(kernel.name, block, len(ids)), *ids, *map(_int32, index))
@@ -51,5 +56,5 @@ def checked(kernel: Kernel) -> Kernel:
     return with_body(kernel, body)
 
 
-def _int32(i: Any) -> Any:
+def _int32(i: ArrayLike) -> Any:
     return np.int32(i) if isinstance(i, (int, np.integer)) else i

@@ -7,11 +7,12 @@ past the end of an array may be anything. NaN is looked for in the outputs.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ...core.checkify.check_primitive import ZERO, Site
+from ...core.ir.array import Array
 from ...core.ir.program import Eqn
 from ...core.ir.types import INT32, ArrayType, is_bool
 from ...core.primitives.elementwise.conversion import convert_element_type
@@ -25,8 +26,11 @@ from ...core.transforms.rule_helpers import zeros
 from ..kernel.kernel import Block, Kernel
 from .rebuild import grid_block, with_body
 
+if TYPE_CHECKING:
+    from ...core.checkify.transform import Walk
 
-def checked_call(walk: Any, eqn: Eqn, values: Sequence[Any], bind: Any) -> Any:
+
+def checked_call(walk: Walk, eqn: Eqn, values: Sequence[Any], bind: Callable[..., Any]) -> Any:
     """Bind a kernel again with its checks as outputs; None where it has no enabled checks."""
     kernel: Kernel = eqn.params["kernel"]
     if FailedCheckError not in walk.errors:
@@ -68,7 +72,7 @@ def _tile(shape: tuple[int, ...]) -> tuple[int, ...]:
     return (8, *(shape or (128,))) if len(shape) < 2 else shape
 
 
-def _tiled(x: Any, type: ArrayType) -> Any:
+def _tiled(x: Array, type: ArrayType) -> Any:
     """A value as its block holds it, repeated along the axes that the block has more."""
     if is_bool(typeof(x).dtype):
         x = convert_element_type(x, INT32)
@@ -79,7 +83,7 @@ def _tiled(x: Any, type: ArrayType) -> Any:
         x, shape=wanted, broadcast_dimensions=tuple(range(len(wanted) - len(shape), len(wanted))))  # fmt: skip
 
 
-def _untiled(x: Any, type: ArrayType) -> Any:
+def _untiled(x: Array, type: ArrayType) -> Any:
     """What cells wrote, without what was repeated: the grid's axes, then the value's."""
     shape, wanted = shape_of(x), _tile(type.shape)
     grid, more = shape[: len(shape) - len(wanted)], len(wanted) - len(type.shape)
@@ -90,7 +94,7 @@ def _untiled(x: Any, type: ArrayType) -> Any:
     return reshape_to(part, (*grid, *type.shape))
 
 
-def _kernel(kernel: Kernel, walk: Any, sites: Sequence[Site]) -> Kernel:
+def _kernel(kernel: Kernel, walk: Walk, sites: Sequence[Site]) -> Kernel:
     """The kernel with an output more for the code and each value of the payload."""
     grid, types = kernel.grid, _types(sites)
     axes = range(len(grid))
@@ -100,7 +104,10 @@ def _kernel(kernel: Kernel, walk: Any, sites: Sequence[Site]) -> Kernel:
     n, m = len(kernel.inputs), len(kernel.outputs)
     aliases = [*kernel.aliases, *((n + i, m + i) for i in range(len(starts)))]
 
-    def body(ids: Any, prefetched: Any, inputs: Any, outputs: Any, scratch: Any) -> None:
+    def body(
+        ids: Sequence[Any], prefetched: Sequence[Any], inputs: Sequence[Any], outputs: Sequence[Any],
+        scratch: Sequence[Any],
+    ) -> None:  # fmt: skip
         state = type(walk)(frozenset({FailedCheckError}))
         state.run(kernel.body, [*ids, *prefetched, *inputs[:n], *outputs[:m], *scratch])
         for ref, x, t in zip(outputs[m:], state.state, types, strict=True):

@@ -79,7 +79,7 @@ def _poison(eqn: Eqn, context: Context) -> list[Eqn]:
     return _overwrite(eqn.inputs[0], np.zeros((), dtype)[()] if eqn.params["zero"] else poison((), dtype)[()], eqn)
 
 
-def _overwrite(ref: Any, value: Any, like: Eqn) -> list[Eqn]:
+def _overwrite(ref: Var, value: Any, like: Eqn) -> list[Eqn]:
     """One value stored to the whole of a Ref."""
     shape, dtype = ref.type.shape, ref.type.dtype
     one = Literal(value, ArrayType((), dtype))
@@ -154,7 +154,7 @@ def _one_buffer(program: Program, pairs: set[Any]) -> Program:
             params["index"] = Index((Point(0), *params["index"][1:]))
         given: dict[Program, Any] = dict(inner_programs(eqn))
 
-        def below(inner: Program, given: Any = given) -> Program:
+        def below(inner: Program, given: Mapping[str, Any] = given) -> Program:
             return _one_buffer(inner, {v for v, a in zip(inner.inputs, given[inner], strict=True) if a in pairs})
 
         eqns.append(substitute(within(eqn.replace(inputs=inputs, params=params), below), env))

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from ...core.ir.array import Array, DTypeLike, Operand
 from ...core.ir.primitive import Primitive, Zero
 from ...core.ir.program import Eqn, Program, run
 from ...core.ir.types import RefType
@@ -35,7 +36,7 @@ class Cell:
 
     __slots__ = ("content",)
 
-    def __init__(self, value: Any):
+    def __init__(self, value: Array | Zero):
         self.content = value
 
     @property
@@ -45,7 +46,7 @@ class Cell:
         return self.content
 
     @value.setter
-    def value(self, value: Any) -> None:
+    def value(self, value: Operand) -> None:
         self.content: Any = value
 
 
@@ -239,6 +240,6 @@ def discharge(program: Program) -> Program:
     return trace_program(fun, types, program.name)
 
 
-def undefined(shape: Sequence[int], dtype: Any) -> Any:
+def undefined(shape: Sequence[int], dtype: DTypeLike) -> Any:
     """A value for memory that nothing has written."""
     return full(tuple(shape), np.zeros((), dtype)[()]) if shape else np.zeros((), dtype)[()]

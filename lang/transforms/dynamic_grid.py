@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from ...core.ir.array import ArrayLike
 from ...core.ir.program import Program
 from ...core.ir.types import INT32, is_integer
 from ...core.primitives.elementwise.comparison import lt_p
@@ -39,7 +40,7 @@ class DynamicSize:
     bound: int | None = None
 
 
-def dynamic(size: Any, bound: int | None = None) -> DynamicSize:
+def dynamic(size: ArrayLike, bound: int | None = None) -> DynamicSize:
     """A grid size that is computed (an integer scalar, traced or an array) and is at most `bound`.
 
     A traced size by itself is bounded by where the operands end, as affine index maps say. Raises an `ArgumentError`
@@ -53,7 +54,7 @@ def dynamic(size: Any, bound: int | None = None) -> DynamicSize:
     return DynamicSize(size, bound)
 
 
-def named_axes(grid: Any) -> tuple[dict[Any, int], tuple[Any, ...]]:
+def named_axes(grid: int | Sequence[Any]) -> tuple[dict[Any, int], tuple[Any, ...]]:
     """The axes of a grid that have names, as in `(("rows", 4), 2)`, and its sizes; for `lax.axis_index` in the body."""
     entries = tuple(grid) if isinstance(grid, (tuple, list)) else (grid,)
     named = [isinstance(e, (tuple, list)) and len(e) == 2 and isinstance(e[0], str) for e in entries]
@@ -61,7 +62,7 @@ def named_axes(grid: Any) -> tuple[dict[Any, int], tuple[Any, ...]]:
     return names, tuple(e[1] if has else e for e, has in zip(entries, named, strict=True))
 
 
-def as_grid(grid: Any) -> tuple[tuple[int, ...], dict[int, Any]]:
+def as_grid(grid: Sequence[Any]) -> tuple[tuple[int, ...], dict[int, Any]]:
     """A grid as a tuple of ints, and the sizes that are computed, as int32 scalars by axis."""
     sizes = tuple(grid) if isinstance(grid, (tuple, list)) else (grid,)
     found, computed = [], {}
@@ -79,7 +80,7 @@ def as_grid(grid: Any) -> tuple[tuple[int, ...], dict[int, Any]]:
     return tuple(found), computed
 
 
-def _static(size: Any) -> int | None:
+def _static(size: ArrayLike) -> int | None:
     """The value of a size that Python knows, or that is symbolic."""
     if getattr(size, "symbolic", False):
         return size
@@ -90,7 +91,7 @@ def _static(size: Any) -> int | None:
     return None
 
 
-def _scalar(size: Any) -> Any:
+def _scalar(size: ArrayLike | None) -> Any:
     known = _static(size)
     if known is not None:
         return np.int32(known)
@@ -168,7 +169,10 @@ def guarded(kernel: Kernel, axes: tuple[int, ...]) -> Kernel:
     if not extents:
         return kernel
 
-    def body(ids: Any, prefetched: Any, inputs: Any, outputs: Any, scratch: Any) -> None:
+    def body(
+        ids: Sequence[Any], prefetched: Sequence[Any], inputs: Sequence[Any], outputs: Sequence[Any],
+        scratch: Sequence[Any],
+    ) -> None:  # fmt: skip
         tests = (lt_p.bind(ids[axis], *eval_program(program, *ids, *prefetched)) for axis, program in extents)
         when_all(tests, lambda: eval_program(kernel.body, *ids, *prefetched, *inputs, *outputs, *scratch))
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
+from ...core.ir.array import DTypeLike
 from ...core.ir.types import ArrayType, MemorySpace, RefType
 from ...core.primitives.refs.ref_views import view, write
 from ...core.tracing.trace import eval_program, trace_program
@@ -53,7 +54,7 @@ def remap(block: Block, prefetch: Sequence[ArrayType], grid: Sequence[int], ids:
     return replace(block, index_map=index_map, **changes)
 
 
-def grid_block(name: str, shape: Sequence[int], dtype: Any, axes: Sequence[int], grid: Sequence[int],
+def grid_block(name: str, shape: Sequence[int], dtype: DTypeLike, axes: Sequence[int], grid: Sequence[int],
                prefetch: Sequence[ArrayType]) -> Block:  # fmt: skip
     """A separate block per cell of some grid axes: an array with those axes leading."""
     return for_each(full_block(name, ArrayType(tuple(shape), dtype)), axes, grid, prefetch)

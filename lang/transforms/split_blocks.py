@@ -13,8 +13,9 @@ from typing import Any
 
 import numpy as np
 
+from ...core.ir.array import Array
 from ...core.ir.primitive import SIZE
-from ...core.ir.program import Eqn, Program, run
+from ...core.ir.program import Eqn, Program, Var, run
 from ...core.ir.types import ArrayType, RefType
 from ...core.primitives.control_flow.cond import bind_cond, cond_p
 from ...core.primitives.control_flow.scan import bind_scan, scan_p
@@ -128,7 +129,10 @@ class _Cutter:
         outputs = [b if s == SPLIT else self.copies(b) for b, s in zip(blocks[n:], self.cut.outputs, strict=True)]
         scratch = [self.type(v) for v in kernel.body.inputs[kernel.splits[3] :]]
 
-        def body(ids: Any, prefetched: Any, inputs: Any, outputs: Any, scratch: Any) -> None:
+        def body(
+            ids: Sequence[Any], prefetched: Sequence[Any], inputs: Sequence[Any], outputs: Sequence[Any],
+            scratch: Sequence[Any],
+        ) -> None:  # fmt: skip
             self.part = ids[0]
             run(kernel.body, self.bind, [*ids[1:], *prefetched, *inputs, *outputs, *scratch])
 
@@ -170,7 +174,7 @@ class _Cutter:
         if all(kind == SPLIT for kind in kinds):
             return None
 
-        def one(x: Any, kind: str) -> Any:
+        def one(x: Array, kind: str) -> Any:
             if kind == SPLIT:
                 return x
             return reduce_sum_p.bind(x, axes=(0,)) if kind == SUM else index_in_dim(x, 0, 0, keepdims=False)
@@ -179,7 +183,7 @@ class _Cutter:
 
     # ---------------------------------------------------------------------- the body
 
-    def type(self, var: Any) -> Any:
+    def type(self, var: Var) -> Any:
         if isinstance(var.type, RefType):
             return RefType(var.type.array.with_shape(self.cut.shape(var)), var.type.space)
         return var.type.with_shape(self.cut.shape(var)) if hasattr(var.type, "with_shape") else var.type
@@ -207,7 +211,7 @@ class _Cutter:
             return [self.moved(found[0], self.cut.shape(eqn.outputs[0])[params["dimension"]])]
         return found
 
-    def moved(self, iota: Any, size: int) -> Any:
+    def moved(self, iota: Array, size: int) -> Any:
         """Indices into the unsplit axis, from indices into a part."""
         return add_p.bind(iota, convert_element_type(mul_p.bind(self.part, np.int32(size)), iota.aval.dtype))
 

@@ -105,7 +105,10 @@ def _partial(
     first_out, first_scratch, end = kernel.splits[2:5]
     local = [p for p in range(first_scratch, end) if p not in added]
 
-    def body(ids: Any, whole: Any, valid: Any, prefetch: Any, ins: Any, outs: Sequence[Any], scratch: Any) -> None:
+    def body(
+        ids: Sequence[Any], whole: Sequence[Any], valid: Any, prefetch: Sequence[Any], ins: Sequence[Any],
+        outs: Sequence[Any], scratch: Sequence[Any],
+    ) -> None:  # fmt: skip
         when_all((eq_p.bind(ids[a], np.int32(0)) for a in phases.carry), lambda: blank(*outs))
         held = dict(zip(added, outs, strict=True)) | dict(zip(local, scratch, strict=True))
         unused = iter(outs)  # an output that main does not touch: any Ref stands for it
@@ -126,7 +129,9 @@ def _final(kernel: Kernel, phases: Phases, added: Sequence[int], states: Sequenc
     def ids_of(ids: Sequence[Any]) -> list[Any]:
         return [np.int32(kernel.grid[a] - 1) if a in phases.carry else i for a, i in enumerate(ids)]
 
-    def body(ids: Any, prefetch: Any, ins: Sequence[Any], outs: Sequence[Any], scratch: Any) -> None:
+    def body(
+        ids: Sequence[Any], prefetch: Sequence[Any], ins: Sequence[Any], outs: Sequence[Any], scratch: Sequence[Any]
+    ) -> None:
         refs = dict(zip(range(first_out, end), [*outs, *scratch], strict=True))
         for p, given in zip(added, ins[n:], strict=True):
             write(view(refs[p]), read(view(given)))

@@ -24,7 +24,7 @@ from ...core.primitives.elementwise.arithmetic import add_p, min_p, mul_p
 from ...core.primitives.elementwise.comparison import eq_p, lt_p
 from ...core.primitives.elementwise.conversion import convert_element_type, convert_element_type_p
 from ...core.primitives.movement.shape import broadcast_in_dim
-from ...core.primitives.refs.ref_views import addupdate, read, view, write
+from ...core.primitives.refs.ref_views import AnyRef, addupdate, read, view, write
 from ...core.primitives.refs.state_primitives import addupdate_p
 from ...core.support.memo import cached
 from ...core.tracing.trace import eval_program
@@ -56,7 +56,7 @@ class State:
     start: Any
     block: Block
 
-    def reset(self, ref: Any) -> None:
+    def reset(self, ref: AnyRef) -> None:
         """Store the start to a whole Ref."""
         write(view(ref), broadcast_in_dim(convert_element_type(self.start, ref.aval.dtype), ref.aval.shape, ()))
 
@@ -152,7 +152,9 @@ def partial_kernel(found: Addends, stretches: Stretches) -> Kernel:
                 own[a] = min_p.bind(own[a], np.int32(kernel.grid[a] - 1))
         return own, valid
 
-    def body(ids: Any, prefetch: Any, ins: Sequence[Any], outs: Sequence[Any], scratch: Any) -> None:
+    def body(
+        ids: Sequence[Any], prefetch: Sequence[Any], ins: Sequence[Any], outs: Sequence[Any], scratch: Sequence[Any]
+    ) -> None:
         emitted, sums = outs[: len(found.emitted)], outs[len(found.emitted) :]
         first = [eq_p.bind(ids[ahead + a], np.int32(0)) for a in phases.carry]
         when_all(first, lambda: [s.reset(ref) for s, ref in zip(found.states, sums, strict=True)])
@@ -266,7 +268,9 @@ def _total(found: Addends, parts: int, elements: int) -> Total:
         fill = b.array.dtype.type(state.start) if parts % rows else None
         return replace(stacked, axes=(BlockAxis(rows), *whole.axes), fill=fill, loose=False)
 
-    def body(ids: Any, prefetch: Any, ins: Sequence[Any], outs: Sequence[Any], scratch: Any) -> None:
+    def body(
+        ids: Sequence[Any], prefetch: Sequence[Any], ins: Sequence[Any], outs: Sequence[Any], scratch: Sequence[Any]
+    ) -> None:
         held, sums = scratch[: end - first_scratch], scratch[end - first_scratch :]
         refs = dict(zip(range(first_out, end), [*own_outputs(outs), *held], strict=True))
         first = [eq_p.bind(ids[-1], np.int32(0))]

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from ...core.ir.passes import primitives_of, within
+from ...core.ir.primitive import Primitive
 from ...core.ir.program import Eqn, Literal, Program, Var, subprograms
 from ...core.ir.types import INT32, ArrayType
 from ...core.primitives.control_flow.cond import cond_p
@@ -82,7 +83,7 @@ class _InStep:
                 eqns.append(made)
         return program.replace(eqns=eqns), [self.fact(a, facts) for a in program.outputs]
 
-    def fact(self, atom: Any, facts: Facts) -> Fact:
+    def fact(self, atom: Literal | Var, facts: Facts) -> Fact:
         if type(atom) is not Literal:
             return facts.get(atom)
         return SAME if np.shape(atom.value) else np.broadcast_to(np.asarray(atom.value), (self.count,))
@@ -159,7 +160,7 @@ class _InStep:
         read = equation(get_p, [src, *src_at], {"index": p["src"], "masked": False}, eqn)
         out = [read]
 
-        def add(primitive: Any, inputs: Sequence[Any], **params: Any) -> Any:
+        def add(primitive: Primitive, inputs: Sequence[Any], **params: Any) -> Any:
             out.append(equation(primitive, inputs, params, eqn))
             return out[-1].outputs[0]
 

@@ -6,12 +6,13 @@ the axis. The tiles are independent of each other, so that they are a batch.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ...core.ir.array import Array
 from ...core.ir.types import INT32
 from ...core.primitives.control_flow.scan import scan
 from ...core.primitives.movement.dynamic_slice import dynamic_slice_in_dim, dynamic_update_slice
@@ -26,6 +27,9 @@ from ..analysis.facts import analyse
 from ..kernel.kernel import ID, Block, Kernel, trace_map
 from .discharge import run_cells
 from .rebuild import trace_kernel
+
+if TYPE_CHECKING:
+    from ...core.support.pytree import PyTree
 
 SAMPLE = 3  # tiles of the kernel that is verified in the place of one with a symbolic number of them
 
@@ -51,7 +55,7 @@ class Tiles:
         return [*scalars, *(x if d is None else self._cut(x, d, b) for x, d, b in parts)], (
             *dims, *self.dims[: len(arrays)])  # fmt: skip
 
-    def _cut(self, x: Any, d: int, block: Block) -> Any:
+    def _cut(self, x: Array, d: int, block: Block) -> Any:
         shape, size = shape_of(x), block.sizes[d]
         padded = (*shape[:d], self.count * size, *shape[d + 1 :])
         if padded != shape:
@@ -60,7 +64,7 @@ class Tiles:
             x = dynamic_update_slice(rest, x, [0] * len(shape))
         return reshape(x, (*shape[:d], self.count, size, *shape[d + 1 :]))
 
-    def join(self, number: int, tiles: Any) -> Any:
+    def join(self, number: int, tiles: Mapping[Any, Any]) -> Any:
         """Output `number` of the kernel, from those of its tiles, along a leading axis."""
         number += len(self.dims) - len(self.kernel.outputs)
         d, block = self.dims[number] or 0, self.blocks[number]
@@ -108,7 +112,10 @@ def _one_tile(kernel: Kernel, axis: int, dims: Sequence[int | None], numbered: b
 
         return replace(of, array=array, index_map=trace_map(grid, prefetch, index))
 
-    def body(ids: Any, prefetched: Any, inputs: Any, outputs: Any, scratch: Any) -> None:
+    def body(
+        ids: Sequence[Any], prefetched: Sequence[Any], inputs: Sequence[Any], outputs: Sequence[Any],
+        scratch: Sequence[Any],
+    ) -> None:  # fmt: skip
         number = view(prefetched[0])[...] if numbered else np.int32(0)
         run_cells(kernel.body, [*ids[:axis], number, *ids[axis:], *prefetched[numbered:], *inputs, *outputs, *scratch])
 
@@ -167,7 +174,7 @@ def by_tiles(kernel: Kernel, call: Callable[..., Sequence[Any]], operands: Seque
     parts, dims = tiles.split(operands)
     cut = [x if d is None else moveaxis(x, d, 0) for x, d in zip(parts, dims, strict=True)]
 
-    def step(carry: Any, rows: Any) -> Any:
+    def step(carry: PyTree, rows: Sequence[Any]) -> Any:
         given = iter(rows)
         values = [x if d is None else next(given) for x, d in zip(cut, dims, strict=True)]
         return carry, list(call(tiles.kernel, *values))

@@ -38,7 +38,10 @@ def batched_kernel(kernel: Kernel, size: int, batched: tuple[bool, ...]) -> Kern
         index_map = trace_map(grid, prefetch, index)
         return block.stacked([size], index_map) if has else replace(block, index_map=index_map)
 
-    def body(ids: Any, prefetched: Any, inputs: Any, outputs: Any, scratch: Any) -> None:
+    def body(
+        ids: Sequence[Any], prefetched: Sequence[Any], inputs: Sequence[Any], outputs: Sequence[Any],
+        scratch: Sequence[Any],
+    ) -> None:  # fmt: skip
         values = [*ids[1:], *of_row([*ids, *prefetched]), *inputs, *outputs, *scratch]
         run_cells(kernel.body, values)
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from ...core.ir.array import Array, ArrayLike
 from ...core.ir.primitive import AxisInfo, Linear
 from ...core.primitives.elementwise.arithmetic import mul_p
 from ...core.primitives.elementwise.conversion import convert_element_type
@@ -43,7 +44,7 @@ def starts_of(block: Block, ids: Sequence[Any], prefetched: Sequence[Any]) -> li
     ]
 
 
-def padded(block: Block, array: Any, pads: Sequence[tuple[int, int, int]]) -> Any:
+def padded(block: Block, array: ArrayLike, pads: Sequence[tuple[int, int, int]]) -> Any:
     """An array with room around it, filled as the block says."""
     if not any(low or high for low, high, _ in pads):
         return array
@@ -63,13 +64,13 @@ def padded(block: Block, array: Any, pads: Sequence[tuple[int, int, int]]) -> An
     return array
 
 
-def read_window(block: Block, value: Any, ids: Sequence[Any], prefetched: Sequence[Any]) -> Any:
+def read_window(block: Block, value: ArrayLike, ids: Sequence[Any], prefetched: Sequence[Any]) -> Any:
     """The block that one cell sees of a padded array."""
     starts = starts_of(block, ids, prefetched)
     return reshape_to(dynamic_slice(value, starts, block.sizes, allow_negative_indices=False), block.shape)
 
 
-def gather_blocks(kernel: Kernel, block: Block, array: Any, prefetched: Sequence[Any], axes: Sequence[int],
+def gather_blocks(kernel: Kernel, block: Block, array: ArrayLike, prefetched: Sequence[Any], axes: Sequence[int],
                   fixed: dict[int, int]) -> Any:  # fmt: skip
     """The blocks of an array for every cell of some grid axes, those axes leading."""
     whole = padded(block, array, margins(block))
@@ -86,12 +87,12 @@ def gather_blocks(kernel: Kernel, block: Block, array: Any, prefetched: Sequence
     return at({a: np.int32(i) for a, i in fixed.items()}, list(axes))
 
 
-def scatter_blocks(kernel: Kernel, block: Block, partial: Any, prefetched: Sequence[Any], axes: Sequence[int],
+def scatter_blocks(kernel: Kernel, block: Block, partial: ArrayLike, prefetched: Sequence[Any], axes: Sequence[int],
                    fixed: dict[int, int]) -> Any:  # fmt: skip
     """The transpose of `gather_blocks`: blocks scatter-added to their places in the array."""
     exact = replace(block, fill=None)  # what is past the end is dropped
 
-    def gather(array: Any) -> list[Any]:
+    def gather(array: Array) -> list[Any]:
         return [gather_blocks(kernel, exact, array, prefetched, axes, fixed)]
 
     _, linear = linear_part(gather, [Linear(block.array)], [True])

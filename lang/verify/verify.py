@@ -9,10 +9,10 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
+from ...core.ir.array import Operand
 from ...core.ir.program import Effect
 from ...core.ir.types import FAR
 from ...core.support.config import current
@@ -180,7 +180,7 @@ def _reads_of_maps(known: Analysis) -> Iterator[Finding]:
                           f"a place along axis {place.axis} of {name} is not known to lie within")  # fmt: skip
 
 
-def _out_of_bounds(kernel: Kernel, block: Block, cell: tuple[int, ...], index: Any, axis: int) -> None:
+def _out_of_bounds(kernel: Kernel, block: Block, cell: tuple[int, ...], index: Operand, axis: int) -> None:
     n, cut = block.array.shape[axis], block.axes[axis]
     (low, high), start = cut.padding, cut.start(int(index[axis]))
     wanted = f"keep block indices along axis {axis} from 0 to {max(cut.count(n) - 1, 0)}: the grid is "

@@ -20,6 +20,7 @@ from .specs import Barrier, ClusterBarrier
 
 if TYPE_CHECKING:
     from ...core.ir.primitive import Primitive
+    from ...core.primitives.refs.ref_views import AnyRef
 
 
 _CHANGED = ordered_on(bar=BOTH)
@@ -35,7 +36,7 @@ set_max_registers_p: Primitive = operation(
 PRIMITIVES = (barrier_init_p, barrier_arrive_p, barrier_wait_p, set_max_registers_p)
 
 
-def define(bar: Any, spec: Barrier) -> None:
+def define(bar: AnyRef, spec: Barrier) -> None:
     """Say what ends a phase of some barriers, before any other use of them."""
     cell = thread_cell("Barrier")
     cell.made.setdefault("barriers", []).append((bar, spec))
@@ -46,13 +47,13 @@ def define(bar: Any, spec: Barrier) -> None:
     barrier_init_p.bind(bar, arrivals=arrivals, tensor=spec.orders_tensor_core, axes=axes, leader=leader)
 
 
-def spec_of(bar: Any) -> Barrier | None:
+def spec_of(bar: AnyRef) -> Barrier | None:
     """What the author stated of a barrier, where that is known while the body is traced."""
     ref = refs.view(bar).ref
     return next((spec for known, spec in thread_cell("Barrier").made.get("barriers", ()) if known is ref), None)
 
 
-def barrier_arrive(barrier: Any, *, predicate: Any = None) -> None:
+def barrier_arrive(barrier: AnyRef, *, predicate: Any = None) -> None:
     """Arrive at a barrier: what this warpgroup did before is seen by who waits for the phase.
 
     Raises a `KernelBodyError` outside of kernels for warpgroups, and for what is no barrier.
@@ -81,7 +82,7 @@ def barrier_arrive(barrier: Any, *, predicate: Any = None) -> None:
     barrier_arrive_p.bind(*operands, *condition("barrier_arrive", predicate), **indices)
 
 
-def barrier_wait(barrier: Any) -> None:
+def barrier_wait(barrier: AnyRef) -> None:
     """Wait for the next phase of a barrier: a warpgroup's n-th wait is for the n-th phase.
 
     Raises as `barrier_arrive`; interpreted, a `DeadlockError` where no one ends the phase, and a `RaceError` where the
@@ -116,7 +117,7 @@ def barrier_wait(barrier: Any) -> None:
     barrier_wait_p.bind(*operands, **indices)
 
 
-def barrier_arrive_and_wait(barrier: Any) -> None:
+def barrier_arrive_and_wait(barrier: AnyRef) -> None:
     """`barrier_arrive`, then `barrier_wait`: as many warpgroups as a barrier has arrivals meet there.
 
     >>> import numpy as np

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ...core.ir.program import ORDERED, Effects
-from ...core.ir.types import MemorySpace, RefType, is_bool
+from ...core.ir.types import MemorySpace, RefType, Type, is_bool
 from ...core.primitives.refs.state_primitives import Index, Point, Span, Take, access_shape
 from ...core.support.errors import KernelBodyError, ShapeError
 from ...core.tracing.trace import typeof
@@ -33,7 +33,7 @@ def thread_cell(what: str) -> Cell:
     return cell
 
 
-def check_space(what: str, name: str, type: Any, *allowed: MemorySpace) -> None:
+def check_space(what: str, name: str, type: Type, *allowed: MemorySpace) -> None:
     """Raise a `KernelBodyError` for a Ref that is not in one of some memories; interpreted, a Ref is an array."""
     if isinstance(type, RefType) and type.space not in allowed:
         wanted = " or ".join(dict.fromkeys(NAMES[s] for s in allowed))
@@ -46,7 +46,7 @@ def check_index(what: str, name: str, index: Index) -> None:
         raise KernelBodyError(f"{what}: {name} is indexed by an array", "give slices and single positions")
 
 
-def check_one(what: str, type: Any, index: Index) -> None:
+def check_one(what: str, type: Type, index: Index) -> None:
     """Raise where a part is not one barrier."""
     check_space(what, "the barrier", type, MemorySpace.SEMAPHORE)
     if math.prod(access_shape(index)) != 1:

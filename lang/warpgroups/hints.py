@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import enum
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from ...core.ir.array import ArrayLike, DTypeLike, Index
 from ...core.ir.types import MemorySpace, canonical_dtype
 from ...core.primitives.movement.shape import iota_p
 from ...core.primitives.refs import ref_views as refs
 from ...core.support.errors import ArgumentError
 from ..kernel.block_spec import BlockSpec as PlainSpec
 from .common import GLOBAL, check_space, thread_cell
+
+if TYPE_CHECKING:
+    from ...core.primitives.refs.ref_views import AnyRef
 
 
 @dataclass(frozen=True)
@@ -91,7 +96,7 @@ class TMEMLayout(_Hint):
     M64_COLLECTIVE_LAYOUT = "m64_collective"
 
 
-def layout_cast(x: Any, new_layout: Any) -> Any:
+def layout_cast(x: ArrayLike, new_layout: Any) -> Any:
     """The same array; the layout is a hint.
 
     >>> import numpy as np
@@ -107,7 +112,7 @@ def layout_cast(x: Any, new_layout: Any) -> Any:
 
 
 def async_prefetch(
-    ref: Any, *, collective_axes: Any = None, leader_tracked: Any = None, predicate: Any = None
+    ref: AnyRef, *, collective_axes: Any = None, leader_tracked: Any = None, predicate: Any = None
 ) -> None:
     """A hint that a part of global memory is copied soon, which is not used; raises for a Ref in other memory.
 
@@ -157,7 +162,7 @@ def griddepcontrol_launch_dependents() -> None:
     thread_cell("griddepcontrol_launch_dependents")
 
 
-def load(src: Any, idx: Any = Ellipsis, *, layout: Any = None, optimized: bool = True) -> Any:
+def load(src: AnyRef, idx: Index = Ellipsis, *, layout: Any = None, optimized: bool = True) -> Any:
     """What a part of a Ref holds; `layout` and `optimized` are hints.
 
     >>> import numpy as np
@@ -173,7 +178,7 @@ def load(src: Any, idx: Any = Ellipsis, *, layout: Any = None, optimized: bool =
     return refs.read(refs.view(src, idx))
 
 
-def store(dst: Any, value: Any, *, optimized: bool = True) -> None:
+def store(dst: AnyRef, value: ArrayLike, *, optimized: bool = True) -> None:
     """Store an array in a Ref or a part of one (`ref.at[...]`); `optimized` is a hint.
 
     >>> import numpy as np
@@ -190,7 +195,7 @@ def store(dst: Any, value: Any, *, optimized: bool = True) -> None:
     refs.view(dst)[...] = value
 
 
-def broadcasted_iota(dtype: Any, shape: Any, dimension: int, *, layout: Any = None) -> Any:
+def broadcasted_iota(dtype: DTypeLike, shape: Sequence[int], dimension: int, *, layout: Any = None) -> Any:
     """Each element's place along an axis; `layout` is a hint.
 
     >>> import tilewright as tw

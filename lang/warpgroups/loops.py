@@ -5,10 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ...core.ir.array import Array, ArrayLike
 from ...core.primitives.control_flow.while_loop import fori_loop
 from ...core.primitives.elementwise.arithmetic import div_p, rem_p
 from ...core.primitives.elementwise.comparison import lt_p, select_n_p
@@ -16,6 +17,9 @@ from ...core.primitives.spmd.collective import axis_index, axis_size
 from ...core.support.errors import ArgumentError
 from ..ops.basic import unravel
 from .common import thread_cell
+
+if TYPE_CHECKING:
+    from ...core.support.pytree import PyTree
 
 
 @dataclass(frozen=True)
@@ -61,7 +65,7 @@ def nd_loop(
     outer = tuple(n // t for n, t in zip(sizes, tiles, strict=True))
 
     def decorate(function: Callable[..., Any]) -> Any:
-        def turn(local: Any, carry: Any) -> Any:
+        def turn(local: Array, carry: PyTree) -> Any:
             places = unravel(first + local * np.int32(step), range(2 * len(sizes)), (*outer, *tiles))
             index = tuple(places[d] * np.int32(t) + places[len(sizes) + d] for d, t in enumerate(tiles))
             info = NDLoopInfo(index, local, count)
@@ -76,7 +80,7 @@ def nd_loop(
 
 
 def dynamic_scheduling_loop(
-    grid_names: Any, thread_axis: Any = None, cluster_axes: Any = (), init_carry: Any = None
+    grid_names: Sequence[str], thread_axis: Any = None, cluster_axes: Sequence[Any] = (), init_carry: Any = None
 ) -> Callable[[Callable[..., Any]], Any]:
     """Decorator: run a function for the places of a grid that this block is given: here each block has its own one.
 
@@ -117,7 +121,7 @@ def planar_snake(lin_idx: Any, shape: tuple[Any, Any], minor_dim: int, tile_widt
     width = np.int32(tile_width)
     full = minor // width * width * major  # iterations in complete bands
 
-    def within(start: Any, wide: Any, band: Any) -> tuple[Any, Any]:
+    def within(start: ArrayLike, wide: Any, band: ArrayLike) -> tuple[Any, Any]:
         along, across = rem_p.bind(start, wide), div_p.bind(start, wide)
         back = rem_p.bind(band, np.int32(2))
         return band * width + along, across + back * (major - np.int32(1) - np.int32(2) * across)

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ...core.ir.array import Array, ArrayLike
 from ...core.ir.types import RefType
 from ...core.primitives.control_flow.while_loop import fori_loop
 from ...core.primitives.refs import ref_views as refs
@@ -31,6 +32,10 @@ from .specs import SMEM, Barrier, ClusterBarrier
 from .specs import MemorySpace as Spaces
 from .transfers import commit_smem, copy_gmem_to_smem, copy_smem_to_gmem, wait_smem_to_gmem
 
+if TYPE_CHECKING:
+    from ...core.primitives.refs.ref_views import AnyRef
+    from ...core.support.pytree import PyTree
+
 _FAR = (*GLOBAL, Spaces.GMEM)
 
 
@@ -39,7 +44,10 @@ class _Operand:
 
     buffers: Any = None
 
-    def __init__(self, what: str, number: int, ref: Any, spec: BlockSpec | None, stages: int, rank: int, out: bool):
+    def __init__(
+        self, what: str, number: int, ref: AnyRef, spec: BlockSpec | None, stages: int, rank: int,
+        out: bool,
+    ):  # fmt: skip
         self.ref, self.spec = refs.view(ref), spec or no_block_spec
         shape = self.ref.shape
         given = tuple(shape if self.spec.block_shape is None else self.spec.block_shape)
@@ -80,7 +88,7 @@ class _Operand:
             entries.append(start if axis.squeezed else dslice(start, axis.size))
         return refs.view(self.ref, tuple(entries))
 
-    def block(self, step: Any, ids: Sequence[Any]) -> Any:
+    def block(self, step: ArrayLike, ids: Sequence[Any]) -> Any:
         """The block of a step as the body sees it."""
         if self.far:
             return self.part(ids)
@@ -94,8 +102,10 @@ class _Pipeline:
     empty: Sequence[Any] = ()
     meeting: Any = None
 
-    def __init__(self, what: str, args: Sequence[Any], grid: Sequence[Any], in_specs: Any, out_specs: Any, stages: int,
-                 users: int = 0, apart: bool = False):  # fmt: skip
+    def __init__(
+        self, what: str, args: Sequence[Any], grid: Sequence[Any], in_specs: Sequence[Any], out_specs: Sequence[Any],
+        stages: int, users: int = 0, apart: bool = False,
+    ):  # fmt: skip
         ins, outs = list(in_specs), list(out_specs)
         if len(args) != len(ins) + len(outs):
             raise ArgumentError(f"{what}: {len(args)} Refs for {len(ins)} in_specs and {len(outs)} out_specs",
@@ -132,7 +142,7 @@ class _Pipeline:
         given: dict[str, Any] = {"num_arrivals": self.users, "num_barriers": self.stages}
         return ClusterBarrier(collective_axes=tuple(dict.fromkeys(names)), **given) if names else Barrier(**given)
 
-    def take(self, given: Any, axes: Any) -> None:
+    def take(self, given: Any, axes: str | Sequence[str]) -> None:
         """Use memory and barriers that were given, or new ones."""
         found = given or pytree.map(lambda one: allocate(self.what, one, axes), self.needs(),
                                   is_leaf=lambda x: hasattr(x, "shape"))  # fmt: skip
@@ -140,14 +150,14 @@ class _Pipeline:
             operand.buffers = buffers
         self.full, self.empty, self.meeting = found["full"], found["empty"], found["meeting"]
 
-    def ids(self, step: Any) -> tuple[Any, ...]:
+    def ids(self, step: ArrayLike) -> tuple[Any, ...]:
         found = unravel(step, range(len(self.grid)), self.grid)
         return tuple(found[axis] for axis in range(len(self.grid)))
 
-    def stage(self, step: Any) -> Any:
+    def stage(self, step: ArrayLike) -> Any:
         return step % np.int32(self.stages)
 
-    def load(self, step: Any) -> None:
+    def load(self, step: ArrayLike) -> None:
         """Start the copies of a step's blocks."""
         ids, stage = self.ids(step), self.stage(step)
         for group, full in zip(self.groups, self.full, strict=True):
@@ -155,14 +165,14 @@ class _Pipeline:
                 copy_gmem_to_smem(operand.part(ids), operand.block(step, ids), refs.view(full, stage),
                                   collective_axes=operand.axes)  # fmt: skip
 
-    def wait(self, step: Any) -> None:
+    def wait(self, step: Array) -> None:
         for full in self.full:
             barrier_wait(refs.view(full, self.stage(step)))
 
-    def blocks(self, step: Any, ids: Sequence[Any]) -> list[Any]:
+    def blocks(self, step: Array, ids: Sequence[Any]) -> list[Any]:
         return [o.block(step, ids) for o in (*self.inputs, *self.outputs)]
 
-    def store(self, step: Any, ids: Sequence[Any], fixed: bool) -> None:
+    def store(self, step: ArrayLike, ids: Sequence[Any], fixed: bool) -> None:
         """Start the copies of results, as one group."""
         stored = [o for o in self.stored if o.fixed is fixed]
         for n, operand in enumerate(stored, 1):
@@ -196,7 +206,7 @@ class Pipeline:
         return self.run(made)
 
 
-def _grid(what: str, grid: Any) -> tuple[Any, ...]:
+def _grid(what: str, grid: Sequence[int]) -> tuple[Any, ...]:
     sizes = tuple(grid) if isinstance(grid, (tuple, list)) else (grid,)
     for n in sizes:
         if not isinstance(n, (int, np.integer)) and typeof(n).shape:
@@ -206,8 +216,8 @@ def _grid(what: str, grid: Any) -> tuple[Any, ...]:
 
 @public
 def emit_pipeline(
-    body: Callable[..., Any], *, grid: Any, in_specs: Sequence[BlockSpec] = (), out_specs: Sequence[BlockSpec] = (),
-    max_concurrent_steps: int = 1, init_carry: Any = None,
+    body: Callable[..., Any], *, grid: Sequence[Any], in_specs: Sequence[BlockSpec] = (),
+    out_specs: Sequence[BlockSpec] = (), max_concurrent_steps: int = 1, init_carry: Any = None,
 ) -> Pipeline:  # fmt: skip
     """A function of Refs in GMEM that runs `body` over a grid of their blocks, which are copied through SMEM.
 
@@ -244,7 +254,7 @@ def emit_pipeline(
         stages, ahead, carried = np.int32(p.stages), p.stages - p.delay, init_carry is not None
         start, back, out = _without_refs(init_carry if carried else ())
 
-        def step(t: Any, values: Any) -> Any:
+        def step(t: Array, values: Sequence[Any]) -> Any:
             ids = p.ids(t)
             p.wait(t)
             if p.moving:
@@ -267,15 +277,15 @@ def emit_pipeline(
     return Pipeline(make, run)
 
 
-def _without_refs(start: Any) -> tuple[Any, Callable[[Any], Any], Callable[[Any], Any]]:
+def _without_refs(start: Sequence[Any]) -> tuple[Any, Callable[[Any], Any], Callable[[Any], Any]]:
     """A carry without its Refs, which stay what they are; what puts them back, and what takes them out."""
     leaves, structure = pytree.flatten(start)
     fixed = [isinstance(getattr(x, "aval", None), RefType) for x in leaves]
 
-    def out(carry: Any) -> tuple[Any, ...]:
+    def out(carry: PyTree) -> tuple[Any, ...]:
         return tuple(x for x, f in zip(pytree.leaves(carry), fixed, strict=True) if not f)
 
-    def back(values: Any) -> Any:
+    def back(values: Sequence[Any]) -> Any:
         given = iter(values)
         return structure.unflatten([x if f else next(given) for x, f in zip(leaves, fixed, strict=True)])
 
@@ -293,8 +303,8 @@ def _last(p: _Pipeline) -> None:
 
 @public
 def emit_pipeline_warp_specialized(
-    body: Callable[..., Any], *, grid: Any, memory_registers: int, in_specs: Sequence[BlockSpec] = (),
-    out_specs: Sequence[BlockSpec] = (), max_concurrent_steps: int = 2, wg_axis: Any, num_compute_wgs: int,
+    body: Callable[..., Any], *, grid: Sequence[Any], memory_registers: int, in_specs: Sequence[BlockSpec] = (),
+    out_specs: Sequence[BlockSpec] = (), max_concurrent_steps: int = 2, wg_axis: str, num_compute_wgs: int,
     pipeline_state: Any = None, manual_produced_barriers: bool = False, manual_consumed_barriers: bool = False,
     compute_context: Callable[..., None] | None = None, memory_thread_idx: int | None = None,
 ) -> Pipeline:  # fmt: skip
@@ -367,11 +377,11 @@ class _Roles:
         """Load the blocks of each step, once there is room for them."""
         set_max_registers(self.registers, action="decrease")
 
-        def freed(t: Any) -> None:
+        def freed(t: ArrayLike) -> None:
             for empty in p.empty:
                 barrier_wait(refs.view(empty, p.stage(t)))
 
-        def step(t: Any, carry: Any) -> Any:
+        def step(t: Array, carry: PyTree) -> Any:
             when(t >= np.int32(p.stages))(lambda: freed(t))
             p.load(t)
             return carry
@@ -381,7 +391,7 @@ class _Roles:
             for n in range(p.stages):  # so that the barriers return to their initial phase
                 when(n < p.total)(lambda n=n: freed(np.int32(n)))
 
-    def work(self, p: _Pipeline, leader: Any) -> None:
+    def work(self, p: _Pipeline, leader: Array) -> None:
         """Compute on the blocks of all steps; the leader stores what comes of it."""
         more = (512 - self.registers) // self.workers // 8 * 8
         set_max_registers(min(more, 240), action="increase")
@@ -389,7 +399,7 @@ class _Roles:
         def compute(*given: Any) -> Any:
             start, back, out = _without_refs(given)
 
-            def step(t: Any, values: Any) -> Any:
+            def step(t: Array, values: Sequence[Any]) -> Any:
                 carry = self.step(p, leader, t, back(values))
                 return out((carry,)) if given else ()
 
@@ -404,7 +414,7 @@ class _Roles:
 
         compute() if self.context is None else self.context(compute)
 
-    def step(self, p: _Pipeline, leader: Any, t: Any, held: Sequence[Any]) -> Any:
+    def step(self, p: _Pipeline, leader: Array, t: Array, held: Sequence[Any]) -> Any:
         """The body on the blocks of a step; gives what it carries."""
         ids, stage = p.ids(t), p.stage(t)
         if not self.produced:
@@ -428,7 +438,7 @@ class _Roles:
         return carry
 
 
-def _used(p: _Pipeline, t: Any) -> None:
+def _used(p: _Pipeline, t: Array) -> None:
     """Say that the blocks of a step may be overwritten."""
     for empty in p.empty:
         barrier_arrive(refs.view(empty, p.stage(t)))

@@ -12,10 +12,12 @@ which each has its rows of `acc` and `a`, and one half of the columns of `b`.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ...core.ir.array import ArrayLike
 from ...core.ir.program import Eqn
 from ...core.ir.types import BOOL, FLOAT32, ArrayType, MemorySpace, RefType
 from ...core.primitives.elementwise.conversion import convert_element_type
@@ -39,6 +41,7 @@ from .transfers import count_of, said
 
 if TYPE_CHECKING:
     from ...core.ir.primitive import Primitive
+    from ...core.primitives.refs.ref_views import AnyRef
 
 
 # Elements that one instruction sums over, by dtype of the operands.
@@ -46,7 +49,7 @@ DEPTHS = {"float16": 16, "bfloat16": 16, "float32": 8, "float8_e4m3fn": 32, "flo
 COLUMNS = 512  # of 32 bits, in tensor memory
 
 
-def transpose_ref(ref: Any, permutation: tuple[int, ...]) -> Any:
+def transpose_ref(ref: AnyRef, permutation: tuple[int, ...]) -> Any:
     """A Ref of two axes with its axes exchanged, an operand of `wgmma` or `tcgen05_mma`: `ref.transpose((1, 0))`.
 
     Raises a `ShapeError` for other axes.
@@ -98,7 +101,7 @@ def _check_product(what: str, acc: ArrayType, a: ArrayType, b: ArrayType, rows: 
 # ---------------------------------------------------------------------------- Hopper
 
 
-def wgmma_parts(operands: Any, a: Any, b: Any) -> tuple[Any, Any, Any]:
+def wgmma_parts(operands: Sequence[Any], a: Any, b: Any) -> tuple[Any, Any, Any]:
     """The accumulator, a and b; each part a Ref with the operands of its index, `a` perhaps an array."""
     acc, rest = operands[0], operands[1:]
     if a is None:
@@ -122,7 +125,7 @@ def _wgmma_typing(*types: Any, a: Any, b: Any, turned: tuple[bool, bool]) -> lis
     return []
 
 
-def _wgmma_effects(*types: Any, a: Any, b: Any, turned: Any) -> Any:
+def _wgmma_effects(*types: Any, a: Any, b: Any, turned: Sequence[Any]) -> Any:
     kinds = {"acc": BOTH, "a": () if a is None else ("read",), "b": ("read",)}
     return ordered_on(**kinds)(a=a, b=b)
 
@@ -141,7 +144,7 @@ commit_tmem_p: Any
 wait_products_p, wait_loads_p, commit_tmem_p = map(said, ("wait_products", "wait_loads", "commit_tmem"))
 
 
-def wgmma(acc: Any, a: Any, b: Any) -> None:
+def wgmma(acc: AnyRef, a: AnyRef, b: Any) -> None:
     """Start `acc += a @ b` by the tensor cores of Hopper: of matrices in shared memory, `a` also an array.
 
     `acc` is the accumulator that `run_scoped` made of `ACC((m, n))`: m is a multiple of 64, n of 8 up to 256. `b`, and
@@ -203,7 +206,7 @@ def wgmma_wait(n: int) -> None:
     wait_products_p.bind(n=count_of("wgmma_wait", n))
 
 
-def wgmma_accumulator_load(acc: Any, *, wait_n: int | None = 0) -> Any:
+def wgmma_accumulator_load(acc: AnyRef, *, wait_n: int | None = 0) -> Any:
     """What an accumulator holds, once at most `wait_n` products are under way: `acc[...]` waits for all.
 
     >>> import tilewright as tw
@@ -299,8 +302,9 @@ def product_flops(eqn: Eqn) -> int:
 
 
 def tcgen05_mma(
-    acc: Any, a: Any, b: Any, barrier: Any = None, *, a_scale: Any = None, b_scale: Any = None,
-    a_sparse_metadata: Any = None, accumulate: Any = True, collective_axis: Any = None,
+    acc: AnyRef, a: AnyRef, b: AnyRef, barrier: AnyRef | None = None, *,
+    a_scale: Any = None, b_scale: Any = None, a_sparse_metadata: Any = None, accumulate: ArrayLike = True,
+    collective_axis: Any = None,
 ) -> None:  # fmt: skip
     """Start `acc += a @ b` by the tensor cores of Blackwell, or `acc = a @ b` where `accumulate` is false.
 
@@ -341,7 +345,7 @@ def tcgen05_mma(
         tcgen05_commit_arrive(barrier, collective_axis)
 
 
-def _joint(what: str, axis: Any) -> bool:
+def _joint(what: str, axis: str | None) -> bool:
     """Whether something is done for the pair of blocks along an axis of the cluster."""
     mesh = thread_cell(what).made["mesh"].mesh
     if axis is None:
@@ -353,7 +357,7 @@ def _joint(what: str, axis: Any) -> bool:
     return True
 
 
-def tcgen05_commit_arrive(barrier: Any, collective_axis: Any = None) -> None:
+def tcgen05_commit_arrive(barrier: AnyRef, collective_axis: Any = None) -> None:
     """An arrival at a barrier once all products that this warpgroup has started by `tcgen05_mma` are made.
 
     Along `collective_axis` it is one at the barriers of both blocks. Raises a `KernelBodyError` for a barrier without
@@ -386,7 +390,7 @@ def tcgen05_commit_arrive(barrier: Any, collective_axis: Any = None) -> None:
     tcgen05_commit_p.bind(*operands, **indices, joint=joint)
 
 
-def async_load_tmem(src: Any, *, layout: Any = None, reduce: str | None = None) -> Any:
+def async_load_tmem(src: AnyRef, *, layout: Any = None, reduce: str | None = None) -> Any:
     """What a part of TMEM holds; before anything writes there again, `wait_load_tmem`.
 
     `layout` is a hint. `reduce` ("max", "min", "absmax", "absmin") gives the extremum of each row as well.
@@ -439,7 +443,7 @@ def wait_load_tmem() -> None:
     wait_loads_p.bind()
 
 
-def async_store_tmem(ref: Any, value: Any) -> None:
+def async_store_tmem(ref: AnyRef, value: ArrayLike) -> None:
     """Store an array in a part of TMEM; it is seen after `commit_tmem`.
 
     >>> import tilewright as tw

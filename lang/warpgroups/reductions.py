@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from ...core.ir.array import Array
 from .common import thread_cell
 
 _OF_ONES = {"sum": 4.0, "prod": 1.0, "max": 1.0, "min": 1.0}
 
 
 def _reduction(name: str) -> Callable[..., Any]:
-    def reduce(x: Any, axis: Any = None, keepdims: bool = False, *, accumulator_ilp: int | None = None) -> Any:
+    def reduce(x: Array, axis: int | None = None, keepdims: bool = False, *, accumulator_ilp: int | None = None) -> Any:
         thread_cell(name)
         return getattr(x, name)(axis, keepdims=keepdims)
 

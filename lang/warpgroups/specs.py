@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from ...core.ir.array import ArrayLike, DTypeLike
 from ...core.ir.types import FLOAT32, INT32, ArrayType, RefType, canonical_dtype
 from ...core.ir.types import MemorySpace as Space
 from ...core.support.errors import ArgumentError, UnsupportedError
@@ -67,7 +68,7 @@ class MemorySpace(enum.Enum):
     REGS = Space.REGS
 
     def __call__(
-        self, shape: Sequence[int], dtype: Any, *, transforms: Sequence[Any] = (), packed: bool | None = None,
+        self, shape: Sequence[int], dtype: DTypeLike, *, transforms: Sequence[Any] = (), packed: bool | None = None,
         collective: bool | None = None, layout: Any = None,
     ) -> Scratch:  # fmt: skip
         """Memory of a shape and dtype. `transforms`, `packed`, `collective` and `layout` are hints."""
@@ -91,7 +92,7 @@ class ACC:
     space = Space.REGS
 
     @classmethod
-    def init(cls, array: Any) -> ACC:
+    def init(cls, array: ArrayLike) -> ACC:
         """An accumulator that starts as an array: `run_state(f)(ACC.init(array))`."""
         type_ = typeof(array)
         return cls(type_.shape, type_.dtype, array)
@@ -209,7 +210,7 @@ class Mesh:
         steps = [range(0, n * step, step) for n, step, _ in self.strides(axes)]
         return [sum(place) for place in itertools.product(*steps)]
 
-    def cluster_axes(self, what: str, names: Any) -> tuple[int, ...]:
+    def cluster_axes(self, what: str, names: str | Sequence[str]) -> tuple[int, ...]:
         """The numbers of axes of a cluster that are given by name, also in tuples."""
         given = names if isinstance(names, (tuple, list)) else (names,)
         flat = [n for one in given for n in (one if isinstance(one, (tuple, list)) else (one,))]

@@ -11,10 +11,11 @@ says which part of a collective copy each block of a cluster does.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from ...core.ir.array import Operand
 from ...core.ir.types import ArrayType, MemorySpace
 from ...core.primitives.refs.state_primitives import access_shape
 from ...core.support.errors import ArgumentError, DtypeError, ShapeError
@@ -25,6 +26,7 @@ from .specs import Mesh
 
 if TYPE_CHECKING:
     from ...core.ir.primitive import Primitive
+    from ...core.primitives.refs.ref_views import AnyRef
 
 
 REDUCTIONS = ("add", "min", "max", "and", "or", "xor")
@@ -65,7 +67,7 @@ class Shared:
     axis: int | None
 
 
-def _check(what: str, types: Any, src: Any, dst: Any, load: bool, shared: Shared | None = None) -> None:
+def _check(what: str, types: Sequence[Any], src: Any, dst: Any, load: bool, shared: Shared | None = None) -> None:
     (source, _), (target, _) = split(types, src, dst)[0]
     for name, type_, index, far in (("the source", source, src, load), ("the destination", target, dst, not load)):
         check_space(what, name, type_, *(GLOBAL if far else (MemorySpace.SMEM,)))
@@ -119,8 +121,8 @@ PRIMITIVES = (copy_gmem_to_smem_p, copy_smem_to_gmem_p, commit_group_p, wait_gro
 
 
 def copy_gmem_to_smem(
-    src: Any, dst: Any, barrier: Any = None, *, collective_axes: Any = None, leader_tracked: Any = None,
-    oob_mode: Any = None, predicate: Any = None,
+    src: AnyRef, dst: AnyRef, barrier: AnyRef | None = None, *,
+    collective_axes: Any = None, leader_tracked: Any = None, oob_mode: Any = None, predicate: Any = None,
 ) -> None:  # fmt: skip
     """Start a copy of a part of global memory to shared memory; wait at `barrier` for its completion.
 
@@ -164,8 +166,9 @@ def _shared(mesh: Mesh, names: Any, leader: Any) -> Shared | None:
 
 
 def copy_smem_to_gmem(
-    src: Any, dst: Any, predicate: Any = None, *, commit_group: bool = True, reduction_op: str | None = None
-) -> None:
+    src: AnyRef, dst: AnyRef, predicate: Any = None, *, commit_group: bool = True,
+    reduction_op: str | None = None,
+) -> None:  # fmt: skip
     """Start a copy of a part of shared memory to global memory; `wait_smem_to_gmem` waits for its completion.
 
     What this warpgroup stored in `src` must have been made known by `commit_smem`. `commit_group` ends the group of
@@ -269,7 +272,7 @@ def commit_smem() -> None:
     commit_smem_p.bind()
 
 
-def count_of(what: str, n: Any) -> int:
+def count_of(what: str, n: int) -> int:
     if not isinstance(n, int) or isinstance(n, bool) or n < 0:
         raise ArgumentError(f"{what}: n is {n!r}", "give how many may still be under way, 0 or more")
     return n
@@ -279,7 +282,7 @@ def _update(kind: str) -> Callable[[Any, Any], None]:
     name = f"atomic_{kind}"
     update = getattr(atomics, name)
 
-    def apply(ref: Any, val: Any) -> None:
+    def apply(ref: AnyRef, val: Operand) -> None:
         thread_cell(name)
         update(ref, None, val)
 

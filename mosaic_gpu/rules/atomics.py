@@ -13,7 +13,7 @@ from functools import reduce
 from typing import TYPE_CHECKING, Any
 
 from ...core.ir.primitive import Primitive
-from ...core.ir.types import is_float
+from ...core.ir.types import Dtype, is_float
 from ...core.primitives.refs.state_primitives import Index, access_shape, split_operands
 from ...lang.legalize import Unfit
 from ...lang.ops.atomics import Sync, atomic_cas_p, atomic_rmw_p
@@ -43,7 +43,7 @@ class Update:
             raise Unfit(f"atomic_{self.kind} of {self.dtype}: they are on 32 bits, additions on float16 and bfloat16 "
                         "too, if their results are not used; convert before")  # fmt: skip
 
-    def put(self, p: Printer, space: Space, address: Any, numbers: Sequence[str]) -> str:
+    def put(self, p: Printer, space: Space, address: str, numbers: Sequence[str]) -> str:
         """Update one element; gives what was there before if that is wanted."""
         dtype, kind = self.dtype, self.kind
         way = "atom" if self.wanted or kind in ("xchg", "cas") else "red"
@@ -113,7 +113,7 @@ def update(e: Lowering, one: Update, values: Sequence[Any], mask: Any, shape: tu
     return Fragment(layout, one.dtype, old) if shape else _told(e, old[0][0], owner, one.dtype)
 
 
-def _told(e: Lowering, number: str, owner: str | None, dtype: Any) -> Lazy:
+def _told(e: Lowering, number: str, owner: str | None, dtype: Dtype) -> Lazy:
     """A number that one thread has, in all of them."""
     p, base, type_ = e.p, e.keep(16), computed(dtype)
     at, letter = p.name(p.add(base, p.mul(e.warp, 4)) if e.by_warps else base), "f" if type_ == "f32" else "r"

@@ -5,7 +5,7 @@ A product is issued where it is used: what it is added to is what the tensor cor
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ...core.ir.primitive import Primitive
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from ..lower import Lowering
 
 
-def _dot(e: Lowering, operands: list[Any], out: ArrayType, dimension_numbers: Any, precision: Any,
+def _dot(e: Lowering, operands: list[Any], out: ArrayType, dimension_numbers: Sequence[Any], precision: Any,
          preferred_element_type: Any, **params: Any) -> Any:  # fmt: skip
     (left, right), (batch, _) = dimension_numbers
     a, b = operands

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ...core.ir.array import DTypeLike
 from ...core.ir.primitive import Primitive
 from ...core.ir.types import ArrayType, is_bool, is_float
 from ...core.primitives.custom.checkpoint import name_p
@@ -37,7 +38,7 @@ Pair = tuple[str, str]
 Both = Callable[..., Sequence[str]]  # (printer, *pairs) -> pair
 
 
-def finished(p: Printer, x: str, dtype: Any) -> str:
+def finished(p: Printer, x: str, dtype: DTypeLike) -> str:
     """A computed number as one of its dtype."""
     if is_bool(dtype):
         return x
@@ -103,11 +104,11 @@ def special(p: Printer, name: str, x: str) -> str:
     return p.asm(f"{name}.f32 $0, $1;", "=f,f", [x], ["f32"], ["f32"], pure=True)[0]
 
 
-def exp2(p: Printer, dtype: Any, x: str) -> str:
+def exp2(p: Printer, dtype: DTypeLike, x: str) -> str:
     return special(p, "ex2.approx.ftz", x)
 
 
-def exp(p: Printer, dtype: Any, x: str) -> str:
+def exp(p: Printer, dtype: DTypeLike, x: str) -> str:
     return exp2(p, dtype, p.pure(f"arith.mulf {x}, {p.constant(math.log2(math.e), 'f32')} : f32"))
 
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ...core.ir.primitive import Primitive
-from ...core.ir.types import ArrayType, is_float
+from ...core.ir.types import ArrayType, Dtype, is_float
 from ...core.primitives.elementwise.arithmetic import add_p, max_p, min_p, mul_p
 from ...core.primitives.reduction.reduce import reduce_max_p, reduce_min_p, reduce_prod_p, reduce_sum_p
 from ...lang.legalize import Unfit
@@ -25,7 +25,7 @@ def _tree[T](combine: Callable[[T, T], T], xs: list[T]) -> T:
     return xs[0]
 
 
-def _row(e: Lowering, by: Primitive, combine: Callable[[str, str], str], row: list[str], dtype: Any) -> str:
+def _row(e: Lowering, by: Primitive, combine: Callable[[str, str], str], row: list[str], dtype: Dtype) -> str:
     """The numbers of a thread in one row, combined: two at once where there is an instruction for it."""
     both = both_of.get(by)
     if both is not None and e.own_rows and is_float(dtype) and len(row) % 2 == 0:
@@ -41,7 +41,7 @@ def _shuffled(e: Lowering, x: str, step: int, type_: str) -> str:
 
 
 def _reduce(by: Primitive) -> Callable[..., Any]:
-    def rule(e: Lowering, operands: list[Any], out: ArrayType, axes: Any, **params: Any) -> Any:
+    def rule(e: Lowering, operands: list[Any], out: ArrayType, axes: Sequence[int], **params: Any) -> Any:
         x = e.fragment(operands[0])
         if computed(x.dtype) == "i1":
             raise Unfit("booleans are combined along an axis: combine numbers, `x.astype('int32')`")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ...core.ir.primitive import Primitive
-from ...core.ir.types import ArrayType
+from ...core.ir.types import ArrayType, Shape
 from ...core.primitives.movement.shape import (
     broadcast_in_dim_p,
     concatenate_p,
@@ -44,7 +44,9 @@ def moved(e: Lowering, x: Any, shape: tuple[int, ...], where: dict[int, int]) ->
     return Lazy(shape, x.dtype, at, varies, x.fixed)
 
 
-def _broadcast(e: Lowering, operands: list[Any], out: ArrayType, shape: Any, broadcast_dimensions: Any) -> Any:
+def _broadcast(
+    e: Lowering, operands: list[Any], out: ArrayType, shape: Shape, broadcast_dimensions: Sequence[int]
+) -> Any:
     return moved(e, operands[0], out.shape, dict(enumerate(broadcast_dimensions)))
 
 
@@ -57,7 +59,7 @@ def _reshape(e: Lowering, operands: list[Any], out: ArrayType, **params: Any) ->
     return moved(e, x, out.shape, dict(zip(old, new, strict=True)))
 
 
-def _transpose(e: Lowering, operands: list[Any], out: ArrayType, permutation: Any) -> Any:
+def _transpose(e: Lowering, operands: list[Any], out: ArrayType, permutation: Sequence[int]) -> Any:
     return moved(e, operands[0], out.shape, {old: new for new, old in enumerate(permutation)})
 
 

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from ...core.ir.array import DTypeLike
 from ...core.ir.program import Eqn, Program
 from ...core.ir.types import INT32, ArrayType, MemorySpace, is_bool
 from ...core.support.errors import UnsupportedError
@@ -322,7 +323,7 @@ class Direct(Lowering):
             self.apart()
         super().wait(count)
 
-    def put(self, address: Int, number: str, dtype: Any, owner: str | None) -> None:
+    def put(self, address: Int, number: str, dtype: DTypeLike, owner: str | None) -> None:
         """Store a number in shared memory, by the threads that own it."""
         p, bits = self.p, 8 * dtype.itemsize
 

@@ -320,7 +320,10 @@ def _commit_sums(e: Any, operands: list[Any], outs: list[Any]) -> list[Any]:
 # ---------------------------------------------------------------------------- parts of values
 
 
-def _slice(e: Any, operands: list[Any], out: ArrayType, start_indices: Any, limit_indices: Any, strides: Any) -> Any:
+def _slice(
+    e: Any, operands: list[Any], out: ArrayType, start_indices: Sequence[int], limit_indices: Sequence[int],
+    strides: Any,
+) -> Any:  # fmt: skip
     """Some columns of a value in registers: all rows of it, in whole groups of 8 columns."""
     x = e.settled_value(operands[0])
     given = {"start_indices": start_indices, "limit_indices": limit_indices, "strides": strides}

@@ -12,11 +12,14 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ...support.errors import InconclusiveDimensionError, ShapeError
 from ..dimension import dimension
+
+if TYPE_CHECKING:
+    from .scope import SymbolicScope
 
 Size = Any  # int | Dim
 
@@ -46,7 +49,7 @@ class Dim:
     terms: tuple[tuple[Monomial, int], ...]
     scope: Any
 
-    def __init__(self, terms: tuple[tuple[Monomial, int], ...], scope: Any):
+    def __init__(self, terms: tuple[tuple[Monomial, int], ...], scope: SymbolicScope):
         self.terms, self.scope = terms, scope
         self._hash = hash((terms, id(scope)))
 
@@ -62,7 +65,7 @@ class Dim:
 
     # ------------------------------------------------------------ arithmetic
 
-    def __add__(self, other: Any) -> Size:
+    def __add__(self, other: int) -> Size:
         if (terms := self._terms_of(other)) is None:
             return NotImplemented
         return made(_sum(dict(self.terms), terms), self.scope)
@@ -75,15 +78,15 @@ class Dim:
     def __pos__(self) -> Size:
         return self
 
-    def __sub__(self, other: Any) -> Size:
+    def __sub__(self, other: int) -> Size:
         if (terms := self._terms_of(other)) is None:
             return NotImplemented
         return made(_sum(dict(self.terms), terms, -1), self.scope)
 
-    def __rsub__(self, other: Any) -> Size:
+    def __rsub__(self, other: int) -> Size:
         return NotImplemented if self._terms_of(other) is None else -self + other
 
-    def __mul__(self, other: Any) -> Size:
+    def __mul__(self, other: int) -> Size:
         if (terms := self._terms_of(other)) is None:
             return NotImplemented
         return made(_product(dict(self.terms), terms), self.scope)
@@ -98,19 +101,19 @@ class Dim:
             result = self * result
         return result
 
-    def __floordiv__(self, other: Any) -> Size:
+    def __floordiv__(self, other: int) -> Size:
         return NotImplemented if self._terms_of(other) is None else divided(self, other, self.scope)[0]
 
-    def __rfloordiv__(self, other: Any) -> Size:
+    def __rfloordiv__(self, other: int) -> Size:
         return NotImplemented if self._terms_of(other) is None else divided(other, self, self.scope)[0]
 
-    def __mod__(self, other: Any) -> Size:
+    def __mod__(self, other: int) -> Size:
         return NotImplemented if self._terms_of(other) is None else divided(self, other, self.scope)[1]
 
-    def __rmod__(self, other: Any) -> Size:
+    def __rmod__(self, other: int) -> Size:
         return NotImplemented if self._terms_of(other) is None else divided(other, self, self.scope)[1]
 
-    def __divmod__(self, other: Any) -> Any:
+    def __divmod__(self, other: int) -> Any:
         return NotImplemented if self._terms_of(other) is None else divided(self, other, self.scope)
 
     def __rdivmod__(self, other: Any) -> Any:
@@ -119,7 +122,7 @@ class Dim:
     def __truediv__(self, other: Any) -> Any:
         return dimension(self) / other
 
-    def __rtruediv__(self, other: Any) -> Any:
+    def __rtruediv__(self, other: int) -> Any:
         return other / dimension(self)
 
     # ------------------------------------------------------------ comparisons
@@ -141,22 +144,22 @@ class Dim:
     def __hash__(self) -> int:
         return self._hash
 
-    def __ge__(self, other: Any) -> bool:
+    def __ge__(self, other: int) -> bool:
         return self._decided(other, ">=", lambda x: x)
 
-    def __gt__(self, other: Any) -> bool:
+    def __gt__(self, other: int) -> bool:
         return self._decided(other, ">", lambda x: x - 1)
 
-    def __le__(self, other: Any) -> bool:
+    def __le__(self, other: int) -> bool:
         return self._decided(other, "<=", lambda x: -x)
 
-    def __lt__(self, other: Any) -> bool:
+    def __lt__(self, other: int) -> bool:
         return self._decided(other, "<", lambda x: -x - 1)
 
     def __bool__(self) -> bool:
         return self > 0 if self.scope.bounds(self)[0] >= 0 else self != 0
 
-    def _decided(self, other: Any, sign: str, positive: Any) -> bool:
+    def _decided(self, other: int, sign: str, positive: Callable[..., Any]) -> bool:
         if self._terms_of(other) is None:
             return NotImplemented
         answer = self.scope.is_positive(positive(self - other))
@@ -184,7 +187,7 @@ class Dim:
     def __float__(self) -> float:
         raise self._no_number()
 
-    def _terms_of(self, other: Any) -> Terms | None:
+    def _terms_of(self, other: int) -> Terms | None:
         if isinstance(other, Dim):
             if other.scope is not self.scope:
                 raise ShapeError(f"the sizes {self} and {other} are of two scopes",
@@ -234,7 +237,7 @@ def is_symbolic(size: Any) -> bool:
     return isinstance(size, Dim)
 
 
-def symbol(name: str, scope: Any) -> Dim:
+def symbol(name: str, scope: SymbolicScope) -> Dim:
     """A size by name."""
     return Dim(((((name, 1),), 1),), scope)
 
@@ -278,7 +281,7 @@ def terms_of(size: Size) -> Terms:
     return dict(size.terms) if isinstance(size, Dim) else {CONSTANT: int(size)}
 
 
-def made(terms: Terms, scope: Any) -> Size:
+def made(terms: Terms, scope: SymbolicScope) -> Size:
     """The size of some terms, what the scope says is equal put in its place."""
     for left, right in scope.equal.items():
         for monomial in [m for m in terms if terms[m] and m != CONSTANT]:
@@ -296,7 +299,7 @@ def made(terms: Terms, scope: Any) -> Size:
 # ---------------------------------------------------------------------------- division, extrema
 
 
-def divided(size: Size, by: Size, scope: Any) -> tuple[Size, Size]:
+def divided(size: Size, by: Size, scope: SymbolicScope) -> tuple[Size, Size]:
     """Floor division and remainder: what divides exactly is taken out, the rest is an `Operation`."""
     if not isinstance(by, Dim) and by == 0:
         raise ZeroDivisionError(f"{size} divided by zero")
@@ -323,7 +326,7 @@ def divided(size: Size, by: Size, scope: Any) -> tuple[Size, Size]:
     return whole_size, made({((Operation("mod", left, by), 1),): 1}, scope)
 
 
-def _extreme(name: str, sizes: Iterable[Size], pick: Any) -> Size:
+def _extreme(name: str, sizes: Iterable[Size], pick: Callable[..., Any]) -> Size:
     result, *others = sizes
     for other in others:
         scope = next((s.scope for s in (result, other) if isinstance(s, Dim)), None)

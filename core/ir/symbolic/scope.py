@@ -253,7 +253,7 @@ def _parts(text: str) -> list[str]:
     return parts if parts[-1].strip() else parts[:-1]
 
 
-def symbolic_dim_bounds(dimension: Any) -> Interval:
+def symbolic_dim_bounds(dimension: int) -> Interval:
     """Between which numbers, both included, a size is known to be; infinite where nothing is known.
 
     Raises:

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ...support.errors import ExportError
 from .dim import CONSTANT, Dim, Size, evaluated, is_symbolic, symbols
+
+if TYPE_CHECKING:
+    from .scope import SymbolicScope
 
 Named = tuple[str, Size, Size]  # how a size is called in messages, what was stated, what came
 
@@ -68,7 +71,7 @@ def _may_be_one(value: Size) -> bool:
     return value.scope.is_positive(value - 1) is not False if is_symbolic(value) else value >= 1
 
 
-def check_constraints(scope: Any, values: dict[str, Size]) -> None:
+def check_constraints(scope: SymbolicScope, values: dict[str, Size]) -> None:
     """Raise `ExportError` where values of symbols break a constraint of their scope."""
     for constraint in scope.constraints:
         if not constraint.holds(values):

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ...ir.array import Array
+from ...ir.array import Array, ArrayLike, Operand
 from ...ir.axis_relation import Axis, Loops, Reduced, Relation, Work
 from ...ir.primitive import AxisInfo, Linear, Primitive, Zero
 from ...ir.types import ArrayType, as_dtype, canonical_dtype
@@ -44,7 +44,7 @@ class ConvDimensionNumbers(NamedTuple):
 _NAMES = {"lhs": "NC", "rhs": "OI", "out": "NC"}
 
 
-def _spec(text: Any, role: str, ndim: int, space: str) -> Spec:
+def _spec(text: str, role: str, ndim: int, space: str) -> Spec:
     first = _NAMES[role]
     if len(text) != ndim or len(set(text)) != ndim or set(first) - set(text) or set(space) - set(text):
         raise ArgumentError(
@@ -160,20 +160,20 @@ def _swapped(spec: Spec) -> Spec:
     return (spec[1], spec[0], *spec[2:])
 
 
-def _merge(x: Any, source: int, into: int) -> Any:
+def _merge(x: Operand, source: int, into: int) -> Any:
     """Make axis `source` the major part of axis `into` (numbered as in the result)."""
     x = moveaxis(x, source, into)
     shape = shape_of(x)
     return reshape(x, (*shape[:into], shape[into] * shape[into + 1], *shape[into + 2 :]))
 
 
-def _unmerge(x: Any, axis: int, major: int) -> Any:
+def _unmerge(x: Operand, axis: int, major: int) -> Any:
     """Split an axis into (major, rest)."""
     shape = shape_of(x)
     return reshape(x, (*shape[:axis], major, shape[axis] // major, *shape[axis + 1 :]))
 
 
-def _regroup(x: Any, source: int, into: int, groups: int) -> Any:
+def _regroup(x: Operand, source: int, into: int, groups: int) -> Any:
     """Move the group part of axis `source` to be the major part of axis `into`."""
     if groups == 1:
         return x
@@ -181,7 +181,7 @@ def _regroup(x: Any, source: int, into: int, groups: int) -> Any:
     return _merge(x, source, into)
 
 
-def _transpose(ct: Any, lhs: Any, rhs: Any, **params: Any) -> tuple[Any, Any]:
+def _transpose(ct: Operand, lhs: Operand | Linear, rhs: Operand | Linear, **params: Any) -> tuple[Any, Any]:
     if type(ct) is Zero:
         return None, None
     if type(lhs) is Linear:
@@ -189,7 +189,7 @@ def _transpose(ct: Any, lhs: Any, rhs: Any, **params: Any) -> tuple[Any, Any]:
     return None, _transpose_rhs(ct, lhs, rhs.type, **params)
 
 
-def _same_dtype(ct: Any, other: Any) -> tuple[Any, Any, Any]:
+def _same_dtype(ct: Operand, other: Operand) -> tuple[Any, Any, Any]:
     """The cotangent and the other operand in one dtype, and that dtype."""
     dtype = result_dtype(typeof(ct).dtype, typeof(other).dtype, None)
     return convert_element_type(ct, dtype), convert_element_type(other, dtype), dtype
@@ -200,9 +200,9 @@ def _space(shape: Sequence[int], spec: Spec, dilation: Dims) -> list[int]:
 
 
 def _transpose_lhs(
-    ct: Any, lhs: ArrayType, rhs: Any, *, window_strides: Dims, padding: Pads, lhs_dilation: Dims, rhs_dilation: Dims,
-    dimension_numbers: ConvDimensionNumbers, feature_group_count: int, batch_group_count: int, precision: Any,
-    preferred_element_type: np.dtype[Any],
+    ct: Operand, lhs: ArrayType, rhs: Operand, *, window_strides: Dims, padding: Pads, lhs_dilation: Dims,
+    rhs_dilation: Dims, dimension_numbers: ConvDimensionNumbers, feature_group_count: int, batch_group_count: int,
+    precision: Any, preferred_element_type: np.dtype[Any],
 ) -> Any:  # fmt: skip
     lhs_spec, rhs_spec, out_spec = dimension_numbers
     groups = max(feature_group_count, batch_group_count)
@@ -223,9 +223,9 @@ def _transpose_lhs(
 
 
 def _transpose_rhs(
-    ct: Any, lhs: Any, rhs: ArrayType, *, window_strides: Dims, padding: Pads, lhs_dilation: Dims, rhs_dilation: Dims,
-    dimension_numbers: ConvDimensionNumbers, feature_group_count: int, batch_group_count: int, precision: Any,
-    preferred_element_type: np.dtype[Any],
+    ct: Operand, lhs: Operand, rhs: ArrayType, *, window_strides: Dims, padding: Pads, lhs_dilation: Dims,
+    rhs_dilation: Dims, dimension_numbers: ConvDimensionNumbers, feature_group_count: int, batch_group_count: int,
+    precision: Any, preferred_element_type: np.dtype[Any],
 ) -> Any:  # fmt: skip
     lhs_spec, rhs_spec, out_spec = dimension_numbers
     ct, lhs, _ = _same_dtype(ct, lhs)
@@ -245,7 +245,7 @@ def _transpose_rhs(
 # ---------------------------------------------------------------------------- batching
 
 
-def _merge_in_groups(x: Any, batch: int, axis: int, groups: int) -> Any:
+def _merge_in_groups(x: Operand, batch: int, axis: int, groups: int) -> Any:
     """Merge the batch axis into axis `axis` (numbered without it) as (groups, batch, rest)."""
     x = moveaxis(x, batch, axis)  # (..., batch, groups * rest, ...)
     if groups > 1:
@@ -254,7 +254,7 @@ def _merge_in_groups(x: Any, batch: int, axis: int, groups: int) -> Any:
     return _merge(x, axis, axis)
 
 
-def _split_from_groups(out: Any, axis: int, size: int, groups: int) -> tuple[Any, int]:
+def _split_from_groups(out: Operand, axis: int, size: int, groups: int) -> tuple[Any, int]:
     """Undo `_merge_in_groups`: the batch axis becomes axis `axis`."""
     if groups > 1:
         out = moveaxis(_unmerge(_unmerge(out, axis, groups), axis + 1, size), axis + 1, axis)  # (batch, groups, rest)
@@ -341,8 +341,9 @@ def _plain(x: np.ndarray, w: np.ndarray, strides: Dims, holes: Dims) -> np.ndarr
 
 
 def _relation(
-    ins: Any, outs: Sequence[Any], *, window_strides: Dims, padding: Pads, lhs_dilation: Dims, rhs_dilation: Dims,
-    dimension_numbers: ConvDimensionNumbers, feature_group_count: int, batch_group_count: int, **_: Any,
+    ins: Sequence[Any], outs: Sequence[Any], *, window_strides: Dims, padding: Pads, lhs_dilation: Dims,
+    rhs_dilation: Dims, dimension_numbers: ConvDimensionNumbers, feature_group_count: int, batch_group_count: int,
+    **_: Any,
 ) -> Relation:  # fmt: skip
     """Groups and batch parallel, features and taps summed, space by windows; grouped axes follow two factors."""
     (lhs, rhs), (out,), loops, kinds = ins, outs, Loops(), {}
@@ -381,10 +382,10 @@ PRIMITIVES = (conv_general_dilated_p,)
 
 @public
 def conv_general_dilated(
-    lhs: Any,
-    rhs: Any,
+    lhs: ArrayLike,
+    rhs: ArrayLike,
     window_strides: Sequence[int],
-    padding: Any,
+    padding: str | Sequence[Any],
     lhs_dilation: Sequence[int] | None = None,
     rhs_dilation: Sequence[int] | None = None,
     dimension_numbers: Any = None,
@@ -437,7 +438,7 @@ def conv_general_dilated(
 
 @public
 def conv(
-    lhs: Any, rhs: Any, window_strides: Sequence[int], padding: str, precision: Any = None,
+    lhs: ArrayLike, rhs: ArrayLike, window_strides: Sequence[int], padding: str, precision: Any = None,
     preferred_element_type: Any = None,
 ) -> Array:  # fmt: skip
     """A convolution of NCHW with OIHW, with strides and padding by name.
@@ -453,8 +454,9 @@ def conv(
 
 @public
 def conv_with_general_padding(
-    lhs: Any, rhs: Any, window_strides: Sequence[int], padding: Any, lhs_dilation: Any, rhs_dilation: Any,
-    precision: Any = None, preferred_element_type: Any = None,
+    lhs: ArrayLike, rhs: ArrayLike, window_strides: Sequence[int], padding: str | Sequence[Any],
+    lhs_dilation: Sequence[int] | None, rhs_dilation: Sequence[int] | None, precision: Any = None,
+    preferred_element_type: Any = None,
 ) -> Array:  # fmt: skip
     """A convolution of NCHW with OIHW, with strides, padding and dilations.
 
@@ -488,10 +490,10 @@ def _transposed_pads(kernel: int, stride: int, padding: str) -> tuple[int, int]:
 
 @public
 def conv_transpose(
-    lhs: Any,
-    rhs: Any,
+    lhs: ArrayLike,
+    rhs: ArrayLike,
     strides: Sequence[int],
-    padding: Any,
+    padding: str | Sequence[Any],
     rhs_dilation: Sequence[int] | None = None,
     dimension_numbers: Any = None,
     transpose_kernel: bool = False,
@@ -533,10 +535,10 @@ def conv_transpose(
 
 @public
 def conv_general_dilated_patches(
-    lhs: Any,
+    lhs: ArrayLike,
     filter_shape: Sequence[int],
     window_strides: Sequence[int],
-    padding: Any,
+    padding: str | Sequence[Any],
     lhs_dilation: Sequence[int] | None = None,
     rhs_dilation: Sequence[int] | None = None,
     dimension_numbers: Any = None,
@@ -566,10 +568,10 @@ def conv_general_dilated_patches(
 
 @public
 def conv_general_dilated_local(
-    lhs: Any,
-    rhs: Any,
+    lhs: ArrayLike,
+    rhs: ArrayLike,
     window_strides: Sequence[int],
-    padding: Any,
+    padding: str | Sequence[Any],
     filter_shape: Sequence[int],
     lhs_dilation: Sequence[int] | None = None,
     rhs_dilation: Sequence[int] | None = None,

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ...ir.array import Array
+from ...ir.array import Array, ArrayLike, Operand
 from ...ir.primitive import AxisInfo, Linear, Primitive, Zero
 from ...ir.types import ArrayType, is_bool, is_integer
 from ...support.errors import DtypeError, ShapeError
@@ -35,26 +35,26 @@ def _typing(data: ArrayType, rows: ArrayType, columns: ArrayType, dense: ArrayTy
     return ArrayType((size, dense.shape[1]), data.dtype)
 
 
-def _numpy(data: Any, rows: Any, columns: Any, dense: Any, *, size: int) -> Any:
+def _numpy(data: Operand, rows: Operand, columns: Operand, dense: Operand, *, size: int) -> Any:
     inside = (rows >= 0) & (rows < size) & (columns >= 0) & (columns < dense.shape[0])
     out = np.zeros((size, dense.shape[1]), dense.dtype)
     np.add.at(out, rows[inside], data[inside, None] * dense[columns[inside]])
     return out
 
 
-def _from_outside(index: Any, size: int) -> Any:
+def _from_outside(index: Operand, size: int) -> Any:
     """Indices as gathers and scatters take them, negative ones beyond the end."""
     return select_n_p.bind(lt_p.bind(index, like(index, 0)), index, spread(like(index, size), shape_of(index)))
 
 
-def _rows(x: Any, index: Any) -> Any:
+def _rows(x: Operand, index: Operand) -> Any:
     """The rows of a matrix at some indices; zeros where there is none."""
     places = expand_dims(_from_outside(index, shape_of(x)[0]), (1,))
     numbers = GatherDimensionNumbers((1,), (0,), (0,))
     return gather(x, places, numbers, (1, shape_of(x)[1]), mode=FILL, fill_value=0)
 
 
-def _expand(data: Array, rows: Any, columns: Any, dense: Any, *, size: int) -> Any:
+def _expand(data: Array, rows: Array, columns: Array, dense: Array, *, size: int) -> Any:
     out: Any = zeros(ArrayType((size, shape_of(dense)[1]), typeof(dense).dtype))
     if 0 in (*shape_of(dense), *shape_of(data), size):
         return out
@@ -65,11 +65,11 @@ def _expand(data: Array, rows: Any, columns: Any, dense: Any, *, size: int) -> A
     return scatter_add(out, places, products, numbers, mode=FILL)
 
 
-def _inside(index: Any, size: int) -> Any:
+def _inside(index: Operand, size: int) -> Any:
     return and_p.bind(ge_p.bind(index, like(index, 0)), lt_p.bind(index, like(index, size)))
 
 
-def sampled(rows: Any, columns: Any, a: Any, b: Any) -> Any:
+def sampled(rows: ArrayLike, columns: ArrayLike, a: ArrayLike, b: ArrayLike) -> Any:
     """The elements of `a @ b.T` at some rows and columns; 0 where one of them is outside."""
     if 0 in (*shape_of(a), *shape_of(b), *shape_of(rows)):
         return zeros(ArrayType(shape_of(rows), typeof(a).dtype))
@@ -87,7 +87,9 @@ def _jvp(primals: Sequence[Any], tangents: Sequence[Any], *, size: int) -> Any:
     return out, found
 
 
-def _transpose(ct: Any, data: Any, rows: Array, columns: Array, dense: Any, *, size: int) -> list[Any]:
+def _transpose(
+    ct: Operand, data: Operand | Linear, rows: Array, columns: Array, dense: Operand | Linear, *, size: int
+) -> list[Any]:
     if type(ct) is Zero:
         return [None] * 4
     if isinstance(data, Linear):
@@ -113,7 +115,7 @@ def _batch(axis: AxisInfo, args: Sequence[Any], dims: Sequence[int | None], *, s
     return reshape_to(out, (n, size, width)), 0
 
 
-def _shifted(index: Any, place: Array, size: int, count: int) -> Any:
+def _shifted(index: Operand, place: Array, size: int, count: int) -> Any:
     """Indices into one of `count` parts as indices into the whole; what was outside of its part stays outside."""
     moved_on = add_p.bind(index, mul_p.bind(place, like(index, size)))
     return select_n_p.bind(_inside(index, size), spread(like(index, count * size), shape_of(index)), moved_on)
@@ -124,7 +126,7 @@ coo_matmul_p: Primitive = Primitive(
 )
 
 
-def coo_matmul(data: Any, rows: Any, columns: Any, dense: Any, *, size: int) -> Any:
+def coo_matmul(data: ArrayLike, rows: ArrayLike, columns: ArrayLike, dense: ArrayLike, *, size: int) -> Any:
     """The product of a sparse matrix of `size` rows with a dense one of shape (k, n): shape (size, n).
 
     The elements `data` are at `rows` and `columns`, vectors of one length, in any order; those at one place are added

@@ -13,12 +13,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ...ir.array import Array
+from ...ir.array import Array, ArrayLike, DTypeLike, Operand
 from ...ir.axis_relation import Loops, Reduced, Relation, Work
 from ...ir.binding import with_out_sharding
 from ...ir.primitive import AxisInfo, Linear, Primitive, Zero
 from ...ir.promotion import promote_types
-from ...ir.types import ArrayType, as_dtype, canonical_dtype, is_complex, is_float, is_integer, is_key, kind
+from ...ir.types import ArrayType, Dtype, as_dtype, canonical_dtype, is_complex, is_float, is_integer, is_key, kind
 from ...support.config import current
 from ...support.errors import ArgumentError, DtypeError, ShapeError
 from ...support.memo import cached
@@ -41,7 +41,7 @@ class Precision(enum.Enum):
     HIGHEST = 2
 
     @classmethod
-    def _missing_(cls, value: Any) -> Precision | None:
+    def _missing_(cls, value: object) -> Precision | None:
         return _PRECISIONS.get(value.lower()) if isinstance(value, str) else None
 
     def __repr__(self) -> str:
@@ -64,7 +64,7 @@ _PRECISIONS = {
 }  # fmt: skip
 
 
-def _one_precision(value: Any) -> Precision:
+def _one_precision(value: Precision | str) -> Precision:
     if isinstance(value, Precision):
         return value
     if value is None:
@@ -114,7 +114,7 @@ def _parts(numbers: DotDimensionNumbers, lhs_ndim: int, rhs_ndim: int) -> _Parts
     return _Parts(lc, rc, lb, rb, free_axes(lhs_ndim, lc, lb), free_axes(rhs_ndim, rc, rb))
 
 
-def canonical_dimension_numbers(numbers: Any, lhs_ndim: int, rhs_ndim: int) -> DotDimensionNumbers:
+def canonical_dimension_numbers(numbers: Sequence[Any], lhs_ndim: int, rhs_ndim: int) -> DotDimensionNumbers:
     """Dimension numbers as nested tuples of non-negative integers."""
     try:
         (lc, rc), (lb, rb) = numbers
@@ -163,8 +163,10 @@ def _check_axes(axes: Axes, ndim: int, side: str, role: str) -> None:
 
 
 @cached(4096)
-def _typing(lhs: ArrayType, rhs: ArrayType, *, dimension_numbers: DotDimensionNumbers, precision: Any = None,
-            preferred_element_type: np.dtype[Any] | None = None, open_axes: Any = None) -> ArrayType:  # fmt: skip
+def _typing(
+    lhs: ArrayType, rhs: ArrayType, *, dimension_numbers: DotDimensionNumbers, precision: Sequence[Any] | None = None,
+    preferred_element_type: np.dtype[Any] | None = None, open_axes: Any = None,
+) -> ArrayType:  # fmt: skip
     (lc, rc), (lb, rb) = dimension_numbers
     for side, ndim, contract, batch in (("left", lhs.ndim, lc, lb), ("right", rhs.ndim, rc, rb)):
         _check_axes(contract, ndim, side, "contracting")
@@ -200,8 +202,10 @@ def _jvp(primals: Sequence[Any], tangents: Sequence[Any], **params: Any) -> tupl
     return out, add_tangents(left, right)
 
 
-def _transpose(ct: Any, x: Any, y: Any, *, dimension_numbers: DotDimensionNumbers, precision: Any,
-               preferred_element_type: np.dtype[Any], open_axes: Any = None) -> tuple[Any, Any]:  # fmt: skip
+def _transpose(
+    ct: Operand, x: Operand | Linear, y: Operand | Linear, *, dimension_numbers: DotDimensionNumbers,
+    precision: Sequence[Any] | None, preferred_element_type: np.dtype[Any], open_axes: Any = None,
+) -> tuple[Any, Any]:  # fmt: skip
     swapped = precision and (precision[1], precision[0])
     if type(x) is Linear:
         if type(ct) is Zero:
@@ -214,8 +218,9 @@ def _transpose(ct: Any, x: Any, y: Any, *, dimension_numbers: DotDimensionNumber
 
 
 def _transpose_left(
-    ct: Any, x_type: ArrayType, y: Any, numbers: DotDimensionNumbers, precision: Any, swapped: bool
-) -> Any:
+    ct: Operand, x_type: ArrayType, y: Operand, numbers: DotDimensionNumbers, precision: Sequence[Any] | None,
+    swapped: bool,
+) -> Any:  # fmt: skip
     """The cotangent of the operand of type `x_type`; `swapped` when it was the right one.
 
     `ct` has axes (batch, free of the left operand, free of the right one). The sum stays open where `x_type` says that
@@ -241,14 +246,17 @@ def _transpose_left(
     return _transposed(out, tuple(sorted(range(len(source)), key=source.__getitem__)))
 
 
-def _cotangent(lhs: Any, rhs: Any, numbers: DotDimensionNumbers, precision: Any, dtype: Any, open_axes: Any) -> Any:
+def _cotangent(
+    lhs: Operand, rhs: Operand, numbers: DotDimensionNumbers, precision: Sequence[Any] | None, dtype: Dtype,
+    open_axes: frozenset[Any],
+) -> Any:  # fmt: skip
     """A contraction in the dtype of the operand that it is the cotangent of: for a real one the real part."""
     if is_complex(dtype) or not any(is_complex(typeof(x).dtype) for x in (lhs, rhs)):
         return _bound(lhs, rhs, numbers, precision, dtype, open_axes)
     return convert_element_type(_bound(lhs, rhs, numbers, precision, None, open_axes), dtype)
 
 
-def _transposed(x: Any, permutation: Axes) -> Any:
+def _transposed(x: Operand, permutation: Axes) -> Any:
     if permutation == tuple(range(len(permutation))):
         return x
     return transpose(x, permutation)
@@ -280,7 +288,7 @@ def _batch(axis: AxisInfo, args: Sequence[Any], dims: Sequence[int | None], *, d
 # ---------------------------------------------------------------------------- meaning
 
 
-def accumulator(dtype: Any) -> Any:
+def accumulator(dtype: DTypeLike) -> Any:
     """The dtype in which products are summed: at least float32, at least 32-bit integers."""
     if is_float(dtype) and dtype.itemsize < 4:
         return np.dtype(np.float32)
@@ -326,9 +334,9 @@ PRIMITIVES = (dot_general_p,)
 
 
 def dot_general(
-    lhs: Any,
-    rhs: Any,
-    dimension_numbers: Any,
+    lhs: ArrayLike,
+    rhs: ArrayLike,
+    dimension_numbers: Sequence[Any],
     precision: Any = None,
     preferred_element_type: Any = None,
     *,
@@ -352,7 +360,9 @@ def dot_general(
     return _bound(lhs, rhs, numbers, canonical_precision(precision), preferred, asked_open.get())
 
 
-def _bound(lhs: Array, rhs: Array, numbers: DotDimensionNumbers, precision: Any, preferred: Any, left_open: Any) -> Any:
+def _bound(
+    lhs: Array, rhs: Array, numbers: DotDimensionNumbers, precision: Any, preferred: Any, left_open: frozenset[Any]
+) -> Any:
     """A contraction whose sum stays open along those of some axes of a mesh that split it on both sides."""
     axes = left_open and left_open & split_alike(typeof(lhs), typeof(rhs), numbers[0])
     more = {"open_axes": axes} if axes else {}
@@ -362,8 +372,8 @@ def _bound(lhs: Array, rhs: Array, numbers: DotDimensionNumbers, precision: Any,
 
 
 def dot(
-    lhs: Any,
-    rhs: Any,
+    lhs: ArrayLike,
+    rhs: ArrayLike,
     *args: Any,
     dimension_numbers: Any = None,
     precision: Any = None,
@@ -394,7 +404,7 @@ def dot(
     return dot_general(lhs, rhs, dimension_numbers, precision, preferred_element_type)
 
 
-def batch_matmul(lhs: Any, rhs: Any, precision: Any = None) -> Array:
+def batch_matmul(lhs: ArrayLike, rhs: ArrayLike, precision: Any = None) -> Array:
     """The matrix product over the last two axes, all leading axes batched (and equal on both sides).
 
     >>> from tilewright import lax, numpy as jnp
@@ -408,7 +418,7 @@ def batch_matmul(lhs: Any, rhs: Any, precision: Any = None) -> Array:
     return dot_general(lhs, rhs, (((len(left) - 1,), (len(left) - 2,)), (batch, batch)), precision)
 
 
-def matmul(a: Any, b: Any, *, precision: Any = None, preferred_element_type: Any = None) -> Any:
+def matmul(a: ArrayLike, b: ArrayLike, *, precision: Any = None, preferred_element_type: Any = None) -> Any:
     """NumPy's matrix product: vectors are contracted, leading axes broadcast against each other.
 
     Dtypes are promoted. Raises `ShapeError` for scalars and for sizes that do not fit.

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from ...ir.array import Array
+from ...ir.array import Array, ArrayLike, Operand
 from ...ir.axis_relation import Kind, Loops, Relation, Whole, Work
 from ...ir.primitive import Linear, Primitive, Zero
 from ...ir.types import FLOAT32, FLOAT64, INT32, ArrayType, is_complex
@@ -74,7 +74,7 @@ def _conjugate(x: Array) -> Any:
     return conj_p.bind(x, input_dtype=typeof(x).dtype)
 
 
-def _transpose(ct: Any, x: Linear, *, fft_type: FftType, fft_lengths: tuple[int, ...]) -> list[Any]:
+def _transpose(ct: Array, x: Linear, *, fft_type: FftType, fft_lengths: tuple[int, ...]) -> list[Any]:
     """The matrix of a whole transform is symmetric; that of a half one is, but for its weights, the other's adjoint."""
     if type(ct) is Zero:
         return [None]
@@ -88,7 +88,7 @@ def _transpose(ct: Any, x: Linear, *, fft_type: FftType, fft_lengths: tuple[int,
     return [fft_p.bind(ct, fft_type=fft_type, fft_lengths=fft_lengths)]
 
 
-def _numpy(x: Any, *, fft_type: FftType, fft_lengths: tuple[int, ...]) -> Any:
+def _numpy(x: Operand, *, fft_type: FftType, fft_lengths: tuple[int, ...]) -> Any:
     count = len(fft_lengths)
     name, axes = f"{fft_type.name.lower()}n", tuple(range(x.ndim - count, x.ndim))
     out = _typing(ArrayType(x.shape, x.dtype), fft_type=fft_type, fft_lengths=fft_lengths)
@@ -113,7 +113,7 @@ fft_p: Primitive = Primitive(
 )  # fmt: skip
 
 
-def fft(x: Any, fft_type: FftType | str | int, fft_lengths: int | Sequence[int]) -> Array:
+def fft(x: ArrayLike, fft_type: FftType | str | int, fft_lengths: int | Sequence[int]) -> Array:
     """The discrete Fourier transform of the last axes, one for each of up to three lengths.
 
     `fft_type` is one of `FftType`, or its name. A transform of real numbers ("RFFT") gives the first `n // 2 + 1`

@@ -7,7 +7,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-from ...ir.array import Array
+from ...ir.array import Array, ArrayLike, DTypeLike, Operand
 from ...ir.types import as_dtype, bfloat16, canonical_dtype, is_float
 from ...support.errors import ShapeError
 from ...tracing.array_conversion import as_array
@@ -21,14 +21,14 @@ from .dot_general import canonical_dimension_numbers, dot_general
 def exact_dtype(*operands: tuple[Any, Any]) -> np.dtype[Any]:
     """The dtype in which elements times their scales are multiplied: bfloat16 where it holds each of them exactly."""
 
-    def digits(x: Any) -> int:
+    def digits(x: Operand) -> int:
         return int(ml_dtypes.finfo(dtype).nmant) + 1 if is_float(dtype := dtype_of(x)) and dtype.itemsize == 1 else 9
 
     exact = all(digits(x) + (0 if scale is None else digits(scale)) <= 8 for x, scale in operands)
     return bfloat16 if exact else np.dtype(np.float32)
 
 
-def unscaled(x: Any, scale: Any, dtype: Any) -> Any:
+def unscaled(x: ArrayLike, scale: ArrayLike | None, dtype: DTypeLike) -> Any:
     """The values of an operand times its scales, each of which holds for a block of elements along every axis."""
     x = convert_element_type(x, dtype)
     if scale is None:
@@ -42,8 +42,8 @@ def unscaled(x: Any, scale: Any, dtype: Any) -> Any:
 
 
 def scaled_dot(
-    lhs: Any, rhs: Any, *, lhs_scale: Any = None, rhs_scale: Any = None, dimension_numbers: Any = None,
-    preferred_element_type: Any = None,
+    lhs: ArrayLike, rhs: ArrayLike, *, lhs_scale: ArrayLike | None = None, rhs_scale: Any = None,
+    dimension_numbers: Any = None, preferred_element_type: DTypeLike = None,
 ) -> Array:  # fmt: skip
     """`dot_general` of operands times their scales: (lhs * lhs_scale) @ (rhs * rhs_scale).
 

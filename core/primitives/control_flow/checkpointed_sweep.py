@@ -14,11 +14,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ...ir.array import Array
+from ...ir.array import Array, ArrayLike, Operand
 from ...ir.primitive import AxisInfo
 from ...support.errors import ArgumentError
 from ...transforms.structural_primitives import moved
@@ -26,6 +26,9 @@ from ..elementwise.arithmetic import div_p, max_p, min_p
 from ..elementwise.comparison import select_n_p
 from ..elementwise.conversion import convert_element_type
 from ..movement.dynamic_slice import dynamic_index_in_dim, dynamic_update_index_in_dim
+
+if TYPE_CHECKING:
+    from ...support.pytree import PyTree
 
 CHECKPOINTS = 64  # states that are kept where no other number is asked for
 LEAST = 4
@@ -51,7 +54,7 @@ def room_for(checkpoints: int | None) -> Room:
     return Room(tape, stack, max(2, stack // 4 * 2))
 
 
-def check_checkpoints(checkpoints: Any) -> int | None:
+def check_checkpoints(checkpoints: int | None) -> int | None:
     """The number of checkpoints that a caller asks for.
 
     Raises:
@@ -73,11 +76,11 @@ class ArrayStore:
     def empty(self, state: State) -> State:
         return tuple(moved(AxisInfo(self.size), x, None, 0) for x in state)
 
-    def put(self, slots: State, index: Any, state: State) -> State:
+    def put(self, slots: State, index: ArrayLike, state: State) -> State:
         return tuple(dynamic_update_index_in_dim(s, x, index, 0, allow_negative_indices=False)
                      for s, x in zip(slots, state, strict=True))  # fmt: skip
 
-    def get(self, slots: State, index: Any) -> State:
+    def get(self, slots: State, index: ArrayLike) -> State:
         return tuple(dynamic_index_in_dim(s, index, 0, False, allow_negative_indices=False) for s in slots)
 
 
@@ -85,16 +88,16 @@ def _int(value: int) -> Any:
     return np.int32(value)
 
 
-def _split(loop: Loop, free: Array, blocks: Any) -> Any:
+def _split(loop: Loop, free: Array, blocks: Operand) -> Any:
     """How many of `blocks` blocks (at least 2) to advance before the next state is kept, with `free` slots left."""
     # Under `vmap` elements that are done, which may have no free slot, run it too.
     f = convert_element_type(max_p.bind(free, _int(1)), np.float32)
     n, one = convert_element_type(blocks, np.float32), np.float32(1)
 
-    def short(c: Any) -> Any:
+    def short(c: Sequence[Any]) -> Any:
         return (c[1] < n) & (c[0] < np.float32(2**16))
 
-    def again(c: Any) -> Any:
+    def again(c: Sequence[Any]) -> Any:
         r = c[0] + one
         return r, c[1] * (f + r) / r
 
@@ -121,17 +124,17 @@ def reverse_sweep(
     block, one, zero = _int(room.tape), _int(1), _int(0)
     on_stack, on_tape = stores or (ArrayStore(room.stack), ArrayStore(room.tape))
 
-    def run(carry: Any, more: Callable[[Any, State], Any], keep: Any = None) -> Any:
+    def run(carry: PyTree, more: Callable[[Any, State], Any], keep: Callable[..., Any] | None = None) -> Any:
         """Advance while `more(iterations, state)`; `keep` puts each state before it."""
 
-        def step(c: Any) -> Any:
+        def step(c: Sequence[Any]) -> Any:
             count, state, kept = c
             kept = kept if keep is None else keep(kept, count, state)
             return count + one, tuple(advance(state)), kept
 
         return loop(lambda c: more(c[0], c[1]), step, (zero, *carry))
 
-    def first_sweep(c: Any) -> Any:
+    def first_sweep(c: Sequence[Any]) -> Any:
         n, stride, used, state, stack = c
         full = used >= _int(room.online)
         left = select_n_p.bind(full, zero, _int(room.online // 2))
@@ -144,10 +147,10 @@ def reverse_sweep(
         taken, state, _ = run((state, ()), lambda count, state: (count < stride) & going(state))
         return n + taken, stride, used + one, state, stack
 
-    def last_block(c: Any) -> Any:
+    def last_block(c: Sequence[Any]) -> Any:
         end, used, stack, tape, cts = c
 
-        def descend(c: Any) -> Any:
+        def descend(c: Sequence[Any]) -> Any:
             at, used, stack, state = c
             blocks = div_p.bind(end - at + (block - one), block)
             skipped = block * _split(loop, _int(room.stack) - used, blocks)

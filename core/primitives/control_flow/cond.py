@@ -6,11 +6,11 @@ cond(index, *operands; branches) -> outputs of branches[index]
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ...ir.array import Array
+from ...ir.array import Array, ArrayLike, Operand
 from ...ir.dataflow import Body, flows
 from ...ir.extension_types import is_opaque
 from ...ir.passes import substitute
@@ -50,10 +50,13 @@ from .subprograms import (
     with_output_types,
 )
 
+if TYPE_CHECKING:
+    from ...support.pytree import PyTree, PyTreeDef
+
 Branches = tuple[Program, ...]
 
 
-def _typing(index: Any, *operands: Any, branches: Branches) -> list[Any]:
+def _typing(index: ArrayType, *operands: Any, branches: Branches) -> list[Any]:
     return branches[0].out_types
 
 
@@ -62,11 +65,11 @@ def _bodies(eqn: Eqn) -> list[Body]:
             for branch in eqn.params["branches"]]  # fmt: skip
 
 
-def _effects(index: Any, *operands: Any, branches: Branches) -> Effects:
+def _effects(index: ArrayType, *operands: Any, branches: Branches) -> Effects:
     return frozenset().union(*(shifted(b.effects, 1) for b in branches))
 
 
-def bind_cond(index: Any, operands: Sequence[Any], branches: Sequence[Program]) -> list[Any]:
+def bind_cond(index: ArrayLike, operands: Sequence[Any], branches: Sequence[Program]) -> list[Any]:
     """Bind branches that may hold constants."""
     closed, constants = hoisted(branches)
     return cond_p.bind(index, *constants, *operands, branches=tuple(closed))
@@ -168,7 +171,7 @@ def _linear_branch(part: Any, n_in: int, n_out: int, types: Sequence[Any], place
     return part.linear.replace(inputs=(*inputs, *tangents), eqns=eqns, outputs=outputs)
 
 
-def _transpose(cts: Sequence[Any], index: Any, *operands: Any, branches: Branches) -> list[Any]:
+def _transpose(cts: Sequence[Any], index: Array, *operands: Any, branches: Branches) -> list[Any]:
     linear = tuple(isinstance(a, Linear) for a in operands)
     nonzero = tuple(type(ct) is not Zero for ct in cts)
     given = [ct for ct in cts if type(ct) is not Zero]
@@ -230,7 +233,7 @@ def _where_taken(which: Array, number: int, x: Array) -> Any:
     return _select(taken, (stop_gradient_p.bind(x), x))
 
 
-def _select(which: Any, cases: Sequence[Any]) -> Any:
+def _select(which: Array, cases: Sequence[Any]) -> Any:
     shape = shape_of(cases[0])
     if len(shape) > 1:
         which = broadcast_in_dim_p.bind(which, shape=shape, broadcast_dimensions=(0,))
@@ -245,7 +248,7 @@ def _dce(used: Sequence[bool], eqn: Eqn) -> Eqn | None:
     return reduced(eqn, [eqn.inputs[0], *chosen(eqn.inputs[1:], needed)], outputs, branches=branches)
 
 
-def _numpy(index: Any, *operands: Any, branches: Branches) -> list[Any]:
+def _numpy(index: Operand, *operands: Any, branches: Branches) -> list[Any]:
     return evaluate(branches[min(max(int(index), 0), len(branches) - 1)], *operands)
 
 
@@ -272,8 +275,9 @@ _BRANCH_REMEDY = "make every branch return the same structure, shapes and dtypes
 
 
 def _traced_branches(
-    functions: Sequence[Callable[..., Any]], names: Sequence[str], in_tree: Any, types: Any, index: Any
-) -> Any:
+    functions: Sequence[Callable[..., Any]], names: Sequence[str], in_tree: PyTreeDef, types: Sequence[Any],
+    index: Operand,
+) -> Any:  # fmt: skip
     traced = [trace_body(f, in_tree, types, name) for f, name in zip(functions, names, strict=True)]
     first, out_tree = traced[0]
     for (program, structure), name in zip(traced[1:], names[1:], strict=True):
@@ -292,7 +296,9 @@ def _traced_branches(
     return [with_output_types(p, out_types) for p, _ in traced], out_tree
 
 
-def _branch(index: Any, functions: Sequence[Callable[..., Any]], names: Sequence[str], operands: Any) -> Any:
+def _branch(
+    index: Operand, functions: Sequence[Callable[..., Any]], names: Sequence[str], operands: Sequence[Any]
+) -> Any:
     leaves, in_tree, types = flat_arguments(operands)
     branches, out_tree = _traced_branches(functions, names, in_tree, types, index)
     return out_tree.unflatten(bind_cond(index, leaves, branches))
@@ -307,11 +313,11 @@ def _check_callable(name: str, *functions: Any) -> None:
 
 
 def cond(
-    pred: Any,
+    pred: ArrayLike,
     true_fun: Callable[..., Any],
     false_fun: Callable[..., Any],
     *operands: Any,
-    operand: Any = _NONE,
+    operand: PyTree = _NONE,
     linear: Any = None,
 ) -> Any:
     """`true_fun(*operands)` where the scalar `pred` is true, else `false_fun(*operands)`; only one runs.
@@ -345,7 +351,7 @@ def cond(
     return _branch(index, (false_fun, true_fun), ("false_fun", "true_fun"), operands)
 
 
-def switch(index: Any, branches: Sequence[Callable[..., Any]], *operands: Any, operand: Any = _NONE) -> Any:
+def switch(index: ArrayLike, branches: Sequence[Callable[..., Any]], *operands: Any, operand: PyTree = _NONE) -> Any:
     """`branches[index](*operands)`; an index outside the range is clamped into it.
 
     Raises `ControlFlowTypeError` where the branches return different structures, shapes or dtypes.

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from ...ir.array import ArrayLike
 from ...ir.passes import within
 from ...ir.program import Eqn, Literal, Program, Var
 from ...ir.types import RefType, is_integer
@@ -54,7 +55,7 @@ class LoopAdjoint:
         return [] if self.counted else chosen(self.step.in_types[consts:], self.state)
 
 
-def counter(program: Program, var: Var, out: Any) -> int | None:
+def counter(program: Program, var: Var, out: Var) -> int | None:
     """What a loop's Program adds to a carried integer, where that is a literal; 0 to what stays as it is."""
     if out is var:
         return 0
@@ -65,13 +66,13 @@ def counter(program: Program, var: Var, out: Any) -> int | None:
     return int(rest[0].value) if len(rest) == 1 and type(rest[0]) is Literal else None
 
 
-def iterations(start: Any, end: Any) -> Any:
+def iterations(start: ArrayLike, end: ArrayLike) -> Any:
     """How many iterations there are from one bound to another."""
     count = max_p.bind(sub_p.bind(end, start), np.zeros((), typeof(end).dtype)[()])
     return convert_element_type(count, np.int32)
 
 
-def counted_up(start: Any, number: Any, step: int) -> Any:
+def counted_up(start: ArrayLike, number: ArrayLike, step: int) -> Any:
     """A counter after a number of iterations."""
     dtype = typeof(start).dtype
     number = convert_element_type(number, dtype)

@@ -7,7 +7,7 @@ program: *consts, *carry, *x -> *carry, *y
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -15,7 +15,7 @@ from ...ir.dataflow import Body, flows
 from ...ir.extension_types import is_opaque
 from ...ir.primitive import OWN, AxisInfo, Linear, Primitive, Zero
 from ...ir.program import Effects, Eqn, Literal, Program
-from ...ir.types import RefType, as_size
+from ...ir.types import ArrayType, RefType, as_size
 from ...support import pytree
 from ...support.config import current
 from ...support.errors import ArgumentError, ArgumentTypeError, ShapeError
@@ -49,10 +49,13 @@ from .subprograms import (
     with_output_types,
 )
 
+if TYPE_CHECKING:
+    from ...support.pytree import PyTree, PyTreeDef
+
 Flags = tuple[bool, ...]
 
 
-def _stacked(type: Any, length: int) -> Any:
+def _stacked(type: ArrayType, length: int) -> Any:
     return type.with_axis(0, length)
 
 
@@ -259,7 +262,7 @@ def _transposed_body(program: Program, linear: Flags, live: Flags, num_consts: i
     types = program.in_types
     consts_t, carry_t, xs_t = cut(list(zip(types, linear, strict=True)), num_consts, num_carry)
 
-    def of(pairs: Any, wanted: bool) -> list[Any]:
+    def of(pairs: Sequence[Any], wanted: bool) -> list[Any]:
         return [t.cotangent() if li else t for t, li in pairs if li is wanted]
 
     ct_ys = [t.cotangent() for t in chosen(program.out_types[num_carry:], live)]
@@ -357,7 +360,7 @@ def _dce(used: Sequence[bool], eqn: Eqn) -> Eqn | None:
 
 
 def _numpy(
-    *args: Any, program: Program, length: int, reverse: bool, num_consts: int, num_carry: int, unroll: Any
+    *args: Any, program: Program, length: int, reverse: bool, num_consts: int, num_carry: int, unroll: int
 ) -> list[Any]:
     consts, carry, xs = cut(args, num_consts, num_carry)
     types = program.out_types[num_carry:]
@@ -400,7 +403,7 @@ PRIMITIVES = (scan_p,)
 CARRY_REMEDY = "make the body return a carry of the structure, shapes and dtypes it was given, e.g. with `.astype`"
 
 
-def _length(leaves: Sequence[Any], length: Any) -> int:
+def _length(leaves: Sequence[Any], length: int | None) -> int:
     leaves = [x for x in leaves if not is_opaque(typeof(x))]
     for x in leaves:
         if isinstance(typeof(x), RefType):
@@ -435,8 +438,8 @@ def _length(leaves: Sequence[Any], length: Any) -> int:
 
 def scan(
     f: Callable[..., Any],
-    init: Any,
-    xs: Any = None,
+    init: PyTree,
+    xs: PyTree = None,
     length: int | None = None,
     reverse: bool = False,
     unroll: int | bool = 1,
@@ -495,7 +498,9 @@ def scan(
     return found["carry"].unflatten(last), found["ys"].unflatten(outs[k:])
 
 
-def _run(f: Any, init: Any, leaves: Sequence[Any], x_tree: Any, n: int, reverse: bool) -> tuple[Any, Any]:
+def _run(
+    f: Callable[..., Any], init: PyTree, leaves: Sequence[Any], x_tree: PyTreeDef, n: int, reverse: bool
+) -> tuple[Any, Any]:
     """The loop in Python, as `disable_jit` asks."""
     carry, ys = immutable(init, True), []
     for i in reversed(range(n)) if reverse else range(n):

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ...ir.array import ArrayLike
 from ...ir.passes import eliminate_dead, hoist
 from ...ir.program import Atom, Effect, Effects, Eqn, Program, Var
 from ...ir.promotion import promote_types
@@ -21,6 +22,9 @@ from ...tracing.trace import Value, axis_environment, trace_program, typeof
 from ..elementwise.conversion import convert_element_type_p
 from ..spmd.varying_axes import ordered, pvary, pvary_p
 
+if TYPE_CHECKING:
+    from ...support.pytree import PyTreeDef
+
 # ---------------------------------------------------------------------------- tracing
 
 
@@ -29,7 +33,7 @@ _GIVEN = {"scan": ("carry", "x"), "fori_loop": ("i", "value"), "while_loop": ("v
 _traced = runtime.weak_cache("structured.trace_body")
 
 
-def trace_body(fun: Callable[..., Any], in_tree: Any, types: Sequence[Type], name: str) -> tuple[Program, Any]:
+def trace_body(fun: Callable[..., Any], in_tree: PyTreeDef, types: Sequence[Type], name: str) -> tuple[Program, Any]:
     """A user's function as a Program over flat values, with the structure of its result.
 
     A function that closes over no array is traced once for each set of types. A wrapper made anew at each
@@ -251,7 +255,7 @@ def settle(
     return program, types
 
 
-def _paths(structure: Any, name: str) -> list[str]:
+def _paths(structure: PyTreeDef, name: str) -> list[str]:
     pairs = pytree.leaves_with_path(structure.unflatten(range(structure.num_leaves)))
     return [name + pytree.keystr(path) for path, _ in pairs]
 
@@ -277,7 +281,7 @@ def check_match(
         raise ControlFlowTypeError(f"{what} differ in type: {'; '.join(differing)}", remedy)
 
 
-def known(x: Any) -> Any:
+def known(x: ArrayLike) -> Any:
     """The concrete value of something, or None while it is only traced."""
     concrete = getattr(x, "concrete", None)
     return concrete() if concrete is not None else x

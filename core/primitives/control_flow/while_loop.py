@@ -11,10 +11,11 @@ from __future__ import annotations
 import contextlib
 import functools
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ...ir.array import Array, ArrayLike
 from ...ir.dataflow import Body, flows
 from ...ir.passes import primitives_of
 from ...ir.primitive import OWN, AxisInfo, Linear, Primitive, Zero
@@ -68,6 +69,9 @@ from .subprograms import (
     unchanged,
     with_output_types,
 )
+
+if TYPE_CHECKING:
+    from ...support.pytree import PyTree
 
 Flags = tuple[bool, ...]
 # What all devices of a mesh take part in.
@@ -250,7 +254,7 @@ def _in_step(cond: Program, body: Program, cond_nconsts: int) -> tuple[Program, 
     return trace_program(any_left, cond.in_types, cond.name), stepped
 
 
-def _filled(x: Any) -> Any:
+def _filled(x: ArrayLike | Linear) -> Any:
     """An operand; zeros for one that the loop is linear in, whose value nothing reads."""
     return instantiate(Zero(x.type)) if isinstance(x, Linear) else x
 
@@ -436,7 +440,7 @@ def _vjp_jvp(
     return [*found, *carry_found], [*found_t, *carry_found_t]
 
 
-def _placed(values: Sequence[Any], flags: Sequence[bool], rest: Any) -> list[Any]:
+def _placed(values: Sequence[Any], flags: Sequence[bool], rest: bool | None) -> list[Any]:
     """Values where flags are set, and `rest` elsewhere."""
     given = iter(values)
     return [next(given) if f else rest for f in flags]
@@ -551,8 +555,9 @@ def _vjp_expand(
 
 
 def _counted_sweep(
-    adjoint: LoopAdjoint, going: Any, advance: Any, back: Any, init: Sequence[Any], state: Any, start: Sequence[Any]
-) -> Sequence[Any]:
+    adjoint: LoopAdjoint, going: Callable[..., Any], advance: Callable[..., Any], back: Callable[..., Any],
+    init: Sequence[Any], state: PyTree, start: Sequence[Any],
+) -> Sequence[Any]:  # fmt: skip
     """The sweep of a loop whose iterations backwards read only counters: nothing is kept, and nothing run again."""
     one = np.int32(1)
     if adjoint.bounds is not None:
@@ -560,10 +565,10 @@ def _counted_sweep(
     else:
         number, _ = while_loop(lambda c: going(c[1]), lambda c: (c[0] + one, tuple(advance(c[1]))), (one - one, state))
 
-    def carry_at(at: Any) -> list[Any]:
+    def carry_at(at: Array) -> list[Any]:
         return [counted_up(x, at, step) if (step := adjoint.counters.get(k)) else x for k, x in enumerate(init)]
 
-    def turn(c: Any) -> Any:
+    def turn(c: Sequence[Any]) -> Any:
         return c[0] - one, tuple(back(carry_at(c[0] - one), c[1]))
 
     return while_loop(lambda c: c[0] > np.int32(0), turn, (number, tuple(start)))[1]
@@ -633,7 +638,7 @@ PRIMITIVES = (while_p, while_vjp_p, while_lin_p)
 
 
 def while_loop(
-    cond_fun: Callable[[Any], Any], body_fun: Callable[[Any], Any], init_val: Any, *, checkpoints: int | None = None
+    cond_fun: Callable[[Any], Any], body_fun: Callable[[Any], Any], init_val: PyTree, *, checkpoints: int | None = None
 ) -> Any:
     """Apply `body_fun` to a value for as long as `cond_fun` of it is true.
 
@@ -688,7 +693,7 @@ def while_loop(
     return structure.unflatten(unchanged(leaves, outs, body.inputs, body.outputs))
 
 
-def _bound(x: Any) -> int | None:
+def _bound(x: ArrayLike) -> int | None:
     if getattr(x, "symbolic", False):
         return x
     value = known(x)
@@ -697,7 +702,7 @@ def _bound(x: Any) -> int | None:
     return int(value)
 
 
-def _counter_dtype(lower: Any, upper: Any) -> ArrayType:
+def _counter_dtype(lower: Any, upper: ArrayLike) -> ArrayType:
     types = [typeof(lower), typeof(upper)]
     for t in types:
         if t.shape != () or not (is_integer(t.dtype) or is_float(t.dtype)):
@@ -712,8 +717,8 @@ def _counter_dtype(lower: Any, upper: Any) -> ArrayType:
 
 
 def fori_loop(
-    lower: Any, upper: Any, body_fun: Callable[[Any, Any], Any], init_val: Any, *, unroll: int | bool | None = None,
-    checkpoints: int | None = None,
+    lower: Any, upper: ArrayLike, body_fun: Callable[[Any, Any], Any], init_val: PyTree, *,
+    unroll: int | bool | None = None, checkpoints: int | None = None,
 ) -> Any:  # fmt: skip
     """Apply `value = body_fun(i, value)` for `i` from `lower` up to, but without, `upper`: integers, or two floats.
 
@@ -735,7 +740,7 @@ def fori_loop(
                 init_val = immutable(body_fun(convert(i, counter), init_val), True)
             return init_val
 
-        def turn(carry: Any, _: Any) -> tuple[Any, None]:
+        def turn(carry: PyTree, _: object) -> tuple[Any, None]:
             i, value = carry
             return (i + 1, body_fun(i, value)), None
 
@@ -748,10 +753,10 @@ def fori_loop(
     if unroll is not None and unroll is not False and unroll != 1:
         raise ArgumentTypeError(f"fori_loop with unroll={unroll} and bounds that are traced", "make the bounds static")
 
-    def going(carry: Any) -> Any:
+    def going(carry: PyTree) -> Any:
         return lt_p.bind(carry[0], carry[1])
 
-    def step(carry: Any) -> Any:
+    def step(carry: PyTree) -> Any:
         i, end, value = carry
         return i + 1, end, body_fun(i, value)
 

@@ -9,8 +9,9 @@ import functools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from types import SimpleNamespace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from ...ir.array import ArrayLike
 from ...ir.axis_relation import FREE, IDENTITY, pointwise
 from ...ir.binding import is_evaluating
 from ...ir.passes import eliminate_dead, substitute
@@ -31,6 +32,9 @@ from ..contraction.dot_general import dot_general_p
 from ..control_flow import program_primitive
 from ..control_flow.jit_primitive import jit_p
 from ..control_flow.subprograms import chosen, close, immutable, keep_inputs, prune, recounted, reduced
+
+if TYPE_CHECKING:
+    from ...support.pytree import PyTree
 
 Policy = Callable[..., Any] | None
 
@@ -85,7 +89,7 @@ optimization_barrier_p: Primitive = Primitive(
 )
 
 
-def optimization_barrier(operand: Any) -> Any:
+def optimization_barrier(operand: PyTree) -> Any:
     """The same values, which the compiler computes before anything that uses the result.
 
     >>> from tilewright import lax
@@ -110,7 +114,7 @@ name_p: Primitive = Primitive(
 )
 
 
-def checkpoint_name(x: Any, name: str) -> Any:
+def checkpoint_name(x: ArrayLike, name: str) -> Any:
     """The same values under a name that policies of `checkpoint` may refer to.
 
     >>> print(checkpoint_name(2.0, "activations"))

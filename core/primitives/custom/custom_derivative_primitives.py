@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from ...ir.array import ArrayLike
 from ...ir.binding import Trace, current_trace, under
 from ...ir.extension_types import has_values, is_opaque
 from ...ir.primitive import OWN, AxisInfo, Linear, Primitive, Zero, all_zero
@@ -55,7 +56,7 @@ def _leading(axis: AxisInfo, args: Sequence[Any], dims: Sequence[int | None]) ->
     return [x if d is None else moved(axis, x, d, 0) for x, d in zip(args, dims, strict=True)]
 
 
-def _element(x: Any, dim: int | None, size: Any) -> Any:
+def _element(x: ArrayLike, dim: int | None, size: int) -> Any:
     """The type of one element of a value batched at 0 or not at all."""
     type_ = typeof(x)
     return type_ if dim is None else type_.without_axis(0, size)
@@ -173,8 +174,9 @@ class _BatchedJVP:
 
 
 def _batch_jvp(
-    axis: AxisInfo, args: Sequence[Any], dims: Sequence[Any], *, program: Program, rule: Any, num_consts: int, axes: Any
-) -> Any:
+    axis: AxisInfo, args: Sequence[Any], dims: Sequence[Any], *, program: Program, rule: Any, num_consts: int,
+    axes: Sequence[str],
+) -> Any:  # fmt: skip
     shared = _shared(axis, dims, program)
     batched, _ = batch_program(program, axis, _dims(dims), not shared)
     new_rule = _BatchedJVP(rule, axis, _dims(dims[num_consts:]), shared)
@@ -246,7 +248,7 @@ def _no_forward(*args: Any, **params: Any) -> Any:
 class _BatchedForward:
     """A flat forward rule over arguments batched at 0 or not at all; outputs are batched, unless `shared`."""
 
-    def __init__(self, fwd: Any, axis: AxisInfo, dims: Sequence[int | None], shared: bool):
+    def __init__(self, fwd: Callable[..., Any], axis: AxisInfo, dims: Sequence[int | None], shared: bool):
         self.fwd, self.axis, self.dims, self.shared = fwd, axis, tuple(dims), shared
 
     def __call__(self, primals: Sequence[Any], nonzero: tuple[bool, ...]) -> tuple[list[Any], list[Any], Any]:
@@ -271,12 +273,12 @@ class _BatchedBackward:
     """A flat backward rule over arguments and residuals batched at 0 or not at all; `shared`: of a shared call."""
 
     def __init__(
-        self, bwd: Any, axis: AxisInfo, dims: Sequence[int | None], residual_dims: Sequence[int | None],
+        self, bwd: Callable[..., Any], axis: AxisInfo, dims: Sequence[int | None], residual_dims: Sequence[int | None],
         shared: bool = False,
     ):  # fmt: skip
         self.bwd, self.axis, self.dims, self.residual_dims, self.shared = bwd, axis, dims, residual_dims, shared
 
-    def _one(self, ct: Any) -> Any:
+    def _one(self, ct: Zero) -> Any:
         """A zero cotangent of one element."""
         return ct if self.shared else Zero(ct.type.without_axis(0, self.axis.size))
 
@@ -310,8 +312,9 @@ class _BatchedBackward:
 
 
 def _batch_vjp(
-    axis: AxisInfo, args: Sequence[Any], dims: Sequence[Any], *, program: Program, fwd: Any, num_consts: int, axes: Any
-) -> Any:
+    axis: AxisInfo, args: Sequence[Any], dims: Sequence[Any], *, program: Program, fwd: Callable[..., Any],
+    num_consts: int, axes: Sequence[Any],
+) -> Any:  # fmt: skip
     shared = _shared(axis, dims, program)
     batched, _ = batch_program(program, axis, _dims(dims), not shared)
     fwd = _BatchedForward(fwd, axis, _dims(dims[num_consts:]), shared)
@@ -334,8 +337,9 @@ def _lin_typing(*types: Any, out_types: Sequence[Any], **_: Any) -> list[Any]:
 
 
 def _lin_transpose(
-    cts: Sequence[Any], *args: Any, bwd: Any, num_res: int, nonzero: Sequence[bool], out_types: Any, vary: Any
-) -> list[Any]:
+    cts: Sequence[Any], *args: Any, bwd: Any, num_res: int, nonzero: Sequence[bool], out_types: Sequence[Any],
+    vary: Sequence[Any],
+) -> list[Any]:  # fmt: skip
     if any(isinstance(a, Linear) for a in args[:num_res]):
         raise DifferentiationError("a `custom_vjp` function is not linear, but was transposed", "use `vjp`")
     given = iter(cts)

@@ -6,13 +6,14 @@ import functools
 import inspect
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from ...ir.array import ArrayLike
 from ...ir.binding import current_trace, is_evaluating
 from ...ir.extension_types import is_opaque
 from ...ir.primitive import Zero
 from ...ir.program import Program
-from ...ir.types import is_float, is_inexact
+from ...ir.types import ArrayType, is_float, is_inexact
 from ...support import pytree
 from ...support.call_errors import by_position
 from ...support.errors import (
@@ -30,6 +31,9 @@ from ...transforms.structural_primitives import add_tangents
 from ..control_flow.subprograms import close, convert, immutable
 from .custom_derivative_primitives import CustomJVP, CustomVJP, bind_linear_call
 
+if TYPE_CHECKING:
+    from ...support.pytree import PyTree, PyTreeDef
+
 __all__ = [
     "SymbolicZero",
     "closure_convert",
@@ -45,7 +49,7 @@ __all__ = [
 class SymbolicZero:
     """A tangent or cotangent known to be zero, as rules with `symbolic_zeros=True` see it."""
 
-    def __init__(self, aval: Any):
+    def __init__(self, aval: ArrayType):
         self.aval = aval
 
     @property
@@ -81,7 +85,7 @@ def custom_vjp_primal_tree_values(args: Any) -> Any:
     return pytree.map(lambda leaf: leaf.value, args, is_leaf=lambda leaf: isinstance(leaf, CustomVJPPrimal))
 
 
-def zero_from_primal(val: Any, symbolic_zeros: bool = False) -> Any:
+def zero_from_primal(val: PyTree, symbolic_zeros: bool = False) -> Any:
     """The zero tangents of a pytree of values: arrays, or `SymbolicZero`s.
 
     >>> print(zero_from_primal(2.0))
@@ -91,14 +95,14 @@ def zero_from_primal(val: Any, symbolic_zeros: bool = False) -> Any:
     return pytree.map(lambda x: make(typeof(x).tangent()), val)
 
 
-def _seen(x: Any, symbolic: bool) -> Any:
+def _seen(x: ArrayLike | Zero, symbolic: bool) -> Any:
     """A flat rule's tangent as the user's rule takes it."""
     if symbolic:
         return SymbolicZero(x.type) if type(x) is Zero else x
     return instantiate(x)
 
 
-def _returned(x: Any, expected: Any, what: str, wider: bool = False) -> Any:
+def _returned(x: ArrayLike | None, expected: ArrayType, what: str, wider: bool = False) -> Any:
     """What a user's rule gives as a (co)tangent, of the type that it must have; `wider`: or of another float's."""
     if x is None or isinstance(x, (Zero, SymbolicZero)) or not is_inexact(expected.dtype):
         return Zero(expected)
@@ -115,11 +119,11 @@ def _returned(x: Any, expected: Any, what: str, wider: bool = False) -> Any:
     return convert(x, expected)
 
 
-def _zero_leaf(x: Any) -> bool:
+def _zero_leaf(x: ArrayLike | Zero | None) -> bool:
     return x is None or isinstance(x, (Zero, SymbolicZero))
 
 
-def _at_leaves(structure: Any, value: Any) -> list[Any] | None:
+def _at_leaves(structure: PyTreeDef, value: Any) -> list[Any] | None:
     """A rule's (co)tangents at the leaves of a structure, None for zeros; None if they are of another structure."""
     try:  # a None of the structure itself has no leaf, and stays None
         found = structure.flatten_up_to(value)
@@ -135,7 +139,7 @@ def _output(out: Any) -> Any:
     return structure, [t if is_opaque(t) else (t.shape, t.dtype) for t in types]
 
 
-def _told(output: Any) -> str:
+def _told(output: Sequence[Any]) -> str:
     structure, types = output
     return f"{structure} of {', '.join(f'{t[1]}{list(t[0])}' if isinstance(t, tuple) else t.show() for t in types)}"
 
@@ -248,7 +252,7 @@ class _Custom:
 
     __getattr__ = rule_setter
 
-    def __get__(self, instance: Any, owner: Any = None) -> Any:
+    def __get__(self, instance: object, owner: type[Any] | None = None) -> Any:
         return self if instance is None else functools.partial(self, instance)  # type: ignore[arg-type]
 
 
@@ -417,8 +421,9 @@ class _Rules:
         return outs, [*primals[: call.extra], *arrays], backward
 
     def _backward(
-        self, out_tree: Any, held_tree: Any, numbers: Sequence[Any], residuals: Sequence[Any], cts: Sequence[Any]
-    ) -> list[Any]:
+        self, out_tree: PyTreeDef, held_tree: PyTreeDef, numbers: Sequence[Any], residuals: Sequence[Any],
+        cts: Sequence[Any],
+    ) -> list[Any]:  # fmt: skip
         """The backward rule of one run of the forward rule, which supplied the first three."""
         call, custom = self.call, self.custom
         ct = out_tree.unflatten([_seen(x, custom.symbolic_zeros) for x in cts])
@@ -447,7 +452,7 @@ class _Rules:
                 out.append(instantiate(ct) if x is None and is_inexact(t.dtype) else ct)
         return out
 
-    def _leaves(self, value: Any, child: Any) -> list[Any]:
+    def _leaves(self, value: ArrayLike | None, child: PyTreeDef) -> list[Any]:
         if _zero_leaf(value) or not child.num_leaves:  # what is said of an argument without arrays counts for nothing
             return [None] * child.num_leaves
         leaves = _at_leaves(child, value)
@@ -465,7 +470,7 @@ class _Rules:
 class _Pullback:
     """A user's pullback as a Program, held in a tree of residuals without being a leaf."""
 
-    def __init__(self, program: Program, out_tree: Any, count: int):
+    def __init__(self, program: Program, out_tree: PyTreeDef, count: int):
         self.program, self.out_tree, self.count = program, out_tree, count
 
 
@@ -510,7 +515,7 @@ def custom_gradient(fun: Callable[..., Any] | None = None, *, with_logs: bool = 
         program, values = close(program)
         return out, (values, _Pullback(program, out_tree, len(args)))
 
-    def backward(residuals: Any, ct: Any) -> Any:
+    def backward(residuals: PyTree, ct: ArrayLike) -> Any:
         values, held = residuals
         result = held.out_tree.unflatten(eval_program(held.program, *values, *pytree.leaves(ct)))
         cts, told = result if with_logs else (result, None)

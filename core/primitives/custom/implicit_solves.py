@@ -11,6 +11,7 @@ import functools
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from ...ir.array import Array, ArrayLike
 from ...ir.binding import current_trace
 from ...ir.primitive import AxisInfo, Linear, Zero, all_zero
 from ...ir.program import Program
@@ -31,6 +32,7 @@ from .custom_derivative_primitives import CustomJVP
 
 if TYPE_CHECKING:
     from ...ir.primitive import Primitive
+    from ...support.pytree import PyTreeDef
 
 
 __all__ = ["custom_linear_solve", "custom_root"]
@@ -38,7 +40,7 @@ __all__ = ["custom_linear_solve", "custom_root"]
 Programs = dict[str, Any]
 
 
-def _negative(t: Any) -> Any:
+def _negative(t: Array) -> Any:
     return t if type(t) is Zero else neg_p.bind(t)
 
 
@@ -99,7 +101,7 @@ linear_solve_p = held.holder("linear_solve", jvp=_jvp, transpose=_transpose, bat
 _REMEDY = "return a value of the structure, shapes and dtypes of `b`"
 
 
-def _traced(function: Callable[..., Any], structure: Any, types: Sequence[Any], what: str, has_aux: bool) -> Any:
+def _traced(function: Callable[..., Any], structure: PyTreeDef, types: Sequence[Any], what: str, has_aux: bool) -> Any:
     """A function of one pytree that gives another of the same types, as a Program; with the structure of `aux`."""
     found: dict[str, Any] = {}
 
@@ -122,7 +124,7 @@ def _traced(function: Callable[..., Any], structure: Any, types: Sequence[Any], 
     return with_output_types(program, [*(t.strong() for t in types), *program.out_types[n:]]), found["aux"]
 
 
-def _varying(leaves: Sequence[Any], structure: Any, *functions: Callable[[Any], Any]) -> list[Any]:
+def _varying(leaves: Sequence[Any], structure: PyTreeDef, *functions: Callable[[Any], Any]) -> list[Any]:
     """The leaves of a pytree, varying along the mesh axes along which functions of it do, by what they close over."""
     if not mesh_axes():
         return list(leaves)
@@ -195,12 +197,12 @@ def custom_linear_solve(
     return (x, aux.unflatten(outs[len(leaves) :])) if has_aux else x
 
 
-def _step(function: Program, solve: Callable[..., Any], structure: Any, *leaves: Any) -> list[Any]:
+def _step(function: Program, solve: Callable[..., Any], structure: PyTreeDef, *leaves: Any) -> list[Any]:
     """The solution of the system that the derivative of a function at x is, with x before its right-hand side."""
     n = len(leaves) // 2
     _, linear = linearize_flat(functools.partial(eval_program, function), leaves[:n], [True] * n)
 
-    def tangent_of(z: Any) -> Any:
+    def tangent_of(z: Array) -> Any:
         return structure.unflatten(map(instantiate, linear(tree.leaves(z))))
 
     found, found_tree = tree.flatten(solve(tangent_of, structure.unflatten(leaves[n:])))
@@ -211,7 +213,7 @@ def _step(function: Program, solve: Callable[..., Any], structure: Any, *leaves:
 
 def custom_root(
     f: Callable[[Any], Any],
-    initial_guess: Any,
+    initial_guess: ArrayLike,
     solve: Callable[[Callable[[Any], Any], Any], Any],
     tangent_solve: Callable[[Callable[[Any], Any], Any], Any],
     has_aux: bool = False,

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import enum
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from ...ir.array import Array, ArrayLike
+from ...ir.array import Array, ArrayLike, Operand
 from ...ir.axis_relation import POINTWISE, pointwise
 from ...ir.elementwise_typing import FLOAT, INEXACT, INT, NUMBER, ORDERED, check_kind, common_shape, same_dtype, widened
 from ...ir.primitive import Linear, Primitive, Zero
@@ -44,7 +44,7 @@ class RoundingMethod(enum.IntEnum):
 # ---------------------------------------------------------------------------- sums and products
 
 
-def _is_linear(x: Any) -> bool:
+def _is_linear(x: ArrayLike | Linear) -> bool:
     return type(x) is Linear
 
 
@@ -58,21 +58,21 @@ mul_p: Primitive = nary(
 )  # fmt: skip
 
 
-def _divide(x: Any, y: Any) -> Any:
+def _divide(x: Operand, y: Operand) -> Any:
     if not is_integer(x.dtype):
         return np.divide(x, y)
     quotient, _ = _integer_divide(x, y)
     return quotient
 
 
-def _remainder(x: Any, y: Any) -> Any:
+def _remainder(x: Operand, y: Operand) -> Any:
     if not is_integer(x.dtype):
         return np.fmod(x, y)
     _, remainder = _integer_divide(x, y)
     return remainder
 
 
-def _integer_divide(x: Any, y: Any) -> tuple[Any, Any]:
+def _integer_divide(x: Operand, y: Operand) -> tuple[Any, Any]:
     """Division that truncates; by zero it gives all bits set and the dividend, as XLA defines."""
     dtype = x.dtype
     if dtype.itemsize < 8:
@@ -99,13 +99,13 @@ rem_p: Primitive = nary(
 )  # fmt: skip
 
 
-def _high_product(x: Any, y: Any) -> Any:
+def _high_product(x: Operand, y: Operand) -> Any:
     wide = np.uint64 if is_unsigned(x.dtype) else np.int64
     x, y, dtype = x.astype(wide).astype(object), y.astype(wide).astype(object), x.dtype
     return np.asarray(x * y >> bits_of(dtype)).astype(wide).astype(dtype)
 
 
-def _high_product_by_halves(x: Any, y: Any) -> Any:
+def _high_product_by_halves(x: Array, y: Array) -> Any:
     """The upper half of a product, by products of halves, which fit (Knuth, The Art of Computer Programming, 4.3.1)."""
     half = bits_of(typeof(x).dtype) // 2
     low, by = like(x, 2**half - 1), like(x, half)
@@ -146,7 +146,7 @@ def _pow_typing(x: ArrayType, y: ArrayType) -> ArrayType:
     return ArrayType(shape, x.dtype, x.weak_type and y.weak_type)
 
 
-def _power(x: Any, y: Any) -> Any:
+def _power(x: Operand, y: Operand) -> Any:
     if not is_integer(x.dtype):  # one exponent for all would be a square root where it is a half: NaN at -inf
         shape = np.broadcast_shapes(x.shape, y.shape)
         return np.power(x, np.array(np.broadcast_to(y, shape or (1,)), x.dtype)).reshape(shape)
@@ -160,7 +160,7 @@ def _power(x: Any, y: Any) -> Any:
     return np.where(y < 0, negative, result)
 
 
-def _pow_by_base(t: Array, out: Any, x: Array, y: Array) -> Any:
+def _pow_by_base(t: Array, out: Operand, x: Array, y: Array) -> Any:
     # y x^(y-1); where both are 0 this is 0 times infinity, and x^0 does not depend on x.
     flat = eq_p.bind(y, like(y, 0))
     factor = y
@@ -173,7 +173,7 @@ def _pow_by_base(t: Array, out: Any, x: Array, y: Array) -> Any:
     return mul_p.bind(t, slope)
 
 
-def _pow_by_exponent(t: Array, out: Array, x: Array, y: Any) -> Any:
+def _pow_by_exponent(t: Array, out: Array, x: Array, y: ArrayLike) -> Any:
     safe = select_n_p.bind(eq_p.bind(x, like(x, 0)), x, like(x, 1))
     return mul_p.bind(t, mul_p.bind(log_p.bind(safe), out))
 
@@ -181,7 +181,7 @@ def _pow_by_exponent(t: Array, out: Array, x: Array, y: Any) -> Any:
 pow_p: Primitive = curves("pow", NUMBER, _power, [_pow_by_base, _pow_by_exponent], typing=_pow_typing)
 
 
-def _integer_power(x: Any, y: int) -> Any:
+def _integer_power(x: Operand, y: int) -> Any:
     n, result, base = abs(y), None, x
     while n:
         if n & 1:
@@ -200,7 +200,7 @@ def _integer_pow_typing(x: ArrayType, *, y: int) -> ArrayType:
     return x
 
 
-def _integer_pow_tangent(t: Array, out: Any, x: Any, *, y: int) -> Any:
+def _integer_pow_tangent(t: Array, out: Operand, x: ArrayLike, *, y: int) -> Any:
     if y == 0:
         return mul_p.bind(t, like(t, 0))
     return mul_p.bind(t, mul_p.bind(like(x, y), integer_pow(x, y - 1)))
@@ -251,7 +251,7 @@ def _sign_jvp(primals: Sequence[Any], tangents: Sequence[Any]) -> Any:
     return out, mul_p.bind(out, make_complex(mul_p.bind(across, like(across, 0)), across))
 
 
-def _round(x: Any, rounding_method: int) -> Any:
+def _round(x: Operand, rounding_method: int) -> Any:
     if rounding_method == RoundingMethod.TO_NEAREST_EVEN:
         return np.rint(x)
     whole = np.trunc(x)
@@ -276,14 +276,14 @@ def _one_plus_square(x: Array) -> Any:
     return add_p.bind(like(x, 1), square_p.bind(x))
 
 
-def _logistic(x: Any) -> Any:
+def _logistic(x: Operand) -> Any:
     if is_complex(x.dtype):
         return 1 / (1 + np.exp(-x))
     e = np.exp(-np.abs(x))
     return np.where(x >= 0, 1 / (1 + e), e / (1 + e))
 
 
-def _times(factor: Any) -> Any:
+def _times(factor: Callable[..., Any]) -> Any:
     """A tangent rule `t * factor(out, x)`."""
     return lambda t, out, x: mul_p.bind(t, factor(out, x))
 
@@ -324,7 +324,7 @@ def _squared_distance(y: Array, x: Array) -> Any:
     return add_p.bind(square_p.bind(y), square_p.bind(x))
 
 
-def _atan2(y: Any, x: Any) -> Any:
+def _atan2(y: Operand, x: Operand) -> Any:
     if not is_complex(y.dtype):
         return np.arctan2(y, x)
     return -1j * np.log((x + 1j * y) / np.sqrt(x * x + y * y))
@@ -411,7 +411,7 @@ _nextafter = function(nextafter_p, 2, "", "nextafter")
 add_any: Binary = function(add_any_p, 2, "Elementwise x + y: the sum of cotangents.")
 
 
-def nextafter(x1: Any, x2: Any) -> Array:
+def nextafter(x1: ArrayLike, x2: ArrayLike) -> Array:
     """Elementwise next floating number after x1 in the direction of x2.
 
     >>> from tilewright import lax, numpy as jnp
@@ -421,7 +421,7 @@ def nextafter(x1: Any, x2: Any) -> Array:
     return _nextafter(x1, x2)
 
 
-def mul(x: Any, y: Any, *, out_dtype: Any = None) -> Array:
+def mul(x: ArrayLike, y: ArrayLike, *, out_dtype: Any = None) -> Array:
     """Elementwise x * y, of one dtype and one shape (scalars aside); `out_dtype` converts the operands first.
 
     >>> from tilewright import lax, numpy as jnp
@@ -437,7 +437,7 @@ def mul(x: Any, y: Any, *, out_dtype: Any = None) -> Array:
         return mul_p.bind(*stretched(error, x, y))
 
 
-def pow(x: Any, y: Any) -> Array:  # noqa: A001
+def pow(x: ArrayLike, y: ArrayLike) -> Array:  # noqa: A001
     """Elementwise x to the power y; y is of the dtype of x, or an integer.
 
     >>> from tilewright import lax, numpy as jnp
@@ -455,7 +455,7 @@ def pow(x: Any, y: Any) -> Array:  # noqa: A001
 
 
 @public
-def integer_pow(x: Any, y: int) -> Array:
+def integer_pow(x: ArrayLike, y: int) -> Array:
     """Elementwise x to a power y known as a Python integer, by repeated multiplication.
 
     >>> from tilewright import lax, numpy as jnp
@@ -465,7 +465,7 @@ def integer_pow(x: Any, y: int) -> Array:
     return x if y == 1 else square_p.bind(x) if y == 2 else integer_pow_p.bind(x, y=int(y))
 
 
-def reciprocal(x: Any) -> Array:
+def reciprocal(x: ArrayLike) -> Array:
     """Elementwise 1 / x.
 
     >>> from tilewright import lax, numpy as jnp
@@ -476,7 +476,7 @@ def reciprocal(x: Any) -> Array:
 
 
 @public
-def round(x: Any, rounding_method: int = RoundingMethod.AWAY_FROM_ZERO) -> Array:  # noqa: A001
+def round(x: ArrayLike, rounding_method: int = RoundingMethod.AWAY_FROM_ZERO) -> Array:  # noqa: A001
     """Elementwise nearest integer of floats; `rounding_method` says where halves go.
 
     >>> from tilewright import lax, numpy as jnp
@@ -486,7 +486,7 @@ def round(x: Any, rounding_method: int = RoundingMethod.AWAY_FROM_ZERO) -> Array
     return round_p.bind(x, rounding_method=RoundingMethod(rounding_method))
 
 
-def log2(x: Any, *, accuracy: Any = None) -> Array:
+def log2(x: ArrayLike, *, accuracy: Any = None) -> Array:
     """Elementwise logarithm to base 2.
 
     >>> from tilewright import lax, numpy as jnp

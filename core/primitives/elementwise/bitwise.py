@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ...ir.array import DTypeLike, Operand
 from ...ir.elementwise_typing import BITS, INT
 from ...ir.primitive import Primitive
 from ...ir.types import kind
@@ -15,20 +16,20 @@ if TYPE_CHECKING:
     from .builders import Binary, Unary
 
 
-def bits_of(dtype: Any) -> int:
+def bits_of(dtype: DTypeLike) -> int:
     """The number of bits of an integer dtype, those narrower than a byte included."""
     name = str(dtype)
     return int("".join(c for c in name if c.isdigit()))
 
 
-def _unsigned(x: Any) -> Any:
+def _unsigned(x: Operand) -> Any:
     """The bits of integers as uint64."""
     bits = bits_of(x.dtype)
     return x.astype(np.int64 if kind(x.dtype) == "int" else np.uint64).astype(np.uint64) & np.uint64(2**bits - 1)
 
 
 def _shift(direction: str) -> Any:
-    def shift(x: Any, y: Any) -> Any:
+    def shift(x: Operand, y: Operand) -> Any:
         bits = bits_of(x.dtype)
         amount = _unsigned(y)
         inside = amount < bits
@@ -47,11 +48,11 @@ def _shift(direction: str) -> Any:
     return shift
 
 
-def _population_count(x: Any) -> Any:
+def _population_count(x: Operand) -> Any:
     return np.bitwise_count(_unsigned(x)).astype(x.dtype)
 
 
-def _leading_zeros(x: Any) -> Any:
+def _leading_zeros(x: Operand) -> Any:
     bits, value = bits_of(x.dtype), _unsigned(x)
     length = sum((value >> np.uint64(i)) > 0 for i in range(bits))
     return np.asarray(bits - length).astype(x.dtype)

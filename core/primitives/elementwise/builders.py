@@ -191,13 +191,13 @@ def function(primitive: Primitive, arity: int, doc: str, name: str | None = None
     called = name or primitive.name
     if arity == 1:
 
-        def one(x: Any) -> Any:
+        def one(x: ArrayLike) -> Any:
             return primitive.bind(x)
 
         result: Callable[..., Any] = one
     elif arity == 2:
 
-        def two(x: Any, y: Any) -> Any:
+        def two(x: ArrayLike, y: ArrayLike) -> Any:
             if type(x) in Scalar or type(y) in Scalar:
                 x, y = operands(called, x, y)
             try:
@@ -208,7 +208,7 @@ def function(primitive: Primitive, arity: int, doc: str, name: str | None = None
         result = two
     else:
 
-        def three(x: Any, y: Any, z: Any) -> Any:
+        def three(x: ArrayLike, y: ArrayLike, z: ArrayLike) -> Any:
             args = operands(called, x, y, z)
             try:
                 return primitive.bind(*args)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ...ir.array import Array
+from ...ir.array import Array, ArrayLike, Operand
 from ...ir.axis_relation import FREE, POINTWISE, pointwise
 from ...ir.elementwise_typing import ANY, FLOAT, ORDERED, check_kind, common_shape, same_dtype
 from ...ir.primitive import Linear, Primitive, Zero
@@ -31,10 +31,10 @@ def _to_bool(dtype: np.dtype[Any]) -> Any:
     return BOOL
 
 
-def _lexicographic(compare: Any, strict: Any) -> Any:
+def _lexicographic(compare: Callable[..., Any], strict: Callable[..., Any]) -> Any:
     """An order of complex numbers from one of reals: by real part, then by imaginary part."""
 
-    def ordered(x: Any, y: Any) -> Any:
+    def ordered(x: Operand, y: Operand) -> Any:
         if x.dtype.kind != "c":
             return compare(x, y)
         return np.where(x.real == y.real, compare(x.imag, y.imag), strict(x.real, y.real))
@@ -67,7 +67,7 @@ def _select_typing(which: ArrayType, *cases: ArrayType) -> ArrayType:
     return ArrayType(common_shape("select_n", (which, *cases)), dtype, all(c.weak_type for c in cases))
 
 
-def _select(which: Any, *cases: Any) -> Any:
+def _select(which: Operand, *cases: Any) -> Any:
     selector, out, *others = np.broadcast_arrays(which, *cases)
     for i, case in enumerate(others, 1):
         out = np.where(selector >= i, case, out)
@@ -83,7 +83,7 @@ def _select_jvp(primals: Sequence[Any], tangents: Sequence[Any]) -> Any:
     return out, spread(select_n_p.bind(which, *map(instantiate, tangents[1:])), type_.shape)
 
 
-def _select_transpose(ct: Any, which: Array, *cases: Any) -> list[Any]:
+def _select_transpose(ct: Operand, which: Array, *cases: Any) -> list[Any]:
     zero = zeros(typeof(ct))  # type: ignore[arg-type]
     parts = [select_n_p.bind(which, *(ct if i == j else zero for j in range(len(cases)))) for i in range(len(cases))]
     return [None] + [
@@ -134,7 +134,7 @@ gt: Binary = function(gt_p, 2, "Elementwise x > y, as booleans; complex numbers 
 ge: Binary = function(ge_p, 2, "Elementwise x >= y, as booleans; complex numbers in lexicographic order.")
 is_finite: Unary = function(is_finite_p, 1, "Elementwise whether a float is neither infinite nor NaN.")
 
-def clamp(min: Any, x: Any, max: Any) -> Array:  # noqa: A002
+def clamp(min: Any, x: ArrayLike, max: Any) -> Array:  # noqa: A002
     """Elementwise x limited to [min, max]; the bounds are scalars or of the shape of x.
 
     >>> from tilewright import lax, numpy as jnp
@@ -146,7 +146,7 @@ def clamp(min: Any, x: Any, max: Any) -> Array:  # noqa: A002
     return clamp_p.bind(min, x, max)
 
 
-def select(pred: Any, on_true: Any, on_false: Any) -> Array:
+def select(pred: ArrayLike, on_true: ArrayLike, on_false: ArrayLike) -> Array:
     """Elementwise `on_true` where `pred` (bool, a scalar or of their shape), else `on_false`.
 
     >>> from tilewright import lax, numpy as jnp
@@ -156,7 +156,7 @@ def select(pred: Any, on_true: Any, on_false: Any) -> Array:
     return select_n(pred, on_false, on_true)
 
 
-def select_n(which: Any, *cases: Any) -> Array:
+def select_n(which: ArrayLike, *cases: Any) -> Array:
     """Elementwise `cases[which]`; `which` is bool or int32, a scalar or of the shape of the cases.
 
     >>> from tilewright import lax, numpy as jnp

@@ -8,11 +8,22 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ...ir.array import Array
+from ...ir.array import Array, ArrayLike, DTypeLike, Operand
 from ...ir.axis_relation import FREE, IDENTITY, POINTWISE, Loops, Relation, Whole, pointwise
 from ...ir.elementwise_typing import ANY, FLOAT, INEXACT, check_kind
 from ...ir.primitive import Linear, Primitive, Zero
-from ...ir.types import ArrayType, canonical_dtype, is_bool, is_complex, is_float, is_inexact, is_integer, is_key, kind
+from ...ir.types import (
+    ArrayType,
+    Dtype,
+    canonical_dtype,
+    is_bool,
+    is_complex,
+    is_float,
+    is_inexact,
+    is_integer,
+    is_key,
+    kind,
+)
 from ...support import pytree
 from ...support.call_errors import public
 from ...support.errors import ArgumentError, DtypeError, ShapeError
@@ -35,7 +46,7 @@ def _convert_typing(x: ArrayType, *, new_dtype: np.dtype[Any], weak_type: bool) 
     return ArrayType(x.shape, new_dtype, weak_type)
 
 
-def convert_numpy(x: Any, dtype: Any) -> Any:
+def convert_numpy(x: Operand, dtype: DTypeLike) -> Any:
     """NumPy's `astype` with XLA's meaning: floats beyond an integer type's range saturate, NaN becomes 0."""
     if is_complex(x.dtype) and not is_complex(dtype):
         x = x != 0 if is_bool(dtype) else x.real
@@ -73,7 +84,7 @@ convert_element_type_p: Primitive = Primitive(
 )
 
 
-def convert_element_type(operand: Any, new_dtype: Any, weak_type: bool = False) -> Array:
+def convert_element_type(operand: ArrayLike, new_dtype: Dtype, weak_type: bool = False) -> Array:
     """An array with its elements converted to another dtype.
 
     Floats beyond the range of an integer dtype saturate and NaN becomes 0; a complex number gives its
@@ -101,7 +112,7 @@ def dtype(x: Any) -> Any:
     return canonical_dtype(x) if isinstance(x, (str, np.dtype)) or callable(x) else typeof(x).dtype
 
 
-def cast(x: Any, dtype: Any, weak: bool = False) -> Any:
+def cast(x: ArrayLike, dtype: DTypeLike, weak: bool = False) -> Any:
     """A value with another dtype; Python scalars stay scalars."""
     type_ = typeof(x)
     if type_.dtype == dtype and not (weak and not type_.weak_type):
@@ -115,7 +126,7 @@ def cast(x: Any, dtype: Any, weak: bool = False) -> Any:
     return convert_element_type(x, dtype, weak)
 
 
-def width(dtype: Any) -> int:
+def width(dtype: DTypeLike) -> int:
     """The number of bits of an element."""
     return bits_of(dtype) if is_integer(dtype) else dtype.itemsize * 8
 
@@ -138,7 +149,7 @@ def _bitcast_typing(x: ArrayType, *, new_dtype: np.dtype[Any]) -> ArrayType:
     return ArrayType(x.shape[:-1], new_dtype)
 
 
-def _bitcast(x: Any, *, new_dtype: np.dtype[Any]) -> Any:
+def _bitcast(x: Operand, *, new_dtype: np.dtype[Any]) -> Any:
     shape = _bitcast_typing(ArrayType(x.shape, x.dtype), new_dtype=new_dtype).shape
     old, new = width(x.dtype), width(new_dtype)
     if min(old, new) >= 8:
@@ -172,7 +183,7 @@ bitcast_convert_type_p: Primitive = Primitive(
 
 
 @public
-def bitcast_convert_type(operand: Any, new_dtype: Any) -> Array:
+def bitcast_convert_type(operand: ArrayLike, new_dtype: DTypeLike) -> Array:
     """An array's bits read as another dtype; a wider one takes in, and a narrower one adds, a last axis.
 
     >>> from tilewright import lax, numpy as jnp
@@ -191,7 +202,7 @@ def _reduce_precision_typing(x: ArrayType, *, exponent_bits: int, mantissa_bits:
     return x
 
 
-def _reduce_precision(x: Any, *, exponent_bits: int, mantissa_bits: int) -> Any:
+def _reduce_precision(x: Operand, *, exponent_bits: int, mantissa_bits: int) -> Any:
     wide = x.astype(np.float64)
     mantissa, exponent = np.frexp(wide)
     scale = 2.0 ** (mantissa_bits + 1)
@@ -215,7 +226,7 @@ reduce_precision_p: Primitive = Primitive(
 
 
 @public
-def reduce_precision(operand: Any, exponent_bits: int, mantissa_bits: int) -> Array:
+def reduce_precision(operand: ArrayLike, exponent_bits: int, mantissa_bits: int) -> Array:
     """Floats rounded to a format of so many exponent and mantissa bits, still of their own dtype.
 
     >>> from tilewright import lax, numpy as jnp
@@ -239,7 +250,7 @@ imag_p: Primitive = unary(
 )  # fmt: skip
 
 
-def _complex(x: Any, y: Any) -> Any:
+def _complex(x: Operand, y: Operand) -> Any:
     x, y = np.broadcast_arrays(x, y)
     out = np.empty(x.shape, complex_dtype(x.dtype))
     out.real, out.imag = x, y
@@ -260,7 +271,7 @@ complex_p: Primitive = nary(
 )  # fmt: skip
 
 
-def _conj_transpose(ct: Array, type: Any, *, input_dtype: Any) -> Any:
+def _conj_transpose(ct: Array, type: ArrayType, *, input_dtype: Dtype) -> Any:
     conjugate = conj_p.bind(ct, input_dtype=typeof(ct).dtype)
     return conjugate if is_complex(type.dtype) else real_p.bind(conjugate)
 
@@ -274,7 +285,7 @@ real: Unary = function(real_p, 1, "Elementwise real part of complex numbers.")
 imag: Unary = function(imag_p, 1, "Elementwise imaginary part of complex numbers.")
 
 
-def complex(x: Any, y: Any) -> Array:  # noqa: A001
+def complex(x: ArrayLike, y: ArrayLike) -> Array:  # noqa: A001
     """Elementwise x + iy, of floats.
 
     >>> from tilewright import lax, numpy as jnp
@@ -288,7 +299,7 @@ def complex(x: Any, y: Any) -> Array:  # noqa: A001
         return complex_p.bind(*stretched(error, x, y))
 
 
-def conj(x: Any) -> Array:
+def conj(x: ArrayLike) -> Array:
     """Elementwise complex conjugate; a float becomes complex.
 
     >>> from tilewright import lax, numpy as jnp
@@ -303,7 +314,7 @@ def conj(x: Any) -> Array:
 stop_gradient_p: Primitive = unary("stop_gradient", ANY, np.copy, flat=True, wide=False, work=FREE, kind=IDENTITY)
 
 
-def stop_gradient(x: Any) -> Any:
+def stop_gradient(x: ArrayLike) -> Any:
     """A pytree of the same values with derivative zero; what is not a float stays as it is.
 
     >>> import tilewright as tw

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ...ir.primitive import Primitive
+from ...ir.primitive import AxisInfo, Primitive
 from ...ir.types import ArrayType
 from ...support.errors import NoDerivativeError, UnsupportedError
 
@@ -14,7 +14,7 @@ def _typing(*types: Any, exported: Any) -> list[ArrayType]:
     return list(exported.typing(types))
 
 
-def _no_batch(axis: Any, args: Any, dims: Any, *, exported: Any) -> Any:
+def _no_batch(axis: AxisInfo, args: Sequence[Any], dims: Sequence[int], *, exported: Any) -> Any:
     raise UnsupportedError(f"{exported.fun_name}, an exported function, under `vmap`: its program is fixed",
                            "export it with a symbolic size of the batch, or call it by `lax.map`")  # fmt: skip
 

@@ -10,11 +10,12 @@
 from __future__ import annotations
 
 import string
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ...ir.array import Operand
 from ...ir.axis_relation import EFFECT, FREE
 from ...ir.binding import is_evaluating
 from ...ir.primitive import AxisInfo, Primitive
@@ -34,6 +35,9 @@ from ...tracing.trace import as_type, trace_program, typeof
 from ...transforms.structural_primitives import broadcast_batch, moved
 from ..control_flow.scan import bind_scan
 from ..movement.shape import concatenate, expand_dims, index_in_dim
+
+if TYPE_CHECKING:
+    from ...support.pytree import PyTreeDef
 
 VMAP_METHODS = ("sequential", "sequential_unrolled", "expand_dims", "broadcast_all", "legacy_vectorized")
 
@@ -105,7 +109,7 @@ def batch_by_method(
         return [concatenate([expand_dims(y, (0,)) for y in column], 0) for column in columns], [0] * len(result_types)
     size = {"broadcast_all": axis.size, "expand_dims": 1}.get(vmap_method)  # of operands that have no batch
 
-    def operand(x: Any, d: Any) -> Any:
+    def operand(x: Operand, d: int | None) -> Any:
         return moved(axis, x, d, 0) if d is not None else x if size is None else broadcast_batch(x, size)
 
     operands = list(map(operand, args, dims))
@@ -175,7 +179,7 @@ def check_vmap_method(name: str, vmap_method: str | None) -> None:
 class _Flat:
     """A user's function over flat NumPy arrays, its results checked against their types."""
 
-    def __init__(self, function: Callable[..., Any], in_tree: Any, out_tree: Any, keep: bool):
+    def __init__(self, function: Callable[..., Any], in_tree: PyTreeDef, out_tree: PyTreeDef, keep: bool):
         self.function, self.in_tree, self.out_tree, self.keep = function, in_tree, out_tree, keep
         self.__name__ = getattr(function, "__name__", "callback")
 
@@ -211,7 +215,9 @@ def checked_results(callback: Callable[..., Any], types: Sequence[ArrayType], ar
     return tuple(checked)
 
 
-def _flat(callback: Callable[..., Any], result_shape_dtypes: Any, args: Any, kwargs: Any, keep: bool) -> Any:
+def _flat(
+    callback: Callable[..., Any], result_shape_dtypes: Any, args: Sequence[Any], kwargs: Mapping[str, Any], keep: bool
+) -> Any:
     if not callable(callback):
         raise ArgumentError(f"the callback is {callback!r}", "pass a function")
     leaves, in_tree = pytree.flatten((args, kwargs))
@@ -304,7 +310,7 @@ def _only_options(name: str, args: Sequence[Any], kwargs: dict[str, Any]) -> Non
         raise ArgumentTypeError(f"{name} is given {given}, and nothing to call", f"{name}(ordered=True)(...) takes it")
 
 
-def _called_back(callback: Callable[..., Any], args: Any, kwargs: Any, ordered: bool) -> None:
+def _called_back(callback: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any], ordered: bool) -> None:
     leaves, flat, _, _ = _flat(*_without_static(callback, args, kwargs), keep=True)
     flat.out_tree = None
     if is_evaluating():
@@ -313,7 +319,9 @@ def _called_back(callback: Callable[..., Any], args: Any, kwargs: Any, ordered: 
         debug_callback_p.bind(*leaves, callback=flat, ordered=ordered)
 
 
-def _without_static(callback: Callable[..., Any], args: Any, kwargs: Any) -> tuple[Any, None, Any, dict[str, Any]]:
+def _without_static(
+    callback: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]
+) -> tuple[Any, None, Any, dict[str, Any]]:
     """A callback and its arguments; where some are no arrays, a callback that has these, and the others."""
     leaves, tree = pytree.flatten((args, kwargs))
     static = {i: x for i, x in enumerate(leaves) if not _is_array(x)}
@@ -359,7 +367,7 @@ def debug_print(
     return _printed(fmt, args, kwargs, ordered, skip_format_check)
 
 
-def _printed(fmt: Any, args: Any, kwargs: dict[str, Any], ordered: bool, skip_format_check: bool) -> None:
+def _printed(fmt: str, args: Sequence[Any], kwargs: dict[str, Any], ordered: bool, skip_format_check: bool) -> None:
     if not isinstance(fmt, str):
         raise ArgumentError(f"the format of debug.print is {fmt!r}", "pass a string, as in debug.print('{}', x)")
     if not skip_format_check:
@@ -372,7 +380,7 @@ def _printed(fmt: Any, args: Any, kwargs: dict[str, Any], ordered: bool, skip_fo
     _called_back(show, args, kwargs, ordered)
 
 
-def _check_format(fmt: str, count: int, kwargs: Any) -> None:
+def _check_format(fmt: str, count: int, kwargs: Mapping[str, Any]) -> None:
     fields = [name for _, name, _, _ in string.Formatter().parse(fmt) if name is not None]
     numbered = iter(range(len(fields)))
     used = {name.split(".")[0].split("[")[0] or str(next(numbered)) for name in fields}

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ...ir.array import Array, ArrayLike
+from ...ir.array import Array, ArrayLike, DTypeLike, Operand
 from ...ir.binding import with_out_sharding
 from ...ir.typeof import placed_like
 from ...ir.types import BOOL, INT32, INT64
@@ -22,7 +22,7 @@ from ..elementwise.conversion import convert_element_type
 from ..movement.shape import broadcast_to, concatenate, copy_p, expand_dims, full
 
 
-def empty(shape: Any, dtype: Any, *, out_sharding: Any = None) -> Array:
+def empty(shape: int | Sequence[int], dtype: DTypeLike, *, out_sharding: Any = None) -> Array:
     """An array whose values are of no interest; here they are zeros, which XLA fills in where they are used.
 
     >>> import numpy as np
@@ -46,7 +46,7 @@ def shape_as_value(shape: Sequence[Any]) -> ArrayLike:
     return concatenate([expand_dims(convert_element_type(n, INT32), (0,)) for n in shape], 0)
 
 
-def broadcast_like(arr: Any, like_arr: Any) -> Array:
+def broadcast_like(arr: ArrayLike, like_arr: Operand) -> Array:
     """An array broadcast, by NumPy's rules, to the shape of another or of a struct, with that one's sharding.
 
     >>> import numpy as np
@@ -60,7 +60,7 @@ def broadcast_like(arr: Any, like_arr: Any) -> Array:
     return broadcast_to(as_array(arr), shape)
 
 
-def stage(x: Any, /) -> Any:
+def stage(x: ArrayLike, /) -> Any:
     """A value as one of the program being traced; outside of a trace, as an array.
 
     >>> stage(2.0)
@@ -69,7 +69,7 @@ def stage(x: Any, /) -> Any:
     return copy_p.bind(x)
 
 
-def create_token(_: Any = None) -> Any:
+def create_token(_: object = None) -> Any:
     """A token: an array without elements, which `after_all` makes others of. The argument says nothing.
 
     >>> create_token().shape

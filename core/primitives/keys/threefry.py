@@ -11,12 +11,12 @@ Source of the hash: Salmon, Moraes, Dror and Shaw, "Parallel random numbers: as 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
-from ...ir.array import Array
+from ...ir.array import Array, ArrayLike, Operand
 from ...ir.axis_relation import FREE, IDENTITY, POINTWISE, Loops, Relation, Work, pointwise
 from ...ir.primitive import Primitive
 from ...ir.types import UINT32, ArrayType, KeyDtype, Shape, is_integer, is_key
@@ -46,7 +46,7 @@ def _threefry_typing(*words: ArrayType) -> list[ArrayType]:
     return [out, out]
 
 
-def threefry_rounds(k1: Any, k2: Any, x1: Any, x2: Any, rotate: Any, number: Any) -> tuple[Any, Any]:
+def threefry_rounds(k1: Any, k2: Any, x1: Any, x2: Any, rotate: Callable[..., Any], number: Any) -> tuple[Any, Any]:
     """The 20 rounds, over anything with `+` and `^`; `rotate(x, by)` rotates left, `number` makes a constant."""
     keys = (k1, k2, k1 ^ k2 ^ number(PARITY))
     x1, x2 = x1 + keys[0], x2 + keys[1]
@@ -62,7 +62,7 @@ def threefry_rounds(k1: Any, k2: Any, x1: Any, x2: Any, rotate: Any, number: Any
 def _threefry_numpy(*words: np.ndarray) -> Any:
     k1, k2, x1, x2 = np.broadcast_arrays(*words)
 
-    def rotate(x: Any, by: int) -> Any:
+    def rotate(x: ArrayLike, by: int) -> Any:
         return (x << np.uint32(by)) | (x >> np.uint32(32 - by))
 
     return threefry_rounds(k1, k2, x1, x2, rotate, np.uint32)
@@ -73,7 +73,7 @@ class _Word:
 
     __slots__ = ("value",)
 
-    def __init__(self, value: Any):
+    def __init__(self, value: ArrayLike):
         self.value = value
 
     def __add__(self, other: _Word) -> _Word:
@@ -167,12 +167,12 @@ def _split_words(keys: Array, extra: int = 0) -> tuple[Any, Any]:
     return first, second
 
 
-def _join_words(first: Any, second: Any) -> Any:
+def _join_words(first: Array, second: Array) -> Any:
     axis = len(shape_of(first))
     return concatenate([expand_dims(first, (axis,)), expand_dims(second, (axis,))], axis)
 
 
-def _hash_counter(keys: Any, shape: Shape) -> list[Any]:
+def _hash_counter(keys: Operand, shape: Shape) -> list[Any]:
     """Two words for each key and each index of `shape`: the hash of the index, counted in row-major order."""
     size = math.prod(shape)
     if size > 2**32:
@@ -190,7 +190,7 @@ def _hash_counter(keys: Any, shape: Shape) -> list[Any]:
 # ---------------------------------------------------------------------------- primitives on keys
 
 
-def _bits_expand(keys: Any, *, bit_width: int, shape: Shape) -> Any:
+def _bits_expand(keys: Operand, *, bit_width: int, shape: Shape) -> Any:
     high, low = _hash_counter(keys, shape)
     if bit_width == 64:
         wide = [convert_element_type(word, UINTS[64]) for word in (high, low)]
@@ -219,7 +219,7 @@ def _split_typing(keys: ArrayType, *, shape: Shape) -> ArrayType:
     return ArrayType((*keys.shape, *shape), _key_type(keys, "random_split"))
 
 
-def _split_expand(keys: Any, *, shape: Shape) -> Any:
+def _split_expand(keys: Operand, *, shape: Shape) -> Any:
     return random_wrap_p.bind(_join_words(*_hash_counter(keys, shape)), impl=typeof(keys).dtype)
 
 
@@ -266,7 +266,7 @@ def _fold_typing(keys: ArrayType, data: ArrayType) -> ArrayType:
     return ArrayType(keys.shape or data.shape, impl)
 
 
-def _fold_expand(keys: Any, data: Array) -> Any:
+def _fold_expand(keys: Array, data: Array) -> Any:
     words = threefry2x32_p.bind(*_split_words(keys), np.uint32(0), data)
     return random_wrap_p.bind(_join_words(*words), impl=typeof(keys).dtype)
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ...ir.array import Array
+from ...ir.array import Array, ArrayLike, Operand
 from ...ir.primitive import Primitive, Zero
 from ...ir.types import ArrayType
 from ...support.errors import ArgumentError, ShapeError
@@ -40,12 +40,12 @@ def _typing(x: ArrayType) -> ArrayType:
     return x.strong()
 
 
-def _halved(x: Any) -> Any:
+def _halved(x: Operand) -> Any:
     """The lower triangle with half of the diagonal."""
     return half(add_p.bind(triangle(x, True), triangle(x, True, -1)))
 
 
-def _factor_tangent(factor: Any, change: Any) -> Any:
+def _factor_tangent(factor: Operand, change: Operand) -> Any:
     """The change of a lower Cholesky factor: L phi(L^-1 dA L^-H), phi the lower triangle with half of the diagonal.
 
     I. Murray, "Differentiation of the Cholesky decomposition", arXiv:1602.07527, section 3.1.
@@ -74,7 +74,7 @@ cholesky_p: Primitive = Primitive(
 )  # fmt: skip
 
 
-def cholesky(x: Any, *, symmetrize_input: bool = True) -> Array:
+def cholesky(x: ArrayLike, *, symmetrize_input: bool = True) -> Array:
     """The lower Cholesky factors of Hermitian matrices; NaN where one is not positive definite.
 
     `x` has shape (..., n, n) and a dtype float32, float64, complex64 or complex128; integers and booleans become
@@ -121,7 +121,7 @@ def _update_jvp(primals: Sequence[Any], tangents: Sequence[Any]) -> Any:
     return out, adjoint(_factor_tangent(adjoint(out), change))
 
 
-def _column(v: Any) -> Any:
+def _column(v: Operand) -> Any:
     return expand_dims(v, (len(shape_of(v)),))
 
 
@@ -130,7 +130,7 @@ def _update_numpy(r: np.ndarray, w: np.ndarray) -> np.ndarray:
     return np.linalg.cholesky(r.conj().T @ r + np.outer(w, w.conj())).conj().T
 
 
-def _update_expand(r: Any, w: Any) -> Any:
+def _update_expand(r: Array, w: Array) -> Any:
     outer = product(_column(w), adjoint(_column(w)))
     r = triangle(r, False)
     return adjoint(cholesky_p.bind(add_p.bind(product(adjoint(r), r), outer)))
@@ -142,7 +142,7 @@ cholesky_update_p: Primitive = Primitive(
 )  # fmt: skip
 
 
-def cholesky_update(r_matrix: Any, w_vector: Any) -> Array:
+def cholesky_update(r_matrix: ArrayLike, w_vector: ArrayLike) -> Array:
     """The upper Cholesky factor of `R^H R + w w^H`, from the upper factor `R` and a vector.
 
     >>> import numpy as np
@@ -166,7 +166,7 @@ def _product_typing(a: ArrayType, c: ArrayType, *, alpha: float, beta: float) ->
     return c.strong()
 
 
-def _product(a: Any, c: Array, *, alpha: float, beta: float) -> Any:
+def _product(a: Array, c: Array, *, alpha: float, beta: float) -> Any:
     own = product(a, transposed(a))
     return add_p.bind(mul_p.bind(own, like(own, alpha)), mul_p.bind(c, like(own, beta)))
 
@@ -182,7 +182,7 @@ symmetric_product_p: Primitive = Primitive(
 
 
 def symmetric_product(
-    a_matrix: Any, c_matrix: Any, *, alpha: float = 1.0, beta: float = 0.0, symmetrize_output: bool = False
+    a_matrix: ArrayLike, c_matrix: ArrayLike, *, alpha: float = 1.0, beta: float = 0.0, symmetrize_output: bool = False
 ) -> Array:
     """`alpha A A^T + beta C` for symmetric `C`; only the lower triangle counts unless `symmetrize_output`.
 

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from ...ir.array import ArrayLike, DTypeLike
 from ...ir.axis_relation import Kind, Loops, Relation, Whole
 from ...ir.promotion import to_inexact
 from ...ir.types import INT32, ArrayType, is_complex, is_float, is_inexact
@@ -29,12 +30,12 @@ def scipy_linalg() -> Any:
     return importlib.import_module("scipy.linalg")
 
 
-def real_of(dtype: Any) -> Any:
+def real_of(dtype: DTypeLike) -> Any:
     """The dtype of a number's real part."""
     return np.zeros((), dtype).real.dtype
 
 
-def complex_of(dtype: Any) -> Any:
+def complex_of(dtype: DTypeLike) -> Any:
     """The complex dtype of the same precision."""
     return dtype if is_complex(dtype) else np.dtype(np.complex128 if dtype == np.float64 else np.complex64)
 
@@ -78,7 +79,7 @@ def check_batch(name: str, batch: Sequence[int], other: Sequence[int], x: ArrayT
 # ---------------------------------------------------------------------------- dtypes that no library factors
 
 
-def is_narrow(dtype: Any) -> bool:
+def is_narrow(dtype: DTypeLike) -> bool:
     """Whether numbers of a dtype are floats of less than 32 bits."""
     return is_float(dtype) and dtype.itemsize < 4
 
@@ -91,7 +92,7 @@ def through_float32(f: Callable[..., Any], *operands: Any) -> Any:
     return cast(f(*(cast(x, np.dtype(np.float32)) for x in operands)), dtype)
 
 
-def with_fractions(x: Any) -> Any:
+def with_fractions(x: ArrayLike) -> Any:
     """Integers and booleans as floats of the default dtype."""
     dtype = typeof(x).dtype
     return x if is_inexact(dtype) else cast(x, to_inexact(dtype), typeof(x).weak_type)
@@ -143,7 +144,9 @@ def each(
     return meaning
 
 
-def _one(fun: Any, xs: Sequence[Any], params: dict[str, Any], types: Sequence[ArrayType], count: int) -> list[Any]:
+def _one(
+    fun: Callable[..., Any], xs: Sequence[Any], params: dict[str, Any], types: Sequence[ArrayType], count: int
+) -> list[Any]:
     failed = [np.full(t.shape[count:], np.nan if is_inexact(t.dtype) else 0).astype(t.dtype) for t in types]
     try:
         out = fun(*xs, **params)

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ...ir.array import Array
+from ...ir.array import Array, ArrayLike
 from ...ir.primitive import Primitive
 from ...ir.types import INT32, ArrayType, is_complex
 from ...support.errors import ArgumentError, UnsupportedError
@@ -57,8 +57,8 @@ def _numpy(
 
 
 def _jvp(
-    primals: Any, tangents: Sequence[Any], *, compute_left_eigenvectors: bool, compute_right_eigenvectors: bool,
-    enable_eigvec_derivs: bool,
+    primals: Sequence[Any], tangents: Sequence[Any], *, compute_left_eigenvectors: bool,
+    compute_right_eigenvectors: bool, enable_eigvec_derivs: bool,
 ) -> Any:  # fmt: skip
     """dw = diag(V^-1 dA V) and, on request, the vectors' tangent under LAPACK's normalisation.
 
@@ -91,7 +91,7 @@ def _jvp(
     return outs, out_tangents
 
 
-def _vectors_tangent(values: Any, vectors: Array, inner: Array) -> Any:
+def _vectors_tangent(values: Array, vectors: Array, inner: Array) -> Any:
     """How eigenvectors change that keep the length 1 and have a real component of the largest magnitude."""
     n, dtype = shape_of(values)[-1], typeof(values).dtype
     gaps = sub_p.bind(rows_of(values, n), columns_of(values, n))
@@ -122,7 +122,7 @@ eig_p: Primitive = Primitive(
 
 
 def eig(
-    x: Any, *, compute_left_eigenvectors: bool = True, compute_right_eigenvectors: bool = True,
+    x: ArrayLike, *, compute_left_eigenvectors: bool = True, compute_right_eigenvectors: bool = True,
     enable_eigvec_derivs: bool = False, implementation: EigImplementation | None = None, use_magma: Any = None,
 ) -> list[Any]:  # fmt: skip
     """Eigenvalues (..., n) and, as asked, left and right eigenvectors (..., n, n): `[w, vl, vr]`, all complex.
@@ -170,7 +170,7 @@ schur_p: Primitive = Primitive(
 
 
 def schur(
-    x: Any, *, compute_schur_vectors: bool = True, sort_eig_vals: bool = False, select_callable: Any = None
+    x: ArrayLike, *, compute_schur_vectors: bool = True, sort_eig_vals: bool = False, select_callable: Any = None
 ) -> tuple[Any, ...]:
     """The Schur form `(t, z)` with `A = Z T Z^H`, T upper triangular (real input: in blocks of 1 and 2).
 
@@ -206,7 +206,7 @@ hessenberg_p: Primitive = Primitive(
 )  # fmt: skip
 
 
-def hessenberg(a: Any) -> tuple[Any, Any]:
+def hessenberg(a: ArrayLike) -> tuple[Any, Any]:
     """The upper Hessenberg form with the reflectors below its subdiagonal, and their factors (..., n - 1).
 
     >>> import numpy as np
@@ -238,7 +238,7 @@ tridiagonal_p: Primitive = Primitive(
 )  # fmt: skip
 
 
-def tridiagonal(a: Any, *, lower: bool = True) -> tuple[Any, Any, Any, Any]:
+def tridiagonal(a: ArrayLike, *, lower: bool = True) -> tuple[Any, Any, Any, Any]:
     """The real tridiagonal form of Hermitian matrices: `(a, d, e, taus)`, with the reflectors in `a`.
 
     `d` (..., n) is its diagonal, `e` (..., n - 1) the one beside; one triangle is read.

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from ...ir.array import ArrayLike
 from ...ir.primitive import Primitive
 from ...ir.program import Eqn
 from ...ir.types import ArrayType
@@ -82,7 +83,7 @@ eigh_p: Primitive = Primitive(
 
 
 def eigh(
-    x: Any, *, lower: bool = True, symmetrize_input: bool = True, sort_eigenvalues: bool = True,
+    x: ArrayLike, *, lower: bool = True, symmetrize_input: bool = True, sort_eigenvalues: bool = True,
     subset_by_index: tuple[int, int] | None = None, implementation: EighImplementation | None = None,
 ) -> tuple[Any, Any]:  # fmt: skip
     """Eigenvectors (..., n, n) and real eigenvalues (..., n), ascending, of Hermitian matrices: `(v, w)`.
@@ -110,7 +111,7 @@ def eigh(
     return vectors, values
 
 
-def checked_subset(name: str, subset: Any, count: int) -> tuple[int, int]:
+def checked_subset(name: str, subset: Sequence[int], count: int) -> tuple[int, int]:
     """A range of indices, checked."""
     start, end = subset
     if not 0 <= start < end <= count:
@@ -119,7 +120,7 @@ def checked_subset(name: str, subset: Any, count: int) -> tuple[int, int]:
     return int(start), int(end)
 
 
-def eigvalsh(x: Any, *, lower: bool = True, symmetrize_input: bool = True) -> Any:
+def eigvalsh(x: ArrayLike, *, lower: bool = True, symmetrize_input: bool = True) -> Any:
     """The eigenvalues of Hermitian matrices, ascending; no vectors are computed unless they are differentiated.
 
     >>> import numpy as np

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ...ir.array import Array
+from ...ir.array import Array, ArrayLike
 from ...ir.axis_relation import Kind, Loops, Relation, Whole
 from ...ir.primitive import AxisInfo, Linear, Primitive, Zero
 from ...ir.types import INT32, ArrayType, is_integer
@@ -48,7 +48,7 @@ def _typing(x: ArrayType) -> list[ArrayType]:
     return [x.strong(), ArrayType((*batch, min(m, n)), INT32), ArrayType((*batch, m), INT32)]
 
 
-def permuted(x: Any, permutation: Any) -> Any:
+def permuted(x: ArrayLike, permutation: ArrayLike) -> Any:
     """The rows of matrices in another order: row i of the result is row `permutation[i]`."""
     shape = shape_of(x)
     if 0 in shape:
@@ -108,7 +108,7 @@ lu_p: Primitive = Primitive(
 )  # fmt: skip
 
 
-def lu(x: Any) -> tuple[Any, Any, Any]:
+def lu(x: ArrayLike) -> tuple[Any, Any, Any]:
     """LU factors with partial pivoting: `(factors, pivots, permutation)` with `A[permutation] = L U`.
 
     `factors` (..., m, n) holds `L` below the diagonal, without its diagonal of ones, and `U` in the rest; `pivots`
@@ -145,7 +145,7 @@ def _pivots_numpy(pivots: np.ndarray, *, permutation_size: int) -> np.ndarray:
     return out
 
 
-def _pivots_expand(pivots: Any, *, permutation_size: int) -> Any:
+def _pivots_expand(pivots: Array, *, permutation_size: int) -> Any:
     """The swaps done one after the other; of a batch on all permutations at once."""
     batch, count = shape_of(pivots)[:-1], shape_of(pivots)[-1]
     shape = (*batch, permutation_size)
@@ -153,7 +153,7 @@ def _pivots_expand(pivots: Any, *, permutation_size: int) -> Any:
     if not count or not permutation_size:
         return places
 
-    def swap(i: Any, order: Array) -> Any:
+    def swap(i: Array, order: Array) -> Any:
         other = _repeated(dynamic_index_in_dim(pivots, i, len(batch)), shape)
         mine = _repeated(dynamic_index_in_dim(order, i, len(batch)), shape)
         there = take_along(order, dynamic_index_in_dim(pivots, i, len(batch)), len(batch))
@@ -161,7 +161,7 @@ def _pivots_expand(pivots: Any, *, permutation_size: int) -> Any:
         here = eq_p.bind(places, broadcast_in_dim(i, shape, ()))
         return select_n_p.bind(here, moved_in, _repeated(there, shape))
 
-    def swap_two(i: Any, order: Any) -> Any:
+    def swap_two(i: Array, order: Array) -> Any:
         other = dynamic_index_in_dim(pivots, i, 0, keepdims=False)
         mine = dynamic_index_in_dim(order, i, 0)
         order = dynamic_update_slice(order, dynamic_index_in_dim(order, other, 0), (i,))
@@ -170,7 +170,7 @@ def _pivots_expand(pivots: Any, *, permutation_size: int) -> Any:
     return fori_loop(np.int32(0), np.int32(count), swap if batch else swap_two, places)
 
 
-def _repeated(x: Any, shape: tuple[int, ...]) -> Any:
+def _repeated(x: Array, shape: tuple[int, ...]) -> Any:
     """Arrays of one element along the last axis, repeated along it."""
     return broadcast_in_dim(x, shape, tuple(range(len(shape))))
 
@@ -182,7 +182,7 @@ lu_pivots_to_permutation_p: Primitive = Primitive(
 )  # fmt: skip
 
 
-def lu_pivots_to_permutation(pivots: Any, permutation_size: int) -> Array:
+def lu_pivots_to_permutation(pivots: ArrayLike, permutation_size: int) -> Array:
     """The permutation, int32 (..., permutation_size), that row swaps (..., k) come to.
 
     >>> import numpy as np
@@ -219,7 +219,7 @@ def _solve_relation(ins: Sequence[Any], outs: Sequence[Any], *, trans: int) -> R
     return loops.relation(operands, [(*shared, found, columns)], kinds)
 
 
-def solve_factored(factors: Any, permutation: Any, b: Any, trans: int) -> Any:
+def solve_factored(factors: ArrayLike, permutation: ArrayLike, b: ArrayLike, trans: int) -> Any:
     """`A^-1 B` from LU factors (`trans` 0), or the transpose's (1), or the adjoint's (2)."""
     if trans == 0:
         out = triangular_solve(factors, permuted(b, permutation), left_side=True, lower=True, unit_diagonal=True)
@@ -230,11 +230,11 @@ def solve_factored(factors: Any, permutation: Any, b: Any, trans: int) -> Any:
     return permuted(out, argsort(permutation, -1))
 
 
-def _solve(a: Any, factors: Any, permutation: Any, b: Any, *, trans: int) -> Any:
+def _solve(a: Array, factors: Array, permutation: Array, b: Array, *, trans: int) -> Any:
     return solve_factored(factors, permutation, b, trans)
 
 
-def _operator(a: Any, trans: int) -> Any:
+def _operator(a: Array, trans: int) -> Any:
     return (lambda: a, lambda: transposed(a), lambda: adjoint(a))[trans]()
 
 
@@ -251,7 +251,7 @@ def _solve_jvp(primals: Sequence[Any], tangents: Sequence[Any], *, trans: int) -
     return out, lu_solve_p.bind(a, factors, permutation, right, trans=trans)
 
 
-def _solve_transpose(ct: Any, a: Array, factors: Array, permutation: Array, b: Any, *, trans: int) -> Any:
+def _solve_transpose(ct: Array, a: Array, factors: Array, permutation: Array, b: Linear, *, trans: int) -> Any:
     if type(b) is not Linear or type(ct) is Zero:
         return [None] * 4
     if trans == 2:  # the transpose of A^-H is that of the conjugate, which is not one of the three
@@ -274,7 +274,7 @@ def _substituted(factors: np.ndarray, permutation: np.ndarray, b: np.ndarray, tr
     return out[np.argsort(permutation)]
 
 
-def _solve_batch(axis: AxisInfo, args: Any, dims: Any, *, trans: int) -> Any:
+def _solve_batch(axis: AxisInfo, args: Sequence[Any], dims: Sequence[Any], *, trans: int) -> Any:
     """One matrix for many right-hand sides is one system of more columns."""
     *fixed, b = args
     if any(d is not None for d in dims[:3]):
@@ -292,13 +292,13 @@ lu_solve_p: Primitive = Primitive(
 )  # fmt: skip
 
 
-def factored(a: Any) -> tuple[Any, Any]:
+def factored(a: ArrayLike) -> tuple[Any, Any]:
     """The LU factors and permutation of square matrices, for `lu_solve_p`; not differentiated."""
     factors, _, permutation = lu_p.bind(stop_gradient_p.bind(a))
     return factors, permutation
 
 
-def solve(a: Any, b: Any, trans: int = 0) -> Any:
+def solve(a: ArrayLike, b: ArrayLike, trans: int = 0) -> Any:
     """`A^-1 B` for square matrices (..., n, n) and (..., n, k), whose leading axes agree.
 
     With `trans` 1 the transpose's inverse, with 2 the adjoint's. The derivative takes one more product and uses the

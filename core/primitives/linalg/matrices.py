@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from ...ir.array import ArrayLike, DTypeLike
 from ...ir.types import INT32, is_complex
 from ...tracing.trace import shape_of, typeof
 from ...transforms.rule_helpers import like, zeros
@@ -29,34 +30,34 @@ def product(*factors: Any) -> Any:
     return out
 
 
-def transposed(x: Any) -> Any:
+def transposed(x: ArrayLike) -> Any:
     """The last two axes exchanged."""
     n = len(shape_of(x))
     return transpose_p.bind(x, permutation=(*range(n - 2), n - 1, n - 2))
 
 
-def conjugate(x: Any) -> Any:
+def conjugate(x: ArrayLike) -> Any:
     """The complex conjugate; a real array stays as it is."""
     dtype = typeof(x).dtype
     return conj_p.bind(x, input_dtype=dtype) if is_complex(dtype) else x
 
 
-def adjoint(x: Any) -> Any:
+def adjoint(x: ArrayLike) -> Any:
     """The conjugate transpose."""
     return conjugate(transposed(x))
 
 
-def half(x: Any) -> Any:
+def half(x: ArrayLike) -> Any:
     """Half of an array."""
     return mul_p.bind(x, like(x, 0.5))
 
 
-def hermitian(x: Any) -> Any:
+def hermitian(x: ArrayLike) -> Any:
     """The Hermitian part of square matrices: half of the sum with the adjoint."""
     return half(add_p.bind(x, adjoint(x)))
 
 
-def triangle(x: Any, lower: bool, offset: int = 0) -> Any:
+def triangle(x: ArrayLike, lower: bool, offset: int = 0) -> Any:
     """The elements on one side of a diagonal (which is kept), zeros elsewhere."""
     shape = shape_of(x)
     row, column = (broadcasted_iota(INT32, shape, len(shape) - 2), broadcasted_iota(INT32, shape, len(shape) - 1))
@@ -64,7 +65,7 @@ def triangle(x: Any, lower: bool, offset: int = 0) -> Any:
     return select_n_p.bind((ge_p if lower else le_p).bind(row, column), zeros(typeof(x).strong()), x)  # type: ignore[union-attr]
 
 
-def from_triangle(x: Any, lower: bool) -> Any:
+def from_triangle(x: ArrayLike, lower: bool) -> Any:
     """The Hermitian matrices of which one triangle is given; imaginary parts of diagonals are passed over."""
     type: Any = typeof(x).strong()
     strict = triangle(x, lower, -1 if lower else 1)
@@ -79,13 +80,13 @@ def on_diagonal(shape: tuple[int, ...]) -> Any:
     return eq_p.bind(row, column)
 
 
-def eye(shape: tuple[int, ...], dtype: Any) -> Any:
+def eye(shape: tuple[int, ...], dtype: DTypeLike) -> Any:
     """Identity matrices of a shape, which need not be square."""
     zero, one = np.zeros((), dtype)[()], np.ones((), dtype)[()]
     return select_n_p.bind(on_diagonal(shape), spread(zero, shape), spread(one, shape))
 
 
-def diagonal(x: Any) -> Any:
+def diagonal(x: ArrayLike) -> Any:
     """The diagonals of matrices, as vectors as long as the shorter of the two axes; the transpose needs no scatter."""
     shape = shape_of(x)
     rows, columns = shape[-2:]
@@ -93,7 +94,7 @@ def diagonal(x: Any) -> Any:
     return reduce_sum_p.bind(masked, axes=(len(shape) - 2 if columns <= rows else len(shape) - 1,))
 
 
-def picked_diagonal(x: Any) -> Any:
+def picked_diagonal(x: ArrayLike) -> Any:
     """The same, reading only those elements; the transpose is a scatter."""
     shape = shape_of(x)
     rank, (rows, columns) = len(shape), shape[-2:]
@@ -103,32 +104,32 @@ def picked_diagonal(x: Any) -> Any:
     return squeeze(found, (rank - 1,))
 
 
-def real_diagonal(x: Any) -> Any:
+def real_diagonal(x: ArrayLike) -> Any:
     """The real parts of the diagonals."""
     found = diagonal(x)
     return real_p.bind(found) if is_complex(typeof(x).dtype) else found
 
 
-def rows_of(v: Any, count: int) -> Any:
+def rows_of(v: ArrayLike, count: int) -> Any:
     """Vectors as the rows of matrices, `count` times each."""
     shape = shape_of(v)
     n = len(shape)
     return broadcast_in_dim(v, (*shape[:-1], count, shape[-1]), (*range(n - 1), n))
 
 
-def columns_of(v: Any, count: int) -> Any:
+def columns_of(v: ArrayLike, count: int) -> Any:
     """Vectors as the columns of matrices, `count` times each."""
     shape = shape_of(v)
     return broadcast_in_dim(v, (*shape, count), tuple(range(len(shape))))
 
 
-def part(x: Any, rows: int, columns: int) -> Any:
+def part(x: ArrayLike, rows: int, columns: int) -> Any:
     """The first rows and columns of matrices."""
     shape = shape_of(x)
     return slice(x, [0] * len(shape), [*shape[:-2], rows, columns])
 
 
-def padded(x: Any, rows: int, columns: int) -> Any:
+def padded(x: ArrayLike, rows: int, columns: int) -> Any:
     """Matrices with zeros below and to the right, up to a size."""
     shape = shape_of(x)
     lead = [(0, 0, 0)] * (len(shape) - 2)

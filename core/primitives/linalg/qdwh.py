@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ...ir.array import Array
+from ...ir.array import Array, ArrayLike
 from ...support.errors import ShapeError, UnsupportedError
 from ...tracing.trace import shape_of, typeof
 from ...transforms.rule_helpers import like
@@ -53,7 +53,7 @@ def _scaled(x: Array, factor: float) -> Any:
     return mul_p.bind(x, like(x, factor))
 
 
-def _by_qr(x: Any, a: float, b: float, c: float) -> Any:
+def _by_qr(x: Array, a: float, b: float, c: float) -> Any:
     """One iteration by the QR factors of [sqrt(c) X; 1]."""
     m, n = shape_of(x)[-2:]
     one = eye((*shape_of(x)[:-2], n, n), typeof(x).dtype)
@@ -64,7 +64,7 @@ def _by_qr(x: Any, a: float, b: float, c: float) -> Any:
     return add_p.bind(_scaled(x, b / c), _scaled(product(upper, adjoint(lower)), (a - b / c) / math.sqrt(c)))
 
 
-def _by_cholesky(x: Any, a: float, b: float, c: float) -> Any:
+def _by_cholesky(x: Array, a: float, b: float, c: float) -> Any:
     """One iteration by the Cholesky factor of 1 + c X^H X."""
     n = shape_of(x)[-1]
     one = eye((*shape_of(x)[:-2], n, n), typeof(x).dtype)
@@ -82,7 +82,7 @@ def _norms(x: Array) -> Any:
 
 
 def qdwh(
-    x: Any, *, is_hermitian: bool = False, max_iterations: int | None = None, eps: float | None = None,
+    x: ArrayLike, *, is_hermitian: bool = False, max_iterations: int | None = None, eps: float | None = None,
     dynamic_shape: tuple[int, int] | None = None,
 ) -> tuple[Any, Any, Any, Any]:  # fmt: skip
     """The polar decomposition `A = U H` of matrices (..., m, n), m >= n: `(u, h, num_iters, is_converged)`.
@@ -125,5 +125,5 @@ def qdwh(
     return u, h, np.int32(len(steps)), lt_p.bind(change, limit)
 
 
-def _everywhere(v: Any, shape: tuple[int, ...]) -> Any:
+def _everywhere(v: Array, shape: tuple[int, ...]) -> Any:
     return broadcast_in_dim(v, shape, tuple(range(len(shape) - 2)))

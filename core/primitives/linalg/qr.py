@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ...ir.array import Array
+from ...ir.array import Array, ArrayLike, Operand
 from ...ir.primitive import Linear, Primitive, Zero
 from ...ir.types import INT32, ArrayType, is_complex
 from ...support.errors import ShapeError, UnsupportedError
@@ -102,7 +102,7 @@ householder_product_p: Primitive = Primitive(
 )  # fmt: skip
 
 
-def householder_product(a: Any, taus: Any) -> Array:
+def householder_product(a: ArrayLike, taus: ArrayLike) -> Array:
     """The first columns of a product of reflectors `1 - tau v v^H`, whose vectors are below the diagonal of `a`.
 
     `a` is (..., m, n) with m >= n and `taus` (..., k) with k <= n, as `geqrf` leaves them.
@@ -133,7 +133,7 @@ def _ormqr_numpy(a: np.ndarray, taus: np.ndarray, c: np.ndarray, *, left: bool, 
     return q @ c if left else c @ q
 
 
-def full_product(a: Any, taus: Any) -> Any:
+def full_product(a: ArrayLike, taus: ArrayLike) -> Any:
     """All of Q, square, from reflectors."""
     m, n = shape_of(a)[-2:]
     return householder_product_p.bind(padded(a, m, m) if n < m else part(a, m, m), taus)
@@ -153,7 +153,7 @@ def _ormqr_jvp(primals: Sequence[Any], tangents: Sequence[Any], **params: Any) -
     return ormqr_p.bind(a, taus, c, **params), ormqr_p.bind(a, taus, tangents[2], **params)
 
 
-def _ormqr_transpose(ct: Any, a: Array, taus: Array, c: Any, *, left: bool, transpose: bool) -> Any:
+def _ormqr_transpose(ct: Operand, a: Array, taus: Array, c: Linear, *, left: bool, transpose: bool) -> Any:
     if type(c) is not Linear or type(ct) is Zero:
         return [None, None, None]
     back = ormqr_p.bind(a, taus, conjugate(ct), left=left, transpose=not transpose)
@@ -166,7 +166,7 @@ ormqr_p: Primitive = Primitive(
 )  # fmt: skip
 
 
-def ormqr(a: Any, taus: Any, c: Any, *, left: bool = True, transpose: bool = False) -> Array:
+def ormqr(a: ArrayLike, taus: ArrayLike, c: ArrayLike, *, left: bool = True, transpose: bool = False) -> Array:
     """`Q C` (or `C Q` without `left`) for the Q of reflectors, which is never made; with `transpose` by `Q^H`.
 
     >>> import numpy as np
@@ -205,7 +205,7 @@ def _expand(x: Array, *, pivoting: bool, full_matrices: bool) -> list[Any]:
     return [householder_product_p.bind(part(r, m, k), taus), triangle(part(r, k, n), False), *order]
 
 
-def _solved_tangents(q: Any, r: Any, change: Any) -> tuple[Any, Any]:
+def _solved_tangents(q: Operand, r: Operand, change: Operand) -> tuple[Any, Any]:
     """The changes of Q and square R: Q (W - S) + dA R^-1 and (S - W) R, with S = Q^H dA R^-1 and W its skew part.
 
     S. F. Walter, L. Lehmann, "Algorithmic differentiation of linear algebra functions with application in optimum
@@ -247,7 +247,7 @@ def _jvp(primals: Sequence[Any], tangents: Sequence[Any], *, pivoting: bool, ful
     return [q, r, *order], [q_change, r_change, *(Zero(typeof(p).tangent()) for p in order)]
 
 
-def _columns_from(x: Any, start: int) -> Any:
+def _columns_from(x: Operand, start: int) -> Any:
     shape = shape_of(x)
     return slice(x, [0] * (len(shape) - 1) + [start], shape)
 
@@ -266,7 +266,7 @@ qr_p: Primitive = Primitive(
 )  # fmt: skip
 
 
-def qr(x: Any, *, pivoting: bool = False, full_matrices: bool = True, use_magma: Any = None) -> tuple[Any, ...]:
+def qr(x: ArrayLike, *, pivoting: bool = False, full_matrices: bool = True, use_magma: Any = None) -> tuple[Any, ...]:
     """QR factors `(q, r)` of matrices (..., m, n); with `pivoting` also `p`, with `A[:, p] = Q R`.
 
     Q is (..., m, m), or with `full_matrices=False` (..., m, min(m, n)). `use_magma` is taken for compatibility.

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ...ir.array import Array
+from ...ir.array import Array, ArrayLike, Operand
 from ...ir.primitive import Primitive
 from ...ir.program import Eqn
 from ...ir.types import ArrayType, is_complex
@@ -54,7 +54,9 @@ def _reciprocal(x: Array) -> Any:
     return div_p.bind(spread(like(x, 1.0), shape_of(x)), x)
 
 
-def _jvp(primals: Any, tangents: Any, *, full_matrices: bool, compute_uv: bool, algorithm: SvdAlgorithm) -> Any:
+def _jvp(
+    primals: Sequence[Any], tangents: Sequence[Any], *, full_matrices: bool, compute_uv: bool, algorithm: SvdAlgorithm
+) -> Any:
     """With P = U^H dA V: dS = Re diag P, dU = U (F * (P S + S P^H)) + (1 - U U^H) dA V S^-1, and so for V.
 
     F_ij = 1 / (s_j^2 - s_i^2), 0 on the diagonal; complex vectors rotate by the imaginary parts of P's diagonal. The
@@ -78,7 +80,7 @@ def _jvp(primals: Any, tangents: Any, *, full_matrices: bool, compute_uv: bool, 
     return [values, left, right], [values_change, *_vectors(values, left, right, change, inner)]
 
 
-def _vectors(values: Any, left: Any, right: Any, change: Any, inner: Array) -> tuple[Any, Any]:
+def _vectors(values: Operand, left: Operand, right: Operand, change: Operand, inner: Array) -> tuple[Any, Any]:
     """The changes of the left vectors and of the adjoint of the right ones."""
     k, dtype = shape_of(values)[-1], typeof(left).dtype
     m, n = shape_of(left)[-2], shape_of(right)[-1]
@@ -139,8 +141,8 @@ svd_p: Primitive = Primitive(
 
 
 def svd(
-    x: Any, *, full_matrices: bool = True, compute_uv: bool = True, subset_by_index: tuple[int, int] | None = None,
-    algorithm: SvdAlgorithm | None = None,
+    x: ArrayLike, *, full_matrices: bool = True, compute_uv: bool = True,
+    subset_by_index: tuple[int, int] | None = None, algorithm: SvdAlgorithm | None = None,
 ) -> Any:  # fmt: skip
     """Singular values and vectors of matrices (..., m, n): `(u, s, vh)` with `A = u s vh`, or `s` alone.
 
@@ -179,7 +181,7 @@ def svd(
 PRIMITIVES = (svd_p,)
 
 
-def svd_by_polar(x: Any, full_matrices: bool, compute_uv: bool) -> list[Any]:
+def svd_by_polar(x: ArrayLike, full_matrices: bool, compute_uv: bool) -> list[Any]:
     """Singular values and vectors from the polar decomposition and the eigenvalues of its Hermitian factor.
 
     Y. Nakatsukasa, N. J. Higham, "Stable and efficient spectral divide and conquer algorithms for the symmetric

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ...ir.array import Array
+from ...ir.array import Array, ArrayLike, Operand
 from ...ir.axis_relation import Kind, Loops, Relation, Whole
 from ...ir.primitive import AxisInfo, Linear, Primitive, Zero
 from ...ir.types import ArrayType
@@ -38,7 +38,7 @@ def _typing(
     return b.strong()
 
 
-def _applied(a: Any, *, lower: bool, transpose_a: bool, conjugate_a: bool, unit_diagonal: bool) -> Any:
+def _applied(a: Operand, *, lower: bool, transpose_a: bool, conjugate_a: bool, unit_diagonal: bool) -> Any:
     """What the operand stands for: its triangle (without a diagonal of ones), transposed and conjugated."""
     a = triangle(a, lower, 0 if not unit_diagonal else (-1 if lower else 1))
     a = transposed(a) if transpose_a else a
@@ -59,7 +59,7 @@ def _jvp(primals: Sequence[Any], tangents: Sequence[Any], *, left_side: bool, **
     return out, triangular_solve_p.bind(a, right, left_side=left_side, **params)
 
 
-def _transpose(ct: Any, a: Array, b: Any, *, transpose_a: bool, **params: Any) -> Any:
+def _transpose(ct: Operand, a: Array, b: Linear, *, transpose_a: bool, **params: Any) -> Any:
     if type(b) is not Linear or type(ct) is Zero:
         return [None, None]
     return [None, triangular_solve_p.bind(a, ct, transpose_a=not transpose_a, **params)]
@@ -87,7 +87,7 @@ def substituted(
     return out if left_side else np.swapaxes(out, -1, -2)
 
 
-def _batch(axis: AxisInfo, args: Any, dims: Any, *, left_side: bool, **params: Any) -> Any:
+def _batch(axis: AxisInfo, args: Sequence[Any], dims: Sequence[int], *, left_side: bool, **params: Any) -> Any:
     """One matrix for many right-hand sides is one system of more columns (or rows)."""
     a, b = args
     if dims[0] is not None:
@@ -121,7 +121,7 @@ triangular_solve_p: Primitive = Primitive(
 
 
 def triangular_solve(
-    a: Any, b: Any, *, left_side: bool = False, lower: bool = False, transpose_a: bool = False,
+    a: ArrayLike, b: ArrayLike, *, left_side: bool = False, lower: bool = False, transpose_a: bool = False,
     conjugate_a: bool = False, unit_diagonal: bool = False,
 ) -> Array:  # fmt: skip
     """The solutions `X` of `op(A) X = B` (`left_side`) or `X op(A) = B`, for triangles of matrices `A`.

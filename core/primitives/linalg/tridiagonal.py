@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ...ir.array import Array
+from ...ir.array import Array, ArrayLike
 from ...ir.primitive import Linear, Primitive, Zero
 from ...ir.types import ArrayType
 from ...support.errors import ShapeError
@@ -20,6 +20,9 @@ from ..elementwise.arithmetic import div_p, mul_p, neg_p, sub_p
 from ..movement.shape import pad, rev
 from .common import check_batch, check_dtype, check_matrix, each, matrixwise
 from .matrices import columns_of
+
+if TYPE_CHECKING:
+    from ...support.pytree import PyTree
 
 
 @cached(1024)
@@ -71,14 +74,14 @@ def _numpy(dl: np.ndarray, d: np.ndarray, du: np.ndarray, b: np.ndarray, *, pert
     return np.linalg.solve(np.diag(d) + np.diag(dl[1:], -1) + np.diag(du[:-1], 1), b) if len(d) else b
 
 
-def _expand(dl: Any, d: Any, du: Any, b: Any, *, perturb_singular: bool) -> Any:
+def _expand(dl: Array, d: Array, du: Array, b: Array, *, perturb_singular: bool) -> Any:
     """Thomas's algorithm: one sweep down that clears the lower diagonal, one up; no rows are exchanged."""
     rank = len(shape_of(b))
     columns = shape_of(b)[-1]
     diagonals = [moveaxis(v, rank - 2, 0) for v in (dl, d, du)]
     rows = moveaxis(b, rank - 2, 0)
 
-    def down(carry: Any, step: Any) -> Any:
+    def down(carry: PyTree, step: Sequence[Any]) -> Any:
         above, before = carry
         low, on, high, row = step
         pivot = sub_p.bind(on, mul_p.bind(low, above))
@@ -90,7 +93,7 @@ def _expand(dl: Any, d: Any, du: Any, b: Any, *, perturb_singular: bool) -> Any:
              zeros(ArrayType((*shape_of(d)[:-1], columns), typeof(b).dtype)))  # fmt: skip
     _, (factors, solved) = scan(down, start, (*diagonals, rows))
 
-    def up(after: Array, step: Any) -> Any:
+    def up(after: Array, step: Sequence[Any]) -> Any:
         factor, row = step
         row = sub_p.bind(row, mul_p.bind(columns_of(factor, columns), after))
         return row, row
@@ -105,7 +108,9 @@ tridiagonal_solve_p: Primitive = Primitive(
 )  # fmt: skip
 
 
-def tridiagonal_solve(dl: Any, d: Any, du: Any, b: Any, *, perturb_singular: bool = False) -> Array:
+def tridiagonal_solve(
+    dl: ArrayLike, d: ArrayLike, du: ArrayLike, b: ArrayLike, *, perturb_singular: bool = False
+) -> Array:
     """The solutions of tridiagonal systems: diagonals `dl`, `d`, `du` (..., m), right-hand sides `b` (..., m, k).
 
     `dl[0]` and `du[m - 1]` are passed over.

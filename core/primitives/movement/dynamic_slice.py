@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from ...ir.array import Array
+from ...ir.array import Array, ArrayLike, Operand
 from ...ir.axis_relation import FREE, MOVER, Relation, Window, inserted, same_places
 from ...ir.dimension import dimension
 from ...ir.primitive import AxisInfo, Linear, Primitive, Zero
@@ -72,14 +72,14 @@ def _slice_jvp(primals: Sequence[Any], tangents: Sequence[Any], *, slice_sizes: 
     return out, dynamic_slice_p.bind(tangents[0], *primals[1:], slice_sizes=slice_sizes)
 
 
-def _slice_transpose(ct: Array, x: Any, *starts: Any, slice_sizes: Dims) -> Any:
+def _slice_transpose(ct: Array, x: Linear, *starts: Any, slice_sizes: Dims) -> Any:
     if not isinstance(x, Linear):
         return [None] * (1 + len(starts))
     into = zeros(ArrayType(x.shape, dtype_of(ct)))
     return [dynamic_update_slice_p.bind(into, ct, *starts), *[None] * len(starts)]
 
 
-def _slice_batch(axis: AxisInfo, args: Any, dims: Any, *, slice_sizes: Dims) -> Any:
+def _slice_batch(axis: AxisInfo, args: Sequence[Any], dims: Sequence[Any], *, slice_sizes: Dims) -> Any:
     (x, *starts), (b, *start_dims) = args, dims
     if all(d is None for d in start_dims):
         zero = np.zeros((), dtype_of(starts[0]) if starts else INT32)[()]
@@ -116,7 +116,7 @@ dynamic_slice_p: Primitive = Primitive(
 INT32_MAX = int(np.iinfo(np.int32).max)
 
 
-def int64(values: Any) -> Any:
+def int64(values: ArrayLike) -> Any:
     """Integers as a value of int64, whatever `enable_x64` says: made of two words of int32."""
     found = np.asarray(values, np.int64)
     if np.all(np.abs(found) <= INT32_MAX):
@@ -127,12 +127,12 @@ def int64(values: Any) -> Any:
     return add_p.bind(mul_p.bind(widened(high), unit), widened(low))
 
 
-def widened(x: Any) -> Any:
+def widened(x: ArrayLike) -> Any:
     """Integers as int64, whatever `enable_x64` says."""
     return convert_element_type_p.bind(x, new_dtype=INT64, weak_type=False)
 
 
-def wrapped(index: Any, size: int) -> Any:
+def wrapped(index: ArrayLike, size: int) -> Any:
     """An index with negative values counted from the end; known ones become Python integers."""
     symbolic = getattr(size, "symbolic", False)
     if getattr(index, "symbolic", False) or (symbolic and isinstance(index, int)):
@@ -159,7 +159,7 @@ def wrapped(index: Any, size: int) -> Any:
     return select_n_p.bind(lt_p.bind(index, zero), index, add_p.bind(index, length))
 
 
-def _starts(name: str, shape: Shape, starts: Any, wrap: Any) -> list[Any]:
+def _starts(name: str, shape: Shape, starts: Sequence[Any], wrap: bool) -> list[Any]:
     if isinstance(starts, Value) or isinstance(starts, np.ndarray):
         if len(shape_of(starts)) != 1:
             raise ShapeError(f"{name}: start indices have shape {shape_of(starts)}", "pass a sequence of scalars")
@@ -177,7 +177,7 @@ def _starts(name: str, shape: Shape, starts: Any, wrap: Any) -> list[Any]:
     return [_literal(s, d) if isinstance(s, int) else s for s, d in zip(found, shape, strict=True)]
 
 
-def _literal(value: int, size: Any) -> Any:
+def _literal(value: int, size: int) -> Any:
     if value > INT32_MAX and isinstance(size, int) and size > INT32_MAX:  # as far as the axis goes
         return int64(min(value, size))
     return np.int32(min(max(value, -INT32_MAX - 1), INT32_MAX))
@@ -185,7 +185,7 @@ def _literal(value: int, size: Any) -> Any:
 
 @public
 def dynamic_slice(
-    operand: Any, start_indices: Any, slice_sizes: Sequence[int], *, allow_negative_indices: Any = True
+    operand: ArrayLike, start_indices: Any, slice_sizes: Sequence[int], *, allow_negative_indices: Any = True
 ) -> Array:
     """The window of `slice_sizes` that starts at `start_indices`, moved inside the array where it would leave it.
 
@@ -199,7 +199,7 @@ def dynamic_slice(
 
 @public
 def dynamic_slice_in_dim(
-    operand: Any, start_index: Any, slice_size: int, axis: int = 0, *, allow_negative_indices: bool = True
+    operand: ArrayLike, start_index: Any, slice_size: int, axis: int = 0, *, allow_negative_indices: bool = True
 ) -> Array:
     """`dynamic_slice` along one axis, whole along the others.
 
@@ -216,7 +216,7 @@ def dynamic_slice_in_dim(
 
 @public
 def dynamic_index_in_dim(
-    operand: Any, index: Any, axis: int = 0, keepdims: bool = True, *, allow_negative_indices: bool = True
+    operand: ArrayLike, index: ArrayLike, axis: int = 0, keepdims: bool = True, *, allow_negative_indices: bool = True
 ) -> Array:
     """The part of an array at a computed index of one axis; the axis stays, with size 1, if `keepdims`.
 
@@ -248,7 +248,7 @@ def _update_jvp(primals: Sequence[Any], tangents: Sequence[Any]) -> Any:
     return out, dynamic_update_slice_p.bind(*map(instantiate, tangents[:2]), *starts)
 
 
-def _update_transpose(ct: Array, x: Any, update: Any, *starts: Any) -> Any:
+def _update_transpose(ct: Array, x: Array | Linear, update: Linear, *starts: Any) -> Any:
     shape = update.shape if isinstance(update, Linear) else shape_of(update)
     to_x = to_update = None
     if isinstance(x, Linear):
@@ -258,7 +258,7 @@ def _update_transpose(ct: Array, x: Any, update: Any, *starts: Any) -> Any:
     return [to_x, to_update, *[None] * len(starts)]
 
 
-def _update_batch(axis: AxisInfo, args: Any, dims: Any) -> Any:
+def _update_batch(axis: AxisInfo, args: Sequence[Any], dims: Sequence[Any]) -> Any:
     (x, update, *starts), (x_dim, u_dim, *start_dims) = args, dims
     if all(d is None for d in start_dims):
         b = next(d for d in (x_dim, u_dim) if d is not None)
@@ -273,7 +273,7 @@ def _update_batch(axis: AxisInfo, args: Any, dims: Any) -> Any:
         indices_are_sorted=True, unique_indices=True, mode=CLIP)  # fmt: skip
 
 
-def _update_numpy(x: Any, update: Any, *starts: Any) -> Any:
+def _update_numpy(x: Operand, update: Operand, *starts: Any) -> Any:
     out = x.copy()
     out[_window(starts, x.shape, update.shape)] = update
     return out
@@ -301,7 +301,9 @@ dynamic_update_slice_p: Primitive = Primitive(
 
 
 @public
-def dynamic_update_slice(operand: Any, update: Any, start_indices: Any, *, allow_negative_indices: Any = True) -> Array:
+def dynamic_update_slice(
+    operand: ArrayLike, update: ArrayLike, start_indices: Any, *, allow_negative_indices: bool | Sequence[bool] = True
+) -> Array:
     """`operand` with `update` written at `start_indices`, moved inside the array where it would leave it.
 
     >>> from tilewright import lax, numpy as jnp
@@ -314,7 +316,7 @@ def dynamic_update_slice(operand: Any, update: Any, start_indices: Any, *, allow
 
 @public
 def dynamic_update_slice_in_dim(
-    operand: Any, update: Any, start_index: Any, axis: int, *, allow_negative_indices: bool = True
+    operand: ArrayLike, update: ArrayLike, start_index: ArrayLike, axis: int, *, allow_negative_indices: bool = True
 ) -> Array:
     """`dynamic_update_slice` along one axis, from the start of the others.
 
@@ -331,7 +333,7 @@ def dynamic_update_slice_in_dim(
 
 @public
 def dynamic_update_index_in_dim(
-    operand: Any, update: Any, index: Any, axis: int, *, allow_negative_indices: bool = True
+    operand: ArrayLike, update: ArrayLike, index: ArrayLike, axis: int, *, allow_negative_indices: bool = True
 ) -> Array:
     """Write one part of an array at a computed index of an axis; `update` may lack the axis.
 

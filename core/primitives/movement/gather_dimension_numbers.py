@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 import ml_dtypes
 import numpy as np
 
+from ...ir.array import DTypeLike, Operand
 from ...ir.axis_relation import Axes, Kind, Loops
 from ...ir.types import ArrayType, Shape, is_bool, is_inexact, is_integer, is_key, is_unsigned
 from ...support.errors import ArgumentError, DtypeError, ShapeError
@@ -54,7 +55,7 @@ class GatherScatterMode(Enum):
 FILL, CLIP, PROMISE = GatherScatterMode.FILL_OR_DROP, GatherScatterMode.CLIP, GatherScatterMode.PROMISE_IN_BOUNDS
 
 
-def default_fill(dtype: Any) -> Any:
+def default_fill(dtype: DTypeLike) -> Any:
     """What out-of-bounds reads give: NaN, the least signed or greatest unsigned integer, or True."""
     if is_key(dtype):
         return None
@@ -101,7 +102,7 @@ def gather_shape(batch: Shape, d: GatherDimensionNumbers, slice_sizes: Dims) -> 
 
 
 def window_positions(
-    operand_shape: Shape, indices: Any, out_shape: Shape, d: GatherDimensionNumbers, slice_sizes: Dims, clamp: bool
+    operand_shape: Shape, indices: Operand, out_shape: Shape, d: GatherDimensionNumbers, slice_sizes: Dims, clamp: bool
 ) -> tuple[tuple[Any, ...], Any]:
     """For each element of the window array of `out_shape`: its position in the operand, and whether it is valid.
 
@@ -109,7 +110,7 @@ def window_positions(
     """
     batch_axes = [i for i in range(len(out_shape)) if i not in d.offset_dims]
 
-    def over_batch(values: Any) -> Any:
+    def over_batch(values: Operand) -> Any:
         view = [1] * len(out_shape)
         for axis, size in zip(batch_axes, values.shape, strict=True):
             view[axis] = size

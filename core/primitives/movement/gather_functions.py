@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ...ir.array import Array
+from ...ir.array import Array, ArrayLike, DTypeLike, Operand
 from ...ir.types import ArrayType, is_key
 from ...support.call_errors import public
 from ...support.errors import ArgumentError, ConcretizationError
@@ -21,7 +21,7 @@ from .gather_scatter import gather_p
 from .shape import as_axes, concatenate, expand_dims, integers
 
 
-def scalar_fill(fill_value: Any, dtype: Any) -> Any:
+def scalar_fill(fill_value: ArrayLike | None, dtype: DTypeLike) -> Any:
     """A fill value as a hashable Python scalar (None for the dtype's default).
 
     Raises `ConcretizationError` for a traced one, also where its value is known: its derivative would be lost.
@@ -39,8 +39,9 @@ def scalar_fill(fill_value: Any, dtype: Any) -> Any:
 
 @public
 def gather(
-    operand: Any, start_indices: Any, dimension_numbers: GatherDimensionNumbers, slice_sizes: Sequence[int], *,
-    unique_indices: bool = False, indices_are_sorted: bool = False, mode: Any = None, fill_value: Any = None,
+    operand: ArrayLike, start_indices: ArrayLike, dimension_numbers: GatherDimensionNumbers, slice_sizes: Sequence[int],
+    *, unique_indices: bool = False, indices_are_sorted: bool = False, mode: GatherScatterMode | str | None = None,
+    fill_value: ArrayLike | None = None,
 ) -> Array:  # fmt: skip
     """Read the windows of `slice_sizes` that start at `start_indices`; `mode` says what happens out of bounds.
 
@@ -65,7 +66,7 @@ def gather(
 
 
 @public
-def index_take(src: Any, idxs: Sequence[Any], axes: Sequence[int]) -> Array:
+def index_take(src: ArrayLike, idxs: Sequence[Any], axes: Sequence[int]) -> Array:
     """The elements of `src` at the 1-d index arrays `idxs` along `axes`, batch axis first, indices taken modulo.
 
     >>> from tilewright import lax, numpy as jnp
@@ -81,15 +82,16 @@ def index_take(src: Any, idxs: Sequence[Any], axes: Sequence[int]) -> Array:
     return gather(src, indices, numbers, sizes, mode=CLIP)
 
 
-def _modulo(index: Any, size: int) -> Any:
+def _modulo(index: Operand, size: int) -> Any:
     n = np.asarray(size).astype(dtype_of(index))[()]
     rest = rem_p.bind(index, n)
     return select_n_p.bind(lt_p.bind(rest, np.zeros_like(n)[()]), rest, add_p.bind(rest, n))
 
 
 def take_along(
-    x: Any, indices: Any, axis: int, mode: Any = PROMISE, fill_value: Any = None, unique: bool = False
-) -> Any:
+    x: ArrayLike, indices: ArrayLike, axis: int, mode: GatherScatterMode | str = PROMISE, fill_value: Any = None,
+    unique: bool = False,
+) -> Any:  # fmt: skip
     """`x[..., indices[..., i, ...], ...]` along one axis; `indices` has the other sizes of `x`."""
     shape, d = shape_of(x), tuple(i for i in range(len(shape_of(x))) if i != axis)
     out_shape = shape_of(indices)

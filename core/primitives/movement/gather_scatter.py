@@ -8,12 +8,12 @@ of the indices but the last. Windows that leave the array are dropped (`FILL_OR_
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from ...ir.array import Array
+from ...ir.array import Array, ArrayLike, Operand
 from ...ir.axis_relation import FREE, Loops, Relation, Work, inserted
 from ...ir.primitive import AxisInfo, Linear, Primitive, Zero, all_zero
 from ...ir.program import Program
@@ -49,7 +49,7 @@ from .shape import Dims, broadcasted_iota, full, reshape_to
 
 def _gather_typing(
     x: ArrayType, indices: ArrayType, *, dimension_numbers: GatherDimensionNumbers, slice_sizes: Dims,
-    indices_are_sorted: bool, unique_indices: bool, mode: GatherScatterMode, fill_value: Any,
+    indices_are_sorted: bool, unique_indices: bool, mode: GatherScatterMode, fill_value: ArrayLike | None,
 ) -> ArrayType:  # fmt: skip
     d, rank = dimension_numbers, x.ndim
     check_indices("gather", indices, len(d.start_index_map))
@@ -75,8 +75,9 @@ def _gather_typing(
 
 
 def _gather_numpy(
-    x: Any, indices: Any, *, dimension_numbers: Any, slice_sizes: Any, mode: Any, fill_value: Any, **_: Any
-) -> Any:
+    x: Operand, indices: Operand, *, dimension_numbers: GatherDimensionNumbers, slice_sizes: Sequence[int],
+    mode: GatherScatterMode, fill_value: ArrayLike | None, **_: Any,
+) -> Any:  # fmt: skip
     out_shape = gather_shape(indices.shape[:-1], dimension_numbers, slice_sizes)
     if 0 in out_shape:
         return np.zeros(out_shape, x.dtype)
@@ -99,8 +100,9 @@ def _gather_jvp(primals: Sequence[Any], tangents: Sequence[Any], **params: Any) 
 
 
 def _gather_transpose(
-    ct: Array, x: Any, indices: Array, *, dimension_numbers: Any, slice_sizes: Any, fill_value: Any, **how: Any
-) -> Any:
+    ct: Array, x: Linear, indices: Array, *, dimension_numbers: GatherDimensionNumbers, slice_sizes: Sequence[int],
+    fill_value: ArrayLike | None, **how: Any,
+) -> Any:  # fmt: skip
     if not isinstance(x, Linear):
         return [None, None]
     into = zeros(ArrayType(x.shape, dtype_of(ct)))
@@ -109,8 +111,9 @@ def _gather_transpose(
 
 
 def _gather_batch(
-    axis: AxisInfo, args: Any, dims: Any, *, dimension_numbers: GatherDimensionNumbers, slice_sizes: Dims, **how: Any
-) -> Any:
+    axis: AxisInfo, args: Sequence[Any], dims: Sequence[Any], *, dimension_numbers: GatherDimensionNumbers,
+    slice_sizes: Dims, **how: Any,
+) -> Any:  # fmt: skip
     (x, indices), (x_dim, i_dim), d = args, dims, dimension_numbers
     if i_dim is None:
         return _gather_batch_operand(axis, x, indices, x_dim, d, slice_sizes, how)
@@ -132,8 +135,9 @@ def _gather_batch(
 
 
 def _gather_batch_operand(
-    axis: AxisInfo, x: Array, indices: Array, at: int, d: GatherDimensionNumbers, slice_sizes: Dims, how: Any
-) -> Any:
+    axis: AxisInfo, x: Array, indices: Array, at: int, d: GatherDimensionNumbers, slice_sizes: Dims,
+    how: Mapping[str, Any],
+) -> Any:  # fmt: skip
     """Only the operand is batched: its batch axis, wherever it is, becomes one more window axis."""
 
     def shifted(values: Dims) -> Dims:
@@ -208,7 +212,9 @@ def _typing(name: str) -> Callable[..., ArrayType]:
     return typing
 
 
-def _positions(x: Any, indices: Any, updates: Any, d: ScatterDimensionNumbers, mode: Any) -> tuple[Any, Any]:
+def _positions(
+    x: Operand, indices: Operand, updates: Operand, d: ScatterDimensionNumbers, mode: GatherScatterMode
+) -> tuple[Any, Any]:
     """Positions in `x` of the update elements to be applied, in order, and those elements' mask."""
     sizes = window_sizes(x.shape, updates.shape, d)
     at, inside = window_positions(x.shape, indices, updates.shape, d.as_gather(), sizes, clamp=mode is CLIP)
@@ -216,8 +222,11 @@ def _positions(x: Any, indices: Any, updates: Any, d: ScatterDimensionNumbers, m
     return tuple(a[keep] for a in at), keep
 
 
-def _numpy(combine: Any) -> Callable[..., Any]:
-    def evaluate(x: Any, indices: Any, updates: Any, *, dimension_numbers: Any, mode: Any, **_: Any) -> Any:
+def _numpy(combine: Callable[..., Any] | None) -> Callable[..., Any]:
+    def evaluate(
+        x: Operand, indices: Operand, updates: Operand, *, dimension_numbers: ScatterDimensionNumbers,
+        mode: GatherScatterMode, **_: Any,
+    ) -> Any:  # fmt: skip
         out = x.copy()
         at, keep = _positions(x, indices, updates, dimension_numbers, mode)
         if x.ndim == 0:
@@ -235,7 +244,9 @@ def _numpy(combine: Any) -> Callable[..., Any]:
 # ---------------------------------------------------------------------------- derivatives
 
 
-def reads_of(x: Any, indices: Any, updates_shape: Shape, params: dict[str, Any], fill: Any = 0) -> Any:
+def reads_of(
+    x: ArrayLike, indices: ArrayLike, updates_shape: Shape, params: dict[str, Any], fill: Any = 0
+) -> Any:
     """The elements of `x` at the scattered places."""
     d = params["dimension_numbers"]
     sizes = window_sizes(shape_of(x), updates_shape, d)
@@ -243,7 +254,7 @@ def reads_of(x: Any, indices: Any, updates_shape: Shape, params: dict[str, Any],
     return gather_p.bind(x, indices, dimension_numbers=d.as_gather(), slice_sizes=sizes, fill_value=fill, **how)
 
 
-def _zeros_like(x: Any) -> Any:
+def _zeros_like(x: Operand) -> Any:
     return zeros(ArrayType(shape_of(x), dtype_of(x)))
 
 
@@ -263,7 +274,7 @@ def _additive_jvp(primitive: Callable[[], Primitive]) -> Callable[..., Any]:
 
 
 def _additive_transpose(sign: Callable[[Any], Any]) -> Callable[..., Any]:
-    def transpose(ct: Any, x: Any, indices: Any, updates: Any, **params: Any) -> Any:
+    def transpose(ct: Operand, x: Operand | Linear, indices: Operand, updates: Linear, **params: Any) -> Any:
         to_updates = sign(reads_of(ct, indices, updates.shape, params)) if isinstance(updates, Linear) else None
         return [ct if isinstance(x, Linear) else None, None, to_updates]
 
@@ -289,7 +300,7 @@ def _set_jvp(primals: Sequence[Any], tangents: Sequence[Any], **params: Any) -> 
     return out, _adds(kept, indices, select_n_p.bind(won, _zeros_like(t_updates), t_updates), params)
 
 
-def _set_transpose(ct: Array, x: Any, indices: Array, updates: Any, **params: Any) -> Any:
+def _set_transpose(ct: Array, x: Array | Linear, indices: Array, updates: Linear, **params: Any) -> Any:
     if not params["unique_indices"]:
         raise UnsupportedError("scatter: transposed with indices that may repeat", "pass `unique_indices=True`")
     to_x = to_updates = None
@@ -320,7 +331,7 @@ def _mul_jvp(primals: Sequence[Any], tangents: Sequence[Any], **params: Any) -> 
     return out, tangent
 
 
-def _mul_transpose(ct: Array, x: Any, indices: Array, updates: Array, **params: Any) -> Any:
+def _mul_transpose(ct: Array, x: Linear, indices: Array, updates: Array, **params: Any) -> Any:
     if isinstance(x, Linear):
         return [scatter_mul_p.bind(ct, indices, updates, **params), None, None]
     _unique_only(params)
@@ -352,7 +363,10 @@ def _extreme_jvp(primitive: Callable[[], Primitive]) -> Callable[..., Any]:
 
 
 def _batch(primitive: Callable[[], Primitive]) -> Callable[..., Any]:
-    def batch(axis: AxisInfo, args: Any, dims: Any, *, dimension_numbers: ScatterDimensionNumbers, **how: Any) -> Any:
+    def batch(
+        axis: AxisInfo, args: Sequence[Any], dims: Sequence[Any], *, dimension_numbers: ScatterDimensionNumbers,
+        **how: Any,
+    ) -> Any:  # fmt: skip
         (x, indices, updates), (x_dim, i_dim, u_dim), d = args, dims, dimension_numbers
         x, updates = moved(axis, x, x_dim, 0), moved(axis, updates, u_dim, 0)
         d = d._replace(
@@ -378,7 +392,9 @@ def _batch(primitive: Callable[[], Primitive]) -> Callable[..., Any]:
 # ---------------------------------------------------------------------------- relation
 
 
-def _relation(ins: Any, outs: Sequence[Any], *, dimension_numbers: ScatterDimensionNumbers, **_: Any) -> Relation:
+def _relation(
+    ins: Sequence[Any], outs: Sequence[Any], *, dimension_numbers: ScatterDimensionNumbers, **_: Any
+) -> Relation:
     """Parallel along batching axes and those that windows take whole; any update may reach the rest."""
     (x, indices, updates), d, loops = ins, dimension_numbers.as_gather(), Loops()
     batch, kinds = loops.whole(*indices.shape[:-1])
@@ -396,7 +412,9 @@ def _relation(ins: Any, outs: Sequence[Any], *, dimension_numbers: ScatterDimens
 # ---------------------------------------------------------------------------- the primitives
 
 
-def _scatter(name: str, combine: Any, jvp: Any, transpose: Any = None) -> Primitive:
+def _scatter(
+    name: str, combine: Callable[..., Any] | None, jvp: Callable[..., Any], transpose: Callable[..., Any] | None = None
+) -> Primitive:
     late = lambda: p  # noqa: E731
     p = Primitive(
         name, typing=_typing(name), jvp=jvp(late) if jvp in (_additive_jvp, _extreme_jvp) else jvp,
@@ -418,8 +436,9 @@ scatter_max_p: Primitive = _scatter("scatter_max", np.maximum, _extreme_jvp)
 
 
 def _apply_numpy(
-    x: Any, indices: Any, updates: Any, *, update: Program, dimension_numbers: Any, mode: Any, **_: Any
-) -> Any:
+    x: Operand, indices: Operand, updates: Operand, *, update: Program, dimension_numbers: ScatterDimensionNumbers,
+    mode: GatherScatterMode, **_: Any,
+) -> Any:  # fmt: skip
     out = x.copy()
     at, keep = _positions(x, indices, updates, dimension_numbers, mode)
     for place in zip(*(a.tolist() for a in at), strict=True) if at else [()] * np.count_nonzero(keep):

@@ -6,7 +6,7 @@ import operator
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
-from ...ir.array import Array, ArrayLike
+from ...ir.array import Array, ArrayLike, Operand
 from ...ir.primitive import Primitive
 from ...ir.types import ArrayType
 from ...support.call_errors import public
@@ -30,8 +30,8 @@ from .shape import full, integers
 
 
 def _bind(
-    primitive: Primitive, operand: Any, indices: Any, updates: Any, numbers: Sequence[Any], indices_are_sorted: bool,
-    unique_indices: bool, mode: Any, **more: Any,
+    primitive: Primitive, operand: Operand, indices: Operand, updates: Operand, numbers: Sequence[Any],
+    indices_are_sorted: bool, unique_indices: bool, mode: GatherScatterMode | None, **more: Any,
 ) -> Any:  # fmt: skip
     return primitive.bind(
         operand, indices, updates,
@@ -54,8 +54,8 @@ class Scatter(Protocol):
 
 def _function(primitive: Primitive, doc: str) -> Scatter:
     def function(
-        operand: Any, scatter_indices: Any, updates: Any, dimension_numbers: ScatterDimensionNumbers, *,
-        indices_are_sorted: bool = False, unique_indices: bool = False, mode: Any = None,
+        operand: Operand, scatter_indices: Operand, updates: Operand, dimension_numbers: ScatterDimensionNumbers, *,
+        indices_are_sorted: bool = False, unique_indices: bool = False, mode: GatherScatterMode | None = None,
     ) -> Any:  # fmt: skip
         how = (dimension_numbers, indices_are_sorted, unique_indices, mode)
         return _bind(primitive, operand, scatter_indices, updates, *how)
@@ -77,8 +77,9 @@ scatter_max: Scatter = _function(scatter_max_p, "Raise the windows of `operand` 
 
 
 def scatter_apply(
-    operand: Any, scatter_indices: Any, func: Callable[[Any], Any], dimension_numbers: ScatterDimensionNumbers, *,
-    update_shape: Sequence[int] = (), indices_are_sorted: bool = False, unique_indices: bool = False, mode: Any = None,
+    operand: ArrayLike, scatter_indices: ArrayLike, func: Callable[[Any], Any],
+    dimension_numbers: ScatterDimensionNumbers, *, update_shape: Sequence[int] = (), indices_are_sorted: bool = False,
+    unique_indices: bool = False, mode: GatherScatterMode | None = None,
 ) -> Array:  # fmt: skip
     """Apply a scalar function in place at the indices, once for each time a place is named.
 

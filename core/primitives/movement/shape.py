@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from ...ir.array import Array
+from ...ir.array import Array, ArrayLike, DTypeLike, Operand
 from ...ir.axis_relation import FREE, IDENTITY, MOVER, Loops, Relation, Whole, Window, inserted, pointwise, same_places
 from ...ir.binding import with_out_sharding
 from ...ir.primitive import NAMED, SIZE, AxisInfo, Linear, Primitive
@@ -46,7 +46,7 @@ Dims = tuple[int, ...]
 
 @public
 def broadcast_in_dim(
-    operand: Any, shape: Sequence[int], broadcast_dimensions: Sequence[int], *, out_sharding: None = None
+    operand: ArrayLike, shape: Sequence[int], broadcast_dimensions: Sequence[int], *, out_sharding: None = None
 ) -> Array:
     """Spread an array over `shape`, its axis `i` becoming axis `broadcast_dimensions[i]`.
 
@@ -67,7 +67,7 @@ def broadcast_in_dim(
 
 
 @public
-def broadcast(operand: Any, sizes: Sequence[int], *, out_sharding: None = None) -> Array:
+def broadcast(operand: ArrayLike, sizes: Sequence[int], *, out_sharding: None = None) -> Array:
     """Add leading axes of the given sizes.
 
     >>> from tilewright import lax, numpy as jnp
@@ -79,7 +79,7 @@ def broadcast(operand: Any, sizes: Sequence[int], *, out_sharding: None = None) 
     return broadcast_in_dim(operand, (*sizes, *shape), range(len(sizes), len(sizes) + len(shape)))
 
 
-def broadcast_to(operand: Any, shape: Sequence[int]) -> Any:
+def broadcast_to(operand: ArrayLike, shape: Sequence[int]) -> Any:
     """Spread an array over `shape` by NumPy's rule: axes align at the end."""
     shape = tuple(shape)
     ndim = len(shape_of(operand))
@@ -89,7 +89,7 @@ def broadcast_to(operand: Any, shape: Sequence[int]) -> Any:
 
 
 @public
-def broadcast_to_rank(x: Any, rank: int) -> Array:
+def broadcast_to_rank(x: ArrayLike, rank: int) -> Array:
     """Add leading axes of size 1 until the array has `rank` axes."""
     ndim = len(shape_of(x))
     return x if ndim == rank else expand_dims(x, range(rank - ndim))
@@ -125,7 +125,7 @@ def broadcast_shapes(*shapes: Sequence[int] | int) -> Shape:
 
 
 @public
-def expand_dims(array: Any, dimensions: Any) -> Array:
+def expand_dims(array: ArrayLike, dimensions: Sequence[int]) -> Array:
     """Insert axes of size 1 at the given positions of the result.
 
     >>> from tilewright import lax, numpy as jnp
@@ -147,7 +147,7 @@ def expand_dims(array: Any, dimensions: Any) -> Array:
 
 @public
 def reshape(
-    operand: Any, new_sizes: Any, dimensions: Sequence[int] | None = None, *, out_sharding: None = None
+    operand: ArrayLike, new_sizes: Sequence[int], dimensions: Sequence[int] | None = None, *, out_sharding: None = None
 ) -> Array:
     """The same elements, in row-major order, in another shape; one size may be -1, to be worked out.
 
@@ -173,7 +173,7 @@ def reshape(
 
 
 @public
-def collapse(operand: Any, start_dimension: int, stop_dimension: int | None = None) -> Array:
+def collapse(operand: ArrayLike, start_dimension: int, stop_dimension: int | None = None) -> Array:
     """Merge the axes from `start_dimension` up to, not including, `stop_dimension` into one.
 
     >>> from tilewright import lax, numpy as jnp
@@ -213,7 +213,7 @@ squeeze_p: Primitive = Primitive(
 
 
 @public
-def squeeze(array: Any, dimensions: Any) -> Array:
+def squeeze(array: ArrayLike, dimensions: Sequence[int]) -> Array:
     """Drop the named axes, each of size 1.
 
     >>> from tilewright import lax, numpy as jnp
@@ -225,7 +225,7 @@ def squeeze(array: Any, dimensions: Any) -> Array:
 
 
 @public
-def transpose(operand: Any, permutation: Sequence[int]) -> Array:
+def transpose(operand: Operand, permutation: Sequence[int]) -> Array:
     """Reorder the axes: axis `i` of the result is axis `permutation[i]` of the operand.
 
     >>> from tilewright import lax, numpy as jnp
@@ -269,7 +269,7 @@ rev_p: Primitive = Primitive(
 
 
 @public
-def rev(operand: Any, dimensions: Any) -> Array:
+def rev(operand: ArrayLike, dimensions: Sequence[int]) -> Array:
     """Reverse the order of elements along the named axes.
 
     >>> from tilewright import lax, numpy as jnp
@@ -315,7 +315,7 @@ def _slice_typing(x: ArrayType, *, start_indices: Dims, limit_indices: Dims, str
     return x.with_shape(-(-(b - a) // s) for a, b, s in zip(start_indices, limit_indices, steps, strict=True))
 
 
-def _slice_numpy(x: Any, *, start_indices: Dims, limit_indices: Dims, strides: Dims | None) -> Any:
+def _slice_numpy(x: Operand, *, start_indices: Dims, limit_indices: Dims, strides: Dims | None) -> Any:
     return x[tuple(map(slice_of, start_indices, limit_indices, strides or (1,) * x.ndim))]
 
 
@@ -363,7 +363,7 @@ slice_p: Primitive = Primitive(
 
 @public
 def slice(  # noqa: A001
-    operand: Any, start_indices: Sequence[int], limit_indices: Sequence[int], strides: Sequence[int] | None = None
+    operand: ArrayLike, start_indices: Sequence[int], limit_indices: Sequence[int], strides: Sequence[int] | None = None
 ) -> Array:
     """The elements from `start_indices` up to `limit_indices`, `strides` apart.
 
@@ -382,7 +382,7 @@ def slice(  # noqa: A001
     return slice_p.bind(operand, start_indices=starts, limit_indices=limits, strides=steps)
 
 
-def _ends(start: Any, limit: Any, size: Any) -> tuple[Any, Any]:
+def _ends(start: int, limit: int, size: Any) -> tuple[Any, Any]:
     """The ends of a slice of which a size is symbolic, or an integer of NumPy's."""
     start, limit = (n if n is None else as_size(n) for n in (start, limit))
     if type(size) is int and all([n is None or type(n) is int for n in (start, limit)]):
@@ -394,7 +394,7 @@ def _ends(start: Any, limit: Any, size: Any) -> tuple[Any, Any]:
 
 @public
 def slice_in_dim(
-    operand: Any, start_index: int | None, limit_index: int | None, stride: int = 1, axis: int = 0
+    operand: ArrayLike, start_index: int | None, limit_index: int | None, stride: int = 1, axis: int = 0
 ) -> Array:
     """`slice` along one axis; negative indices count from the end, and None means the end itself.
 
@@ -414,7 +414,7 @@ def slice_in_dim(
 
 
 @public
-def index_in_dim(operand: Any, index: int, axis: int = 0, keepdims: bool = True) -> Array:
+def index_in_dim(operand: ArrayLike, index: int, axis: int = 0, keepdims: bool = True) -> Array:
     """The part of an array at one index of an axis; the axis stays, with size 1, if `keepdims`.
 
     >>> from tilewright import lax, numpy as jnp
@@ -455,7 +455,7 @@ iota_p = Primitive("iota", typing=_iota_typing, jvp=None, numpy=_iota_numpy, rel
 
 
 @public
-def broadcasted_iota(dtype: Any, shape: Sequence[int], dimension: int, *, out_sharding: None = None) -> Array:
+def broadcasted_iota(dtype: DTypeLike, shape: Sequence[int], dimension: int, *, out_sharding: None = None) -> Array:
     """An array of `shape` whose elements are their own index along `dimension`.
 
     >>> from tilewright import lax, numpy as jnp
@@ -469,7 +469,7 @@ def broadcasted_iota(dtype: Any, shape: Sequence[int], dimension: int, *, out_sh
 
 
 @public
-def iota(dtype: Any, size: int) -> Array:
+def iota(dtype: DTypeLike, size: int) -> Array:
     """The integers from 0 up to `size`, in `dtype`.
 
     >>> from tilewright import lax, numpy as jnp
@@ -480,7 +480,7 @@ def iota(dtype: Any, size: int) -> Array:
 
 
 @public
-def full(shape: Any, fill_value: Any, dtype: Any = None, *, sharding: None = None) -> Array:
+def full(shape: Sequence[int], fill_value: ArrayLike, dtype: DTypeLike = None, *, sharding: None = None) -> Array:
     """An array of `shape` filled with a scalar; without `dtype`, that of the scalar (weak for a Python number).
 
     >>> from tilewright import lax, numpy as jnp
@@ -497,7 +497,7 @@ def full(shape: Any, fill_value: Any, dtype: Any = None, *, sharding: None = Non
 
 
 @public
-def full_like(x: Any, fill_value: Any, dtype: Any = None, shape: Any = None, *, sharding: None = None) -> Array:
+def full_like(x: Any, fill_value: ArrayLike, dtype: Any = None, shape: Any = None, *, sharding: None = None) -> Array:
     """An array filled with a scalar, of the shape, sharding and dtype of `x` where they are not given.
 
     >>> from tilewright import lax, numpy as jnp
@@ -535,7 +535,7 @@ def _cast(value: Any, dtype: np.dtype[Any]) -> Any:
     return (array != 0 if is_bool(dtype) else array.astype(dtype))[()]
 
 
-def _zero(x: Any) -> Any:
+def _zero(x: Operand) -> Any:
     return np.zeros((), dtype_of(x))[()]
 
 
@@ -561,7 +561,7 @@ def _pad_typing(x: ArrayType, value: ArrayType, *, padding_config: tuple[tuple[i
     return ArrayType(shape, x.dtype, x.weak_type and value.weak_type)
 
 
-def _pad_numpy(x: Any, value: Any, *, padding_config: Any) -> Any:
+def _pad_numpy(x: Operand, value: Operand, *, padding_config: Sequence[Any]) -> Any:
     dilated = [d + max(0, d - 1) * inner for d, (_, _, inner) in zip(x.shape, padding_config, strict=True)]
     out = np.full(
         [max(0, low) + d + max(0, high) for d, (low, high, _) in zip(dilated, padding_config, strict=True)],
@@ -574,7 +574,7 @@ def _pad_numpy(x: Any, value: Any, *, padding_config: Any) -> Any:
     return out[tuple(crop)]
 
 
-def _pad_transpose(ct: Array, x: Any, value: Any, *, padding_config: Any) -> Any:
+def _pad_transpose(ct: Array, x: Linear, value: Any, *, padding_config: Sequence[Any]) -> Any:
     # Undo the outer padding, then keep every (interior + 1)-th element.
     outer = tuple((-low, -high, 0) for low, high, _ in padding_config)
     steps = tuple(inner + 1 for _, _, inner in padding_config)
@@ -587,11 +587,11 @@ def _pad_transpose(ct: Array, x: Any, value: Any, *, padding_config: Any) -> Any
     return [inside if isinstance(x, Linear) else None, ct_value]
 
 
-def _pad_relation(ins: Sequence[Any], outs: Sequence[Any], *, padding_config: Any) -> Relation:
+def _pad_relation(ins: Sequence[Any], outs: Sequence[Any], *, padding_config: Sequence[Any]) -> Relation:
     return slide(ins[0], outs[0], [None if inner else Window(low, -low) for low, _, inner in padding_config], ())
 
 
-def _pad_batch(axis: AxisInfo, args: Any, dims: Any, *, padding_config: Any) -> Any:
+def _pad_batch(axis: AxisInfo, args: Sequence[Any], dims: Sequence[Any], *, padding_config: Sequence[Any]) -> Any:
     (x, value), (b, value_dim) = args, dims
     if value_dim is None:
         return pad_p.bind(x, value, padding_config=inserted(padding_config, b, (0, 0, 0))), b
@@ -619,7 +619,7 @@ pad_p: Primitive = Primitive(
 
 
 @public
-def pad(operand: Any, padding_value: Any, padding_config: Sequence[tuple[int, int, int]]) -> Array:
+def pad(operand: ArrayLike, padding_value: ArrayLike, padding_config: Sequence[tuple[int, int, int]]) -> Array:
     """Surround and interleave with a scalar: `(low, high, interior)` per axis; negative low and high crop.
 
     >>> from tilewright import lax, numpy as jnp
@@ -659,7 +659,7 @@ def _concatenate_typing(*xs: ArrayType, dimension: int) -> ArrayType:
     return ArrayType(shape, first.dtype, all(x.weak_type for x in xs))
 
 
-def _concatenate_transpose(ct: Any, *args: Any, dimension: int) -> Any:
+def _concatenate_transpose(ct: Operand, *args: Any, dimension: int) -> Any:
     cts, start = [], 0
     for x in args:
         size = (x.shape if isinstance(x, Linear) else shape_of(x))[dimension]
@@ -668,7 +668,7 @@ def _concatenate_transpose(ct: Any, *args: Any, dimension: int) -> Any:
     return cts
 
 
-def cut_axis(ins: Any, outs: Any, axis: int) -> Relation:
+def cut_axis(ins: Sequence[Any], outs: Sequence[Any], axis: int) -> Relation:
     """The relation of an operation that joins or parts arrays along an axis: a whole factor for each of them."""
     loops = Loops()
     parts, kinds = loops.whole(*(t.shape[axis] for t in (*ins, *outs)))
@@ -728,7 +728,7 @@ split_p: Primitive = Primitive(
 
 
 @public
-def split(operand: Any, sizes: Sequence[int], axis: int = 0) -> list[Any]:
+def split(operand: ArrayLike, sizes: Sequence[int], axis: int = 0) -> list[Any]:
     """Cut an array into pieces of the given sizes along an axis.
 
     >>> from tilewright import lax, numpy as jnp
@@ -755,7 +755,7 @@ def stack(operands: Sequence[Any], axis: int = 0) -> Array:
 
 
 @public
-def unstack(x: Any, axis: int = 0) -> tuple[Any, ...]:
+def unstack(x: ArrayLike, axis: int = 0) -> tuple[Any, ...]:
     """The parts of an array along an axis, without that axis.
 
     >>> from tilewright import lax, numpy as jnp
@@ -768,7 +768,7 @@ def unstack(x: Any, axis: int = 0) -> tuple[Any, ...]:
 
 
 @public
-def tile(operand: Any, reps: Sequence[int]) -> Array:
+def tile(operand: ArrayLike, reps: Sequence[int]) -> Array:
     """Repeat an array `reps[i]` times along axis `i`; missing leading axes count as size 1.
 
     >>> from tilewright import lax, numpy as jnp

@@ -9,10 +9,11 @@ from __future__ import annotations
 import operator
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ...ir.array import Array, ArrayLike, DTypeLike, Operand
 from ...ir.axis_relation import Loops, Relation, Whole, Work
 from ...ir.primitive import NAMED, Primitive, Zero
 from ...ir.static_ints import integer
@@ -23,6 +24,9 @@ from ...tracing.trace import Value, shape_of, typeof
 from ..elementwise.arithmetic import neg_p
 from .gather_functions import take_along
 from .shape import as_axis, broadcasted_iota, cut_axis
+
+if TYPE_CHECKING:
+    from ...support.pytree import PyTree
 
 # ---------------------------------------------------------------------------- sort
 
@@ -41,7 +45,7 @@ def _sort_typing(*xs: ArrayType, dimension: int, is_stable: bool, num_keys: int)
     return list(xs)
 
 
-def _ordered(x: Any) -> list[Any]:
+def _ordered(x: Operand) -> list[Any]:
     """NumPy arrays whose order, first one first, is that of `x`."""
     if is_complex(x.dtype):
         return [*_ordered(x.real), *_ordered(x.imag)]
@@ -62,7 +66,7 @@ def _sort_jvp(primals: Sequence[Any], tangents: Sequence[Any], *, dimension: int
     return outs, [_permuted(t, order, dimension, out) for t, out in zip(tangents, outs, strict=True)]
 
 
-def _permuted(t: Any, order: Any, dimension: int, out: Any) -> Any:
+def _permuted(t: Array | Zero, order: Array, dimension: int, out: Array) -> Any:
     if type(t) is Zero:
         return Zero(typeof(out).tangent())
     return take_along(t, order, dimension)
@@ -81,7 +85,7 @@ sort_p: Primitive = Primitive(
 
 
 @public
-def sort(operand: Any, dimension: int = -1, is_stable: bool = True, num_keys: int = 1) -> Any:
+def sort(operand: PyTree, dimension: int = -1, is_stable: bool = True, num_keys: int = 1) -> Any:
     """Sort an array along a dimension; or several arrays together, by the first `num_keys` of them.
 
     >>> from tilewright import lax, numpy as jnp
@@ -98,7 +102,7 @@ def sort(operand: Any, dimension: int = -1, is_stable: bool = True, num_keys: in
 
 
 @public
-def sort_key_val(keys: Any, values: Any, dimension: int = -1, is_stable: bool = True) -> tuple[Any, Any]:
+def sort_key_val(keys: ArrayLike, values: ArrayLike, dimension: int = -1, is_stable: bool = True) -> tuple[Any, Any]:
     """Sort keys along a dimension, and values along with them.
 
     >>> from tilewright import lax, numpy as jnp
@@ -108,7 +112,7 @@ def sort_key_val(keys: Any, values: Any, dimension: int = -1, is_stable: bool = 
     return sort((keys, values), dimension, is_stable, 1)
 
 
-def argsort(x: Any, dimension: int = -1, is_stable: bool = True, dtype: Any = INT32) -> Any:
+def argsort(x: ArrayLike, dimension: int = -1, is_stable: bool = True, dtype: DTypeLike = INT32) -> Any:
     """The order that sorts an array along a dimension."""
     dimension = as_axis(dimension, len(shape_of(x)), "argsort")
     return sort((x, broadcasted_iota(dtype, shape_of(x), dimension)), dimension, is_stable, 1)[1]
@@ -126,7 +130,7 @@ def _top_k_typing(x: ArrayType, *, k: int, axis: int) -> list[ArrayType]:
     return [x.with_shape(shape), ArrayType(shape, INT32, x.weak_type)]
 
 
-def _top_k_numpy(x: Any, *, k: int, axis: int) -> Any:
+def _top_k_numpy(x: Operand, *, k: int, axis: int) -> Any:
     key = x
     if is_float(x.dtype):
         bits = np.ascontiguousarray(x.astype(np.float64)).view(np.int64)
@@ -155,7 +159,7 @@ top_k_p: Primitive = Primitive(
 
 
 @public
-def top_k(operand: Any, k: int, *, axis: int = -1, is_stable: bool = True) -> list[Any]:
+def top_k(operand: ArrayLike, k: int, *, axis: int = -1, is_stable: bool = True) -> list[Any]:
     """The `k` greatest values along an axis, greatest first, and their indices; of equals, the earlier first always.
 
     >>> from tilewright import lax, numpy as jnp
@@ -167,7 +171,7 @@ def top_k(operand: Any, k: int, *, axis: int = -1, is_stable: bool = True) -> li
 
 @public
 def approx_max_k(
-    operand: Any, k: int, reduction_dimension: int = -1, recall_target: float = 0.95,
+    operand: ArrayLike, k: int, reduction_dimension: int = -1, recall_target: float = 0.95,
     reduction_input_size_override: int = -1, aggregate_to_topk: bool = True,
 ) -> list[Any]:  # fmt: skip
     """The `k` greatest values along a dimension and their indices; here always exact, whatever the recall asked.
@@ -183,7 +187,7 @@ def approx_max_k(
 
 @public
 def approx_min_k(
-    operand: Any, k: int, reduction_dimension: int = -1, recall_target: float = 0.95,
+    operand: ArrayLike, k: int, reduction_dimension: int = -1, recall_target: float = 0.95,
     reduction_input_size_override: int = -1, aggregate_to_topk: bool = True,
 ) -> list[Any]:  # fmt: skip
     """The `k` least values along a dimension and their indices; here always exact, whatever the recall asked.

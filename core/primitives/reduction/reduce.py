@@ -11,7 +11,7 @@ from typing import Any, Protocol
 import ml_dtypes
 import numpy as np
 
-from ...ir.array import Array, ArrayLike
+from ...ir.array import Array, ArrayLike, DTypeLike
 from ...ir.axis_relation import Monoid, Relation, Whole, Work, other_places
 from ...ir.binding import with_out_sharding
 from ...ir.elementwise_typing import BITS, NUMBER, ORDERED, check_kind, widened
@@ -62,12 +62,12 @@ Axes = tuple[int, ...]
 # ---------------------------------------------------------------------------- sums, products, extrema, bits
 
 
-def lowest(dtype: Any) -> Any:
+def lowest(dtype: DTypeLike) -> Any:
     """The identity of the maximum: the least value of a dtype."""
     return _extreme(dtype, low=True)
 
 
-def highest(dtype: Any) -> Any:
+def highest(dtype: DTypeLike) -> Any:
     """The identity of the minimum: the greatest value of a dtype."""
     return _extreme(dtype, low=False)
 
@@ -107,7 +107,7 @@ def _extremum_jvp(primitive: Callable[[], Primitive]) -> Callable[..., Any]:
     return rule
 
 
-def _leading(x: Any, axes: Axes) -> Any:
+def _leading(x: Array, axes: Axes) -> Any:
     """The reduced axes moved to the front and merged into one."""
     shape = shape_of(x)
     kept = tuple(i for i in range(len(shape)) if i not in axes)
@@ -165,7 +165,7 @@ OR = Monoid("or", filled(0), or_p.bind)
 XOR = Monoid("xor", filled(0), xor_p.bind)
 
 
-def sums(dtype: Any) -> Monoid:
+def sums(dtype: DTypeLike) -> Monoid:
     """The monoid that the products of a contraction are joined by."""
     return OR if is_bool(dtype) else SUM
 
@@ -188,7 +188,7 @@ class Reducer(Protocol):
     def __call__(self, operand: ArrayLike, axes: Sequence[int], *, out_sharding: Any = None) -> Array: ...
 
 
-def bind_sum(operand: Any, axes: Any) -> Any:
+def bind_sum(operand: ArrayLike, axes: Sequence[int]) -> Any:
     """A sum that is deferred along those mesh axes, of the ones that the caller asked for, that split what it adds."""
     asked = asked_open.get()
     deferred = asked and asked & split_within(typeof(operand), axes)
@@ -196,7 +196,7 @@ def bind_sum(operand: Any, axes: Any) -> Any:
 
 
 def _function(primitive: Primitive, doc: str) -> Reducer:
-    def reducer(operand: Any, axes: Sequence[int], *, out_sharding: None = None) -> Any:
+    def reducer(operand: Array, axes: Sequence[int], *, out_sharding: None = None) -> Any:
         if out_sharding is not None:
             return with_out_sharding(out_sharding, reducer, operand, axes)
         axes = as_axes(axes, len(shape_of(operand)), primitive.name)
@@ -255,7 +255,7 @@ argmax_p: Primitive = _position("argmax", np.argmax)
 argmin_p: Primitive = _position("argmin", np.argmin)
 
 
-def argmax(operand: Any, axis: int, index_dtype: Any = np.int32) -> Array:
+def argmax(operand: ArrayLike, axis: int, index_dtype: DTypeLike = np.int32) -> Array:
     """The position of the first maximum (or of the first NaN) along an axis.
 
     >>> from tilewright import lax, numpy as jnp
@@ -266,7 +266,7 @@ def argmax(operand: Any, axis: int, index_dtype: Any = np.int32) -> Array:
     return argmax_p.bind(operand, axes=axes, index_dtype=canonical_dtype(index_dtype))
 
 
-def argmin(operand: Any, axis: int, index_dtype: Any = np.int32) -> Array:
+def argmin(operand: ArrayLike, axis: int, index_dtype: DTypeLike = np.int32) -> Array:
     """The position of the first minimum (or of the first NaN) along an axis.
 
     >>> from tilewright import lax, numpy as jnp
@@ -336,7 +336,9 @@ def _reduce_by_halves(*args: Any, computation: Program, dimensions: Axes) -> lis
     return _vectorised(computation, count, first, reduced)
 
 
-def _reduce_batch(axis: AxisInfo, args: Any, dims: Any, *, computation: Program, dimensions: Axes) -> Any:
+def _reduce_batch(
+    axis: AxisInfo, args: Sequence[Any], dims: Sequence[Any], *, computation: Program, dimensions: Axes
+) -> Any:
     count = len(args) // 2
     if any(d is not None for d in dims[count:]):
         # Starts that differ along the batch: reduce each from its own by the vectorised tree.

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from ...ir.array import Array
+from ...ir.array import Array, ArrayLike, Operand
 from ...ir.axis_relation import Axes, Axis, Kind, Loops, Monoid, Reduced, Relation, Whole, Window, Work, inserted
 from ...ir.passes import hoist
 from ...ir.primitive import AxisInfo, Linear, Primitive, Zero
@@ -72,7 +72,9 @@ def pads_of(name: str, sizes: Sequence[int], window: Sequence[int], strides: Seq
     return tuple(pads)
 
 
-def padtype_to_pads(in_shape: Any, window_shape: Any, window_strides: Any, padding: Any) -> list[tuple[int, int]]:
+def padtype_to_pads(
+    in_shape: Any, window_shape: Sequence[int], window_strides: Sequence[int], padding: str | Sequence[Any]
+) -> list[tuple[int, int]]:
     """Padding by name or as pairs, as pairs.
 
     >>> padtype_to_pads((8, 8), (3, 3), (2, 2), "SAME")
@@ -182,7 +184,7 @@ def _scattering(ins: Sequence[Any], outs: Sequence[Any], **params: Any) -> Relat
 # ---------------------------------------------------------------------------- meaning
 
 
-def padded(x: np.ndarray, padding: Pads, dilation: Dims, fill: Any) -> np.ndarray:
+def padded(x: np.ndarray, padding: Pads, dilation: Dims, fill: ArrayLike) -> np.ndarray:
     """Dilate by `dilation`, then pad or (where negative) crop each end."""
     shape = [dilated(n, d) for n, d in zip(x.shape, dilation, strict=True)]
     wide = np.full([n + max(a, 0) + max(b, 0) for n, (a, b) in zip(shape, padding, strict=True)], fill, x.dtype)
@@ -192,7 +194,7 @@ def padded(x: np.ndarray, padding: Pads, dilation: Dims, fill: Any) -> np.ndarra
     return wide[crop]
 
 
-def _view(x: np.ndarray, fill: Any, params: dict[str, Any]) -> np.ndarray:
+def _view(x: np.ndarray, fill: ArrayLike, params: dict[str, Any]) -> np.ndarray:
     """All windows: an array of shape (*places, elements of a window)."""
     ones = (1,) * x.ndim
     window, strides = params["window_dimensions"], params["window_strides"]
@@ -216,7 +218,10 @@ def _wide(dtype: np.dtype[Any]) -> Any:
     return np.dtype(np.float32) if kind(dtype) == "float" and dtype.itemsize < 4 else dtype
 
 
-def _reducer(name: str, ufunc: Any, monoid: Monoid, kinds: Sequence[str], jvp: Any, transpose: Any = None) -> Primitive:
+def _reducer(
+    name: str, ufunc: Callable[..., Any], monoid: Monoid, kinds: Sequence[str], jvp: Callable[..., Any],
+    transpose: Callable[..., Any] | None = None,
+) -> Primitive:  # fmt: skip
     identity = monoid.neutral
 
     def numpy(x: np.ndarray, **params: Any) -> np.ndarray:
@@ -323,8 +328,8 @@ def _gather_jvp(primals: Sequence[Any], tangents: Sequence[Any], **params: Any) 
 
 
 def _gather_transpose(
-    ct: Any, tangents: Any, operand: Array, *, select_prim: Primitive, window_dimensions: Dims, window_strides: Dims,
-    padding: Pads, base_dilation: Dims, window_dilation: Dims,
+    ct: Operand, tangents: Linear, operand: Array, *, select_prim: Primitive, window_dimensions: Dims,
+    window_strides: Dims, padding: Pads, base_dilation: Dims, window_dilation: Dims,
 ) -> Any:  # fmt: skip
     if type(ct) is Zero:
         return [None, None]
@@ -499,12 +504,12 @@ _MONOIDS = {
 
 
 def reduce_window(
-    operand: Any,
-    init_value: Any,
+    operand: ArrayLike,
+    init_value: ArrayLike,
     computation: Callable[[Any, Any], Any],
     window_dimensions: Sequence[int],
     window_strides: Sequence[int] | None = None,
-    padding: Any = "VALID",
+    padding: str | Sequence[Any] = "VALID",
     base_dilation: Sequence[int] | None = None,
     window_dilation: Sequence[int] | None = None,
 ) -> Any:

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from ...ir.array import ArrayLike, Index
 from ...ir.types import is_integer
 from ...support.call_errors import public
 from ...support.errors import ArgumentTypeError, OutOfBoundsError, ShapeError, plural
@@ -17,7 +18,7 @@ from .state_primitives import Shape
 
 
 @public
-def dslice(start: Any, size: int | None = None, stride: int | None = None) -> Slice | slice:
+def dslice(start: ArrayLike | None, size: int | None = None, stride: int | None = None) -> Slice | slice:
     """A slice of static size, of a Ref or an array, whose start may be traced; `dslice(n)` is the first `n`.
 
     >>> from tilewright import lang as tl, numpy as tnp
@@ -59,7 +60,7 @@ def is_static(x: Any) -> bool:
     return isinstance(x, (int, np.integer)) and not isinstance(x, bool)
 
 
-def _resolve_one(entry: Any, size: int, axis: int, shape: Shape) -> Resolved:
+def _resolve_one(entry: Index, size: int, axis: int, shape: Shape) -> Resolved:
     def outside(what: Any) -> OutOfBoundsError:
         return OutOfBoundsError(
             f"index {what} is out of bounds for axis {axis} of a Ref of shape {shape}",
@@ -101,7 +102,7 @@ def _resolve_one(entry: Any, size: int, axis: int, shape: Shape) -> Resolved:
     return Resolved(entry)
 
 
-def resolve(shape: Shape, key: Any) -> list[Resolved]:
+def resolve(shape: Shape, key: Index) -> list[Resolved]:
     """One entry per axis for whatever stands between the brackets."""
     keys = list(key) if isinstance(key, tuple) else [key]
     dots = [i for i, k in enumerate(keys) if k is Ellipsis]

@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from ...ir.array import Array, DTypeLike
-from ...ir.types import RefType, as_dtype, itemsize_bits
+from ...ir.array import Array, ArrayLike, DTypeLike, Operand
+from ...ir.types import Dtype, RefType, as_dtype, itemsize_bits
 from ...support.errors import ArgumentTypeError, DtypeError, KernelBodyError, ShapeError, UnsupportedError, plural
 from ...tracing.trace import TRACERS, ProgramTracer, shape_of, typeof
 from ..elementwise.conversion import bitcast_convert_type, convert_element_type
@@ -120,10 +120,10 @@ class Part(_Unread, ABC):
         are not there."""
         return Bitcast.of(self, as_dtype(dtype))
 
-    def __getitem__(self, key: Any) -> Any:
+    def __getitem__(self, key: Index) -> Any:
         return self.part(key).read()
 
-    def __setitem__(self, key: Any, value: Any) -> None:
+    def __setitem__(self, key: Index, value: Operand) -> None:
         self.part(key).swap(value)
 
 
@@ -134,7 +134,7 @@ class RefView(Part):
     ref: Any
     entries: list[Resolved]
 
-    def __init__(self, ref: Any, entries: Sequence[Resolved]):
+    def __init__(self, ref: RefTracer, entries: Sequence[Resolved]):
         self.ref, self.entries = ref, list(entries)
 
     @property
@@ -145,7 +145,7 @@ class RefView(Part):
     def dtype(self) -> Any:
         return self.ref.dtype
 
-    def part(self, key: Any) -> RefView:
+    def part(self, key: Index) -> RefView:
         return self if key is Ellipsis else RefView(self.ref, compose(self.entries, resolve(self.shape, key)))
 
     def index(self, masked: bool = False) -> tuple[Index, list[Any]]:
@@ -180,7 +180,7 @@ class RefView(Part):
             raise ArgumentTypeError("load: `other` is given without a mask", "give the mask that selects it")
         return get_p.bind(self.ref, *operands, index=index, masked=mask is not None)
 
-    def swap(self, value: Any, mask: Any = None) -> Any:
+    def swap(self, value: ArrayLike, mask: ArrayLike | None = None) -> Any:
         index, value, operands = store_operands(self, value, mask)
         return swap_p.bind(self.ref, value, *operands, index=index, masked=mask is not None)
 
@@ -209,7 +209,7 @@ class Folded(RefView):
 
     __slots__ = ("folded",)
 
-    def __init__(self, ref: Any, entries: Sequence[Resolved], folded: Shape):
+    def __init__(self, ref: RefTracer, entries: Sequence[Resolved], folded: Shape):
         super().__init__(ref, entries)
         self.folded: Shape = folded
 
@@ -221,7 +221,7 @@ class Folded(RefView):
     def _box(self) -> RefView:
         return RefView(self.ref, self.entries)
 
-    def part(self, key: Any) -> Folded:
+    def part(self, key: Index) -> Folded:
         box, entries = self._box.shape, resolve(self.folded, key)
         for entry in entries:
             if entry.outside:
@@ -253,7 +253,7 @@ class Folded(RefView):
         box = self._box
         return reshape(box.read(self._mask(mask, box.shape), other), self.folded)
 
-    def swap(self, value: Any, mask: Any = None) -> Any:
+    def swap(self, value: ArrayLike, mask: Any = None) -> Any:
         box = self._box
         value = reshape(_fit(_cast(value, self.dtype, "value"), self.folded, "value"), box.shape)
         return reshape(box.swap(value, self._mask(mask, box.shape)), self.folded)
@@ -269,7 +269,7 @@ class Bitcast(Part):
     parts: tuple[Part, ...]
     dtype: Any
 
-    def __init__(self, parts: Sequence[Part], dtype: Any):
+    def __init__(self, parts: Sequence[Part], dtype: Dtype):
         self.parts, self.dtype = tuple(parts), dtype
 
     @classmethod
@@ -291,7 +291,7 @@ class Bitcast(Part):
     def shape(self) -> Shape:
         return self.parts[0].shape
 
-    def part(self, key: Any) -> Bitcast:
+    def part(self, key: Index) -> Bitcast:
         return Bitcast([p.part(key) for p in self.parts], self.dtype)
 
     def read(self, mask: Any = None, other: Any = None) -> Any:
@@ -299,7 +299,7 @@ class Bitcast(Part):
             raise UnsupportedError("load: `other` is given for a Ref seen as another dtype", "choose with `where`")
         return joined([p.read(mask) for p in self.parts], self.dtype)
 
-    def swap(self, value: Any, mask: Any = None) -> Any:
+    def swap(self, value: ArrayLike, mask: Any = None) -> Any:
         value = _fit(_cast(value, self.dtype, "value"), self.shape, "value")
         return joined([p.swap(piece(value, j, p.dtype), mask) for j, p in enumerate(self.parts)], self.dtype)
 
@@ -313,7 +313,7 @@ class Narrow(Part):
     place: int | None
     dtype: Any
 
-    def __init__(self, target: Part, dtype: Any, place: int | None = None):
+    def __init__(self, target: Part, dtype: Dtype, place: int | None = None):
         self.target, self.dtype, self.place = target, dtype, place
 
     @property
@@ -327,7 +327,7 @@ class Narrow(Part):
         *lead, rows, columns = self.target.shape
         return (*lead, rows * self.count, columns)
 
-    def part(self, key: Any) -> Narrow:
+    def part(self, key: Index) -> Narrow:
         if self.place is not None:
             return Narrow(self.target.part(key), self.dtype, self.place)
         entries = resolve(self.shape, key)
@@ -349,7 +349,7 @@ class Narrow(Part):
                 "the Ref before it is seen so")  # fmt: skip
         return Narrow(self.target.part(tuple(keys)), self.dtype, place)
 
-    def _seen(self, words: Any) -> Any:
+    def _seen(self, words: Array) -> Any:
         return apart(words, self.dtype) if self.place is None else piece(words, self.place, self.dtype)
 
     def _unmasked(self, mask: Any) -> None:
@@ -361,7 +361,7 @@ class Narrow(Part):
         self._unmasked(mask)
         return self._seen(self.target.read())
 
-    def swap(self, value: Any, mask: Any = None) -> Any:
+    def swap(self, value: ArrayLike, mask: Any = None) -> Any:
         self._unmasked(mask)
         value = _fit(_cast(value, self.dtype, "value"), self.shape, "value")
         bits = bitcast_convert_type(value, unsigned(self.dtype))
@@ -410,13 +410,13 @@ class _At:
 
     __slots__ = ("target",)
 
-    def __init__(self, target: Any):
+    def __init__(self, target: RefTracer | RefView):
         self.target = target
 
     def __getitem__(self, key: Any) -> RefView:
         return view(self.target, key)
 
-def view(target: Any, key: Any = Ellipsis) -> Any:
+def view(target: RefTracer, key: Index = Ellipsis) -> Any:
     """The part of a Ref (or of a view) that an index names."""
     if isinstance(target, Part):
         return target.part(key)
@@ -433,7 +433,7 @@ def read(target: Part, mask: Any = None, other: Any = None) -> Any:
     return target.read(mask, other)
 
 
-def store_operands(target: RefView, value: Any, mask: Any = None) -> tuple[Index, Any, list[Any]]:
+def store_operands(target: RefView, value: ArrayLike, mask: Any = None) -> tuple[Index, Any, list[Any]]:
     """What an access that takes a value binds: the index, the value as the Ref holds it, and the further operands."""
     index, operands = target.index(mask is not None)
     if mask is not None:
@@ -441,23 +441,23 @@ def store_operands(target: RefView, value: Any, mask: Any = None) -> tuple[Index
     return index, _fit(_cast(value, target.dtype, "value"), access_shape(index), "value"), operands
 
 
-def swap(target: Part, value: Any, mask: Any = None) -> Any:
+def swap(target: Part, value: ArrayLike, mask: Any = None) -> Any:
     """Store an array in part of a Ref; gives what was there."""
     return target.swap(value, mask)
 
 
-def write(target: Part, value: Any, mask: Any = None) -> None:
+def write(target: Part, value: ArrayLike, mask: ArrayLike | None = None) -> None:
     """Store an array in part of a Ref."""
     target.swap(value, mask)
 
 
-def addupdate(target: RefView, value: Any, mask: Any = None) -> None:
+def addupdate(target: RefView, value: ArrayLike, mask: Any = None) -> None:
     """Add an array to part of a Ref; positions named twice are added to twice."""
     index, value, operands = store_operands(target, value, mask)
     addupdate_p.bind(target.ref, value, *operands, index=index, masked=mask is not None)
 
 
-def _cast(value: Any, dtype: np.dtype[Any], name: str) -> Any:
+def _cast(value: Array, dtype: np.dtype[Any], name: str) -> Any:
     if value is None:
         raise KernelBodyError(
             f"the {name} stored is None: the function that made it gives no value",
@@ -521,25 +521,25 @@ class RefTracer(_Unread, ProgramTracer):
     def __len__(self) -> int:
         return self.aval.shape[0]
 
-    def __getitem__(self, key: Any) -> Any:
+    def __getitem__(self, key: Index) -> Any:
         return read(view(self, key))
 
-    def __setitem__(self, key: Any, value: Any) -> None:
+    def __setitem__(self, key: Index, value: Array) -> None:
         write(view(self, key), value)
 
-    def get(self, idx: Any = Ellipsis) -> Any:
+    def get(self, idx: Index = Ellipsis) -> Any:
         """The array in part of it."""
         return read(view(self, idx))
 
-    def set(self, value: Any, idx: Any = Ellipsis) -> None:
+    def set(self, value: ArrayLike, idx: Index = Ellipsis) -> None:
         """Store an array in part of it."""
         write(view(self, idx), value)
 
-    def swap(self, value: Any, idx: Any = Ellipsis) -> Any:
+    def swap(self, value: ArrayLike, idx: Index = Ellipsis) -> Any:
         """Store an array in part of it; gives what was there."""
         return swap(view(self, idx), value)
 
-    def addupdate(self, value: Any, idx: Any = Ellipsis) -> None:
+    def addupdate(self, value: ArrayLike, idx: Index = Ellipsis) -> None:
         """Add an array to part of it."""
         addupdate(view(self, idx), value)
 
@@ -561,4 +561,5 @@ class RefTracer(_Unread, ProgramTracer):
         return (self[i] for i in range(len(self)))
 
 
+AnyRef = RefTracer | RefView  # a Ref in the body of a kernel, or a part of one
 TRACERS[RefType] = RefTracer

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ...ir.array import Array
+from ...ir.array import Array, ArrayLike, Operand
 from ...tracing.trace import shape_of, typeof
 from ..elementwise.arithmetic import add_p, mul_p
 from ..elementwise.bitwise import and_p
@@ -43,22 +43,22 @@ def _covers(index: Index, shape: Sequence[int]) -> bool:
                for e, d in zip(index, shape, strict=True))  # fmt: skip
 
 
-def _spread(x: Any, shape: Sequence[int], dims: Sequence[int] = ()) -> Any:
+def _spread(x: ArrayLike, shape: Sequence[int], dims: Sequence[int] = ()) -> Any:
     if shape_of(x) == tuple(shape):
         return x
     return broadcast_in_dim_p.bind(x, shape=tuple(shape), broadcast_dimensions=tuple(dims))
 
 
-def _select(mask: Any, on_true: Array, on_false: Any) -> Any:
+def _select(mask: Array, on_true: Array, on_false: ArrayLike) -> Any:
     shape = shape_of(on_true)
     return select_n_p.bind(_spread(mask, shape), _spread(on_false, shape), on_true)
 
 
-def _zero(x: Any) -> Any:
+def _zero(x: Array) -> Any:
     return np.zeros((), typeof(x).dtype)[()]
 
 
-def _margin(index: Index, x: Any) -> tuple[Any, list[int]]:
+def _margin(index: Index, x: Array) -> tuple[Any, list[int]]:
     """A value padded for windows with traced out-of-bounds starts; and the padding before it."""
     room = [e.size if e.start is None and type(e) is Span else 0 for e in index]
     if not any(room):
@@ -66,7 +66,7 @@ def _margin(index: Index, x: Any) -> tuple[Any, list[int]]:
     return pad(x, _zero(x), [(r, r, 0) for r in room]), room
 
 
-def read_value(x: Any, operands: Sequence[Any], *, index: Index, masked: bool = False) -> Any:
+def read_value(x: ArrayLike, operands: Sequence[Any], *, index: Index, masked: bool = False) -> Any:
     """What `get` gives of a value."""
     dynamic, mask, other = split_operands(index, operands, masked)
     shape = access_shape(index)
@@ -76,7 +76,7 @@ def read_value(x: Any, operands: Sequence[Any], *, index: Index, masked: bool = 
     return _select(mask, found, _zero(x) if other is None else other)
 
 
-def _read(x: Any, index: Index, dynamic: Sequence[Any], shape: Sequence[int], masked: bool) -> Any:
+def _read(x: Operand, index: Index, dynamic: Sequence[Any], shape: Sequence[int], masked: bool) -> Any:
     shape = tuple(shape)
     if index.is_whole(shape_of(x)) or (not masked and _covers(index, shape_of(x))):
         return reshape_to(x, shape)
@@ -98,7 +98,7 @@ def _shifted(start: Array, room: int) -> Any:
     return start if not room else add_p.bind(start, np.asarray(room, typeof(start).dtype)[()])
 
 
-def _rows(index: Index, x: Any) -> int | None:
+def _rows(index: Index, x: Array) -> int | None:
     """The one axis taken along by a 1-d array while all others are whole, if that is what an index is."""
     takes = [i for i, e in enumerate(index) if type(e) is Take]
     if len(takes) != 1 or len(index.picked()[0]) != 1:
@@ -108,7 +108,7 @@ def _rows(index: Index, x: Any) -> int | None:
     return takes[0] if whole else None
 
 
-def _read_taken(x: Any, index: Index, dynamic: Sequence[Any], shape: tuple[int, ...]) -> Any:
+def _read_taken(x: Array, index: Index, dynamic: Sequence[Any], shape: tuple[int, ...]) -> Any:
     axis = _rows(index, x)
     if axis is not None:
         sizes = [1 if i == axis else d for i, d in enumerate(shape_of(x))]
@@ -120,7 +120,7 @@ def _read_taken(x: Any, index: Index, dynamic: Sequence[Any], shape: tuple[int, 
     return gather(flat, reshape_to(places, (*shape, 1)), GatherDimensionNumbers((), (0,), (0,)), (1,), mode=CLIP)
 
 
-def linear_places(x: Any, index: Index, dynamic: Sequence[Any], shape: tuple[int, ...]) -> tuple[Any, Any]:
+def linear_places(x: ArrayLike, index: Index, dynamic: Sequence[Any], shape: tuple[int, ...]) -> tuple[Any, Any]:
     """The position in row-major order of every element of an access, and whether it is within bounds."""
     total: Any = np.int32(0)
     inside: Any = None
@@ -137,7 +137,9 @@ def linear_places(x: Any, index: Index, dynamic: Sequence[Any], shape: tuple[int
     return _spread(total, shape), _spread(inside, shape)
 
 
-def write_value(x: Any, value: Any, operands: Sequence[Any], *, add: bool, index: Index, masked: bool = False) -> Any:
+def write_value(
+    x: ArrayLike, value: ArrayLike, operands: Sequence[Any], *, add: bool, index: Index, masked: bool = False
+) -> Any:
     """The value after `swap` (or, with `add`, after `addupdate`)."""
     dynamic, mask, _ = split_operands(index, operands, masked)
     shape = access_shape(index)
@@ -162,8 +164,9 @@ def write_value(x: Any, value: Any, operands: Sequence[Any], *, add: bool, index
 
 
 def _write_taken(
-    x: Any, value: Any, index: Index, dynamic: Sequence[Any], mask: Any, shape: tuple[int, ...], add: bool
-) -> Any:
+    x: Array, value: Operand, index: Index, dynamic: Sequence[Any], mask: Array | None, shape: tuple[int, ...],
+    add: bool,
+) -> Any:  # fmt: skip
     size = int(np.prod(shape_of(x)))
     places, inside = linear_places(x, index, dynamic, shape)
     if mask is not None:

@@ -17,15 +17,15 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from ...ir.array import Array
+from ...ir.array import Array, ArrayLike, Operand
 from ...ir.axis_relation import EFFECT, FREE
 from ...ir.primitive import AxisInfo, Linear, Primitive, Zero
 from ...ir.program import Effects, accumulates, reads, writes
-from ...ir.types import ArrayType, RefType, is_bool, is_inexact, is_integer
+from ...ir.types import ArrayType, RefType, Type, is_bool, is_inexact, is_integer
 from ...support.errors import DifferentiationError, KernelBodyError, OutOfBoundsError, ShapeError
 from ...tracing.trace import shape_of, typeof
 from ...transforms.rule_helpers import instantiate
@@ -33,6 +33,9 @@ from ...transforms.structural_primitives import moveaxis, moved
 from ..elementwise.arithmetic import add_p, mul_p
 from ..elementwise.comparison import select_n_p
 from ..movement.shape import broadcast_in_dim_p, iota_p
+
+if TYPE_CHECKING:
+    from .ref_views import AnyRef
 
 Shape = tuple[int, ...]
 
@@ -140,7 +143,7 @@ def split_operands(index: Index, operands: Sequence[Any], masked: bool) -> tuple
 # ---------------------------------------------------------------------------- typing
 
 
-def _array(ref: Any, name: str) -> ArrayType:
+def _array(ref: Type, name: str) -> ArrayType:
     """The array type of a Ref operand. (The NumPy evaluator passes the array itself.)"""
     if isinstance(ref, RefType):
         return ref.array
@@ -166,12 +169,12 @@ def _check_operands(name: str, ref: ArrayType, index: Index, rest: Sequence[Arra
     return shape
 
 
-def _get_typing(ref: Any, *rest: Any, index: Index, masked: bool = False) -> ArrayType:
+def _get_typing(ref: Type, *rest: Any, index: Index, masked: bool = False) -> ArrayType:
     array = _array(ref, "get")
     return ArrayType(_check_operands("get", array, index, rest, masked), array.dtype)
 
 
-def _stored(name: str, ref: Any, value: ArrayType, rest: Any, index: Index, masked: bool) -> ArrayType:
+def _stored(name: str, ref: Type, value: ArrayType, rest: Sequence[Any], index: Index, masked: bool) -> ArrayType:
     array = _array(ref, name)
     out = ArrayType(_check_operands(name, array, index, rest, masked), array.dtype)
     if value.shape != out.shape or value.dtype != out.dtype:
@@ -179,11 +182,11 @@ def _stored(name: str, ref: Any, value: ArrayType, rest: Any, index: Index, mask
     return out
 
 
-def _swap_typing(ref: Any, value: Any, *rest: Any, index: Index, masked: bool = False) -> ArrayType:
+def _swap_typing(ref: Type, value: ArrayType, *rest: Any, index: Index, masked: bool = False) -> ArrayType:
     return _stored("swap", ref, value, rest, index, masked)
 
 
-def _addupdate_typing(ref: Any, value: Any, *rest: Any, index: Index, masked: bool = False) -> list[Any]:
+def _addupdate_typing(ref: Type, value: ArrayType, *rest: Any, index: Index, masked: bool = False) -> list[Any]:
     _stored("addupdate", ref, value, rest, index, masked)
     return []
 
@@ -234,7 +237,7 @@ def _open(index: Index, positions: Sequence[Any]) -> tuple[Any, ...]:
     return tuple(np.broadcast_arrays(*(np.expand_dims(p, tuple(more)) for p, more in zip(positions, others))))
 
 
-def _get_numpy(ref: Any, *rest: Any, index: Index, masked: bool = False) -> Any:
+def _get_numpy(ref: Operand, *rest: Any, index: Index, masked: bool = False) -> Any:
     dynamic, mask, other = split_operands(index, rest, masked)
     place = numpy_index(index, dynamic, ref.shape, masked, "get")
     found = np.array(ref[place])
@@ -243,7 +246,7 @@ def _get_numpy(ref: Any, *rest: Any, index: Index, masked: bool = False) -> Any:
     return np.where(mask, found, np.zeros((), ref.dtype) if other is None else other)
 
 
-def _swap_numpy(ref: Any, value: Any, *rest: Any, index: Index, masked: bool = False) -> Any:
+def _swap_numpy(ref: Operand, value: Operand, *rest: Any, index: Index, masked: bool = False) -> Any:
     dynamic, mask, _ = split_operands(index, rest, masked)
     place = numpy_index(index, dynamic, ref.shape, masked, "swap")
     old = np.array(ref[place])
@@ -255,7 +258,7 @@ def _swap_numpy(ref: Any, value: Any, *rest: Any, index: Index, masked: bool = F
     return old
 
 
-def _addupdate_numpy(ref: Any, value: Any, *rest: Any, index: Index, masked: bool = False) -> Any:
+def _addupdate_numpy(ref: Operand, value: Operand, *rest: Any, index: Index, masked: bool = False) -> Any:
     dynamic, mask, _ = split_operands(index, rest, masked)
     place = numpy_index(index, dynamic, ref.shape, masked, "addupdate")
     if mask is not None:
@@ -317,7 +320,9 @@ def _addupdate_jvp(primals: Sequence[Any], tangents: Sequence[Any], *, index: In
     return [], []
 
 
-def transpose_access(primitive: Primitive, ct: Any, ref: Any, args: Sequence[Any], params: dict[str, Any]) -> Any:
+def transpose_access(
+    primitive: Primitive, ct: ArrayLike | Zero | None, ref: AnyRef, args: Sequence[Any], params: dict[str, Any]
+) -> Any:
     """One recorded linear access run backwards on the Ref of cotangents `ref`; gives the value's cotangent.
 
     `y = ref[i]` becomes `ref[i] += ct`; `ref[i] += u` gives `ref[i]`; `y = swap(ref[i], v)` gives

@@ -10,11 +10,12 @@ from __future__ import annotations
 
 import enum
 import math
-from typing import Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ...ir.array import Array
+from ...ir.array import Array, ArrayLike, DTypeLike
 from ...ir.binding import with_out_sharding
 from ...ir.types import UINT32, as_dtype, canonical_dtype, is_integer
 from ...support.errors import ArgumentError, DtypeError, ShapeError
@@ -26,6 +27,9 @@ from ..elementwise.comparison import lt_p
 from ..elementwise.conversion import bitcast_convert_type, convert_element_type
 from ..keys.threefry import UINTS, threefry2x32_p
 from ..movement.shape import as_shape, broadcast_in_dim, concatenate, expand_dims, iota, reshape, slice_in_dim, squeeze
+
+if TYPE_CHECKING:
+    from ...support.pytree import PyTree
 
 MULTIPLIERS = (np.uint32(0xD2511F53), np.uint32(0xCD9E8D57))
 WEYL = (np.uint32(0x9E3779B9), np.uint32(0xBB67AE85))
@@ -55,7 +59,7 @@ def _xor(x: Array, y: Array, z: Array) -> Any:
     return xor_p.bind(xor_p.bind(x, y), z)
 
 
-def split_words(state: Any) -> Words:
+def split_words(state: PyTree) -> Words:
     """The words along the last axis of an array, each an array without it."""
     last = len(shape_of(state)) - 1
     return [squeeze(slice_in_dim(state, i, i + 1, axis=last), (last,)) for i in range(shape_of(state)[last])]
@@ -67,7 +71,7 @@ def join_words(words: Words) -> Any:
     return concatenate([expand_dims(word, (axis,)) for word in words], axis)
 
 
-def _plus(words: Words, by: Any) -> Words:
+def _plus(words: Words, by: ArrayLike) -> Words:
     """A number of several words, the lowest first, with one of one word added."""
     total = []
     for word in words:
@@ -76,11 +80,11 @@ def _plus(words: Words, by: Any) -> Words:
     return total
 
 
-def _spread(word: Any, lead: int, shape: tuple[int, ...]) -> Any:
+def _spread(word: Array, lead: int, shape: tuple[int, ...]) -> Any:
     return broadcast_in_dim(word, shape, tuple(range(lead)))
 
 
-def hashed(state: Any, blocks: int, algorithm: RandomAlgorithm) -> Any:
+def hashed(state: PyTree, blocks: int, algorithm: RandomAlgorithm) -> Any:
     """The bits of so many blocks for each state: (..., 4) words to (..., words of the blocks)."""
     lead = len(shape_of(state)) - 1
     shape = (*shape_of(state)[:-1], blocks)
@@ -95,7 +99,7 @@ def hashed(state: Any, blocks: int, algorithm: RandomAlgorithm) -> Any:
     return reshape(join_words(words), (*shape[:-1], len(words) * blocks))
 
 
-def bits_of(state: Any, shape: tuple[int, ...], width: int, algorithm: RandomAlgorithm) -> tuple[Any, int]:
+def bits_of(state: PyTree, shape: tuple[int, ...], width: int, algorithm: RandomAlgorithm) -> tuple[Any, int]:
     """Unsigned integers of a width in bits, of the states' shape and then `shape`; and how many blocks were used."""
     size = math.prod(shape)
     words = size * (2 if width == 64 else 1)
@@ -114,7 +118,7 @@ def bits_of(state: Any, shape: tuple[int, ...], width: int, algorithm: RandomAlg
 
 
 def rng_bit_generator(
-    key: Any, shape: Any, dtype: Any = np.uint32, algorithm: Any = RandomAlgorithm.RNG_DEFAULT, *,
+    key: ArrayLike, shape: Sequence[int], dtype: DTypeLike = np.uint32, algorithm: Any = RandomAlgorithm.RNG_DEFAULT, *,
     out_sharding: Any = None,
 ) -> tuple[Any, Any]:  # fmt: skip
     """Random bits of an integer dtype from a state of four uint32 words (or two uint64): (new state, bits).

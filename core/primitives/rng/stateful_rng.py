@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ...ir.array import Array
+from ...ir.array import Array, ArrayLike, Operand
 from ...ir.primitive import AxisInfo, Primitive
 from ...ir.promotion import promote_types
 from ...ir.types import ArrayType, is_float, is_integer
@@ -29,7 +29,7 @@ def _typing(a: ArrayType, b: ArrayType, *, shape: tuple[int, ...]) -> ArrayType:
     return ArrayType(shape, a.dtype)
 
 
-def _numpy(a: Any, b: Any, *, shape: tuple[int, ...]) -> Any:
+def _numpy(a: Operand, b: Operand, *, shape: tuple[int, ...]) -> Any:
     if is_integer(a.dtype):
         return _STATE.integers(a, b, shape, a.dtype)
     return (_STATE.random(shape) * (b - a) + a).astype(a.dtype)
@@ -44,7 +44,7 @@ rng_uniform_p: Primitive = Primitive(
 )  # fmt: skip
 
 
-def rng_uniform(a: Any, b: Any, shape: Sequence[int]) -> Array:
+def rng_uniform(a: ArrayLike, b: ArrayLike, shape: Sequence[int]) -> Array:
     """Uniform numbers from `a` to below `b`, two scalars, of a generator with hidden state: no two calls give the same.
 
     Which numbers depends on the platform and its compiler; `random.uniform` gives the same ones for the same key.

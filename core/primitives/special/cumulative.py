@@ -12,10 +12,10 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from ...ir.array import Array, ArrayLike
+from ...ir.array import Array, ArrayLike, Operand
 from ...ir.axis_relation import Loops, Relation, Whole
 from ...ir.elementwise_typing import INEXACT, NUMBER, ORDERED, check_kind, widened
-from ...ir.primitive import NAMED, Primitive
+from ...ir.primitive import NAMED, Linear, Primitive
 from ...ir.types import ArrayType, is_complex
 from ...support.errors import ShapeError
 from ...tracing.trace import shape_of, trace_program, typeof
@@ -42,7 +42,7 @@ def _cut(x: Array, axis: int, start: int, stop: int) -> Any:
     return slice_p.bind(x, start_indices=starts, limit_indices=stops, strides=None)
 
 
-def scan_by_doubling(combine: Combine, x: Any, axis: int, reverse: bool) -> Any:
+def scan_by_doubling(combine: Combine, x: ArrayLike, axis: int, reverse: bool) -> Any:
     """All prefixes (or suffixes) combined: each step doubles how far back an element reaches."""
     count, reach = shape_of(x)[axis], 1
     while reach < count:
@@ -56,7 +56,7 @@ def scan_by_doubling(combine: Combine, x: Any, axis: int, reverse: bool) -> Any:
     return x
 
 
-def scan_by_blocks(combine: Combine, x: Any, axis: int, reverse: bool) -> Any:
+def scan_by_blocks(combine: Combine, x: ArrayLike, axis: int, reverse: bool) -> Any:
     """All prefixes (or suffixes) combined: first within blocks, then over the blocks' totals, recursively."""
     shape = shape_of(x)
     count = shape[axis]
@@ -91,7 +91,7 @@ def scan_by_blocks(combine: Combine, x: Any, axis: int, reverse: bool) -> Any:
     return _cut(flat, axis, missing, missing + count) if reverse else _cut(flat, axis, 0, count)
 
 
-def _one_by_one(combine: Combine, x: Any, axis: int, reverse: bool) -> Any:
+def _one_by_one(combine: Combine, x: Array, axis: int, reverse: bool) -> Any:
     """All prefixes (or suffixes) combined in a loop, for a size that is not known."""
     rows = moveaxis(x, axis, 0)
     count = shape_of(rows)[0]
@@ -110,7 +110,7 @@ def _one_by_one(combine: Combine, x: Any, axis: int, reverse: bool) -> Any:
     return moveaxis(concatenate_p.bind(*ends, dimension=0), 0, axis)
 
 
-def _after(combine: Combine, totals: Any, within: Any, axis: int, reverse: bool) -> Any:
+def _after(combine: Combine, totals: Array, within: Array, axis: int, reverse: bool) -> Any:
     """Each block's partial results combined with the total of all blocks before it."""
     n = shape_of(totals)[axis]
     if reverse:
@@ -120,7 +120,7 @@ def _after(combine: Combine, totals: Any, within: Any, axis: int, reverse: bool)
     return concatenate_p.bind(*parts, dimension=axis)
 
 
-def log_add_exp(a: Any, b: Any) -> Any:
+def log_add_exp(a: ArrayLike, b: ArrayLike) -> Any:
     """log(exp a + exp b), -inf (and of derivative 0) where both are -inf; an infinity has all of the derivative."""
     dtype = typeof(a).dtype
     reals = [real_p.bind(x) if is_complex(dtype) else x for x in (a, b)]
@@ -168,7 +168,7 @@ def _running_log_add_exp(x: np.ndarray, *, axis: int, dtype: np.dtype[Any]) -> n
     return np.stack([*sums][1:], axis).astype(dtype)
 
 
-def _scan_log_add_exp(combine: Combine, x: Any, axis: int, reverse: bool) -> Any:
+def _scan_log_add_exp(combine: Combine, x: Array, axis: int, reverse: bool) -> Any:
     """The scan; a complex number that nothing is added to is a logarithm's principal value too."""
     if is_complex(typeof(x).dtype):
         x = combine(x, spread(like(x, -np.inf), shape_of(x)))
@@ -176,19 +176,20 @@ def _scan_log_add_exp(combine: Combine, x: Any, axis: int, reverse: bool) -> Any
 
 
 def _cumulative(
-    name: str, kinds: Sequence[str], running: Any, combine: Combine, linear: bool = False, scan: Any = scan_by_blocks
-) -> Primitive:
-    def meaning(x: Any, *, axis: int, reverse: bool) -> Any:
+    name: str, kinds: Sequence[str], running: Callable[..., Any], combine: Combine, linear: bool = False,
+    scan: Callable[..., Any] = scan_by_blocks,
+) -> Primitive:  # fmt: skip
+    def meaning(x: Operand, *, axis: int, reverse: bool) -> Any:
         if not x.shape[axis]:
             return x
         x = np.flip(x, axis) if reverse else x
         out = running(x, axis=axis, dtype=x.dtype)
         return np.flip(out, axis) if reverse else out
 
-    def expand(x: Any, *, axis: int, reverse: bool) -> Any:
+    def expand(x: Array, *, axis: int, reverse: bool) -> Any:
         return scan(combine, x, axis, reverse)
 
-    def transpose(ct: Any, x: Any, *, axis: int, reverse: bool) -> list[Any]:
+    def transpose(ct: Operand, x: Linear, *, axis: int, reverse: bool) -> list[Any]:
         return [p.bind(ct, axis=axis, reverse=not reverse)]
 
     p = Primitive(
@@ -227,7 +228,7 @@ class Cumulative(Protocol):
 
 
 def _function(primitive: Primitive, doc: str) -> Cumulative:
-    def cumulative(operand: Any, axis: int = 0, reverse: bool = False) -> Any:
+    def cumulative(operand: Operand, axis: int = 0, reverse: bool = False) -> Any:
         axis = as_axis(axis, len(shape_of(operand)), primitive.name)
         return primitive.bind(operand, axis=axis, reverse=bool(reverse))
 

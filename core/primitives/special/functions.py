@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ...ir.array import Array
+from ...ir.array import Array, ArrayLike, Operand
 from ...ir.elementwise_typing import FLOAT, common_shape
 from ...ir.primitive import Primitive
 from ...support.errors import NoDerivativeError, ShapeError
@@ -51,6 +51,7 @@ from ..reduction.reduce import reduce_or_p
 from . import reference as meaning
 
 if TYPE_CHECKING:
+    from ...support.pytree import PyTree
     from ..elementwise.builders import Unary
 
 
@@ -59,27 +60,27 @@ _ROOT_PI = math.sqrt(math.pi)
 # ---------------------------------------------------------------------------- shorthand
 
 
-def _add(x: Any, *ys: Any) -> Any:
+def _add(x: ArrayLike, *ys: Any) -> Any:
     for y in ys:
         x = add_p.bind(x, like(x, y) if type(y) in (int, float) else y)
     return x
 
 
-def _mul(x: Any, *ys: Any) -> Any:
+def _mul(x: ArrayLike, *ys: Any) -> Any:
     for y in ys:
         x = mul_p.bind(x, like(x, y) if type(y) in (int, float) else y)
     return x
 
 
-def _sub(x: Any, y: Any) -> Any:
+def _sub(x: ArrayLike, y: ArrayLike) -> Any:
     return sub_p.bind(like(y, x) if type(x) in (int, float) else x, like(x, y) if type(y) in (int, float) else y)
 
 
-def _div(x: Any, y: Any) -> Any:
+def _div(x: ArrayLike, y: Operand) -> Any:
     return div_p.bind(like(y, x) if type(x) in (int, float) else x, like(x, y) if type(y) in (int, float) else y)
 
 
-def _where(condition: Array, x: Any, y: Any) -> Any:
+def _where(condition: Array, x: ArrayLike, y: ArrayLike) -> Any:
     x, y = (like(y, x) if type(x) in (int, float) else x), (like(x, y) if type(y) in (int, float) else y)
     return select_n_p.bind(condition, y, x)
 
@@ -114,7 +115,7 @@ def _in_float32(expand: Callable[..., Any]) -> Callable[..., Any]:
     return rule
 
 
-def _eps(x: Any) -> float:
+def _eps(x: Operand) -> float:
     return float(np.finfo(typeof(x).dtype).eps)
 
 
@@ -147,7 +148,7 @@ polygamma_p: Primitive = curves(
     "polygamma", FLOAT, meaning.polygamma,
     [no_derivative("polygamma", "its order"), lambda t, out, m, x: _mul(t, polygamma_p.bind(_add(m, 1), x))],
 )  # fmt: skip
-def _zeta_formula(s: Any, q: Any) -> Any:
+def _zeta_formula(s: Array, q: Operand) -> Any:
     """Hurwitz's zeta function by the Euler-Maclaurin formula (DLMF 25.11.5), for s above 1 and q above 0."""
     a = _add(q, 12)
     power = exp_p.bind(neg_p.bind(_mul(s, log_p.bind(a))))
@@ -161,7 +162,7 @@ def _zeta_formula(s: Any, q: Any) -> Any:
     return total
 
 
-def _zeta_slope(t: Any, out: Any, s: Any, q: Any) -> Any:
+def _zeta_slope(t: Operand, out: Operand, s: ArrayLike, q: ArrayLike) -> Any:
     """By its exponent: the derivative of the formula where it holds, NaN elsewhere."""
     shape = shape_of(out)
     s, q = spread(s, shape), spread(q, shape)
@@ -193,21 +194,21 @@ def _until_settled(step: Callable[..., Any], init: tuple[Any, ...]) -> tuple[Any
     """
     axes = tuple(range(len(shape_of(init[0]))))
 
-    def body(carry: Any) -> Any:
+    def body(carry: PyTree) -> Any:
         n, moving, state = carry
         n = _add(n, 1)
         still, *new = step(n, *state)
         kept = tuple(select_n_p.bind(moving, old, fresh) for old, fresh in zip(state, new, strict=True))
         return n, and_p.bind(moving, still), kept
 
-    def unsettled(carry: Any) -> Any:
+    def unsettled(carry: PyTree) -> Any:
         return and_p.bind(reduce_or_p.bind(carry[1], axes=axes), _lt(carry[0], _LIMIT))
 
     start = (like(init[0], 0), spread(np.bool_(True), shape_of(init[0])), init)
     return while_loop(unsettled, body, start)[2]
 
 
-def _gamma_density(a: Any, x: Array) -> Any:
+def _gamma_density(a: Operand, x: Array) -> Any:
     """x^a e^-x / Gamma(a + 1), without the cancellation of its logarithm at large a."""
     plain = exp_p.bind(_sub(_sub(_mul(a, log_p.bind(x)), x), lgamma_p.bind(_add(a, 1))))
     # Stirling: Gamma(a + 1) = sqrt(2 pi a) (a/e)^a (1 + 1/(12 a) + ...) (DLMF 5.11.3), with d = x/a - 1.
@@ -221,24 +222,24 @@ def _gamma_density(a: Any, x: Array) -> Any:
     return _where(and_p.bind(_gt(a, 20), _gt(d, -1)), stirling, plain)
 
 
-def _series_start(a: Any, x: Any) -> tuple[Any, ...]:
+def _series_start(a: Operand, x: Operand) -> tuple[Any, ...]:
     one = spread(like(a, 1.0), shape_of(a))
     return one, one
 
 
-def _series_step(a: Any, x: Any, n: Any, term: Any, total: Any) -> tuple[Any, ...]:
+def _series_step(a: Operand, x: Operand, n: Array, term: Array, total: Array) -> tuple[Any, ...]:
     """The power series of P(a, x) (DLMF 8.7.1), for x below a + 1."""
     term = _mul(term, _div(x, _add(a, n)))
     total = _add(total, term)
     return _gt(term, _mul(total, _eps(a) / 8)), term, total
 
 
-def _fraction_start(a: Any, x: Any) -> tuple[Any, ...]:
+def _fraction_start(a: Operand, x: Operand) -> tuple[Any, ...]:
     d = _div(1.0, _sub(_add(x, 1), a))
     return spread(like(a, 1e30), shape_of(a)), d, d
 
 
-def _fraction_step(a: Any, x: Any, n: Any, c: Any, d: Any, h: Any) -> tuple[Any, ...]:
+def _fraction_step(a: Operand, x: Operand, n: Array, c: Array, d: Array, h: Array) -> tuple[Any, ...]:
     """The continued fraction of Q(a, x) (DLMF 8.9.2) by Lentz's method, for x above a + 1."""
     numerator = _mul(n, _sub(a, n))
     b = _add(_sub(_add(x, 1), a), _mul(n, 2))
@@ -248,17 +249,17 @@ def _fraction_step(a: Any, x: Any, n: Any, c: Any, d: Any, h: Any) -> tuple[Any,
     return _gt(abs_p.bind(_sub(factor, 1.0)), _eps(a)), c, d, _mul(h, factor)
 
 
-def _gamma_series(a: Any, x: Any) -> Any:
+def _gamma_series(a: Operand, x: Operand) -> Any:
     total = _until_settled(lambda n, *state: _series_step(a, x, n, *state), _series_start(a, x))[-1]
     return _mul(_gamma_density(a, x), total)
 
 
-def _gamma_fraction(a: Any, x: Any) -> Any:
+def _gamma_fraction(a: Operand, x: Operand) -> Any:
     h = _until_settled(lambda n, *state: _fraction_step(a, x, n, *state), _fraction_start(a, x))[-1]
     return _mul(_gamma_density(a, x), a, h)
 
 
-def _settled_slope(start: Callable[..., Any], step: Callable[..., Any], a: Any, x: Any) -> tuple[Any, Any]:
+def _settled_slope(start: Callable[..., Any], step: Callable[..., Any], a: Operand, x: Operand) -> tuple[Any, Any]:
     """What the last of the state settles at, and its slope in a.
 
     Both must settle: where a is a whole number the fraction of Q(a, x) ends, but not its slope.
@@ -267,7 +268,7 @@ def _settled_slope(start: Callable[..., Any], step: Callable[..., Any], a: Any, 
     init, slopes = jvp_flat(lambda a: list(start(a, x)), [a], [one])
     count = len(init)
 
-    def both(n: Any, *state: Any) -> tuple[Any, ...]:
+    def both(n: Array, *state: Any) -> tuple[Any, ...]:
         before = state[count:]
         new, after = jvp_flat(lambda a, *values: list(step(a, x, n, *values)), [a, *state[:count]], [one, *before])
         after = [instantiate(t) for t in after[1:]]
@@ -286,7 +287,7 @@ def _igamma_masks(a: Array, x: Array) -> tuple[Any, Any, Any]:
     return legal, usual, _lt(x, _add(a, 1))
 
 
-def _by_halves(usual: Array, below: Array, a: Any, x: Any) -> tuple[tuple[Any, Any], tuple[Any, Any]]:
+def _by_halves(usual: Array, below: Array, a: Operand, x: Operand) -> tuple[tuple[Any, Any], tuple[Any, Any]]:
     """The arguments of the series, and those of the fraction; harmless ones where the other is used."""
     series, fraction = and_p.bind(usual, below), and_p.bind(usual, not_p.bind(below))
     return (
@@ -295,7 +296,7 @@ def _by_halves(usual: Array, below: Array, a: Any, x: Any) -> tuple[tuple[Any, A
     )
 
 
-def _igamma_parts(a: Any, x: Any, upper: bool) -> Any:
+def _igamma_parts(a: Operand, x: Operand, upper: bool) -> Any:
     shape = common_shape("igamma", (typeof(a), typeof(x)))  # type: ignore[arg-type]
     a, x = spread(a, shape), spread(x, shape)
     legal, usual, below = _igamma_masks(a, x)
@@ -309,15 +310,15 @@ def _igamma_parts(a: Any, x: Any, upper: bool) -> Any:
     return _where(legal, value, math.nan)
 
 
-def _igamma(a: Any, x: Any) -> Any:
+def _igamma(a: Operand, x: Operand) -> Any:
     return _igamma_parts(a, x, upper=False)
 
 
-def _igammac(a: Any, x: Any) -> Any:
+def _igammac(a: Operand, x: Operand) -> Any:
     return _igamma_parts(a, x, upper=True)
 
 
-def _igamma_grad_a(a: Any, x: Any) -> Any:
+def _igamma_grad_a(a: Operand, x: Operand) -> Any:
     """The derivative of P(a, x) in a: series and fraction differentiated forwards, 0 at the edges but a = 0."""
     shape = common_shape("igamma_grad_a", (typeof(a), typeof(x)))  # type: ignore[arg-type]
     a, x = spread(a, shape), spread(x, shape)
@@ -325,7 +326,9 @@ def _igamma_grad_a(a: Any, x: Any) -> Any:
     usual = or_p.bind(usual, and_p.bind(_eq(a, 0), and_p.bind(_gt(x, 0), _lt(x, math.inf))))
     series, fraction = _by_halves(usual, below, a, x)
 
-    def slope(start: Any, step: Any, front: Any, a: Any, x: Any) -> Any:
+    def slope(
+        start: Callable[..., Any], step: Callable[..., Any], front: Callable[..., Any], a: Operand, x: Operand
+    ) -> Any:
         total, rate = _settled_slope(start, step, a, x)
         one = spread(like(a, 1.0), shape)
         return instantiate(jvp_flat(lambda a, total: [_mul(front(a, x), total)], [a, total], [one, rate])[1][0])
@@ -336,23 +339,23 @@ def _igamma_grad_a(a: Any, x: Any) -> Any:
     return _where(legal, value, math.nan)
 
 
-def _power_of_zero(x: Any, end: Any, power: Array) -> Any:
+def _power_of_zero(x: Operand, end: Operand, power: Array) -> Any:
     """A power of a number where that is 0, 1 elsewhere: a power itself has the right derivatives at 0."""
     return pow_p.bind(_where(end, x, 1.0), power)
 
 
-def _gamma_pdf(a: Array, x: Any) -> Any:
+def _gamma_pdf(a: Array, x: Operand) -> Any:
     """x^(a-1) e^-x / Gamma(a): the derivative of P(a, x) in x."""
     power, end = _sub(a, 1.0), _eq(x, 0)
     log = _sub(_sub(_mul(power, log_p.bind(_where(end, 1.0, x))), x), lgamma_p.bind(a))
     return _mul(exp_p.bind(log), _power_of_zero(x, end, power))
 
 
-def _igamma_grad_a_slope(t: Any, out: Any, a: Any, x: Any) -> Any:
+def _igamma_grad_a_slope(t: Operand, out: Operand, a: Operand, x: Operand) -> Any:
     """By `a` again: the expansion differentiated forwards."""
     shape = shape_of(out)
 
-    def slope(a: Any, x: Any) -> Any:
+    def slope(a: Operand, x: Operand) -> Any:
         return instantiate(jvp_flat(lambda a: [_igamma_grad_a(a, x)], [a], [spread(like(a, 1.0), shape)])[1][0])
 
     return _mul(t, _in_float32(slope)(spread(a, shape), spread(x, shape)))
@@ -384,7 +387,7 @@ igamma_grad_a_p: Primitive = curves(
 # ---------------------------------------------------------------------------- incomplete beta function
 
 
-def _beta_fraction(a: Any, b: Any, x: Array) -> Any:
+def _beta_fraction(a: Operand, b: Operand, x: Array) -> Any:
     """The continued fraction of I_x(a, b) (DLMF 8.17.22) with Lentz's method, two terms a step."""
     eps, tiny = _eps(x), 1e-30
     total = _add(a, b)
@@ -392,7 +395,7 @@ def _beta_fraction(a: Any, b: Any, x: Array) -> Any:
     def guarded(v: Array) -> Any:
         return _where(_lt(abs_p.bind(v), tiny), tiny, v)
 
-    def advance(numerator: Any, c: Any, d: Any) -> Any:
+    def advance(numerator: Array, c: Array, d: Array) -> Any:
         d = _div(1.0, guarded(_add(_mul(numerator, d), 1.0)))
         c = guarded(_add(_div(numerator, c), 1.0))
         return c, d
@@ -400,7 +403,7 @@ def _beta_fraction(a: Any, b: Any, x: Array) -> Any:
     one = spread(like(x, 1.0), shape_of(x))
     d = _div(1.0, guarded(_sub(1.0, _div(_mul(total, x), _add(a, 1)))))
 
-    def step(n: Any, c: Any, d: Any, h: Any) -> Any:
+    def step(n: Array, c: Array, d: Array, h: Array) -> Any:
         twice = _add(a, _mul(n, 2))
         even = _div(_mul(n, _sub(b, n), x), _mul(_sub(twice, 1.0), twice))
         c, d = advance(even, c, d)
@@ -417,7 +420,7 @@ def _log_beta(a: Array, b: Array) -> Any:
     return _sub(_add(lgamma_p.bind(a), lgamma_p.bind(b)), lgamma_p.bind(_add(a, b)))
 
 
-def _betainc(a: Any, b: Any, x: Any) -> Any:
+def _betainc(a: Operand, b: Operand, x: Operand) -> Any:
     shape = common_shape("betainc", (typeof(a), typeof(b), typeof(x)))  # type: ignore[arg-type]
     a, b, x = (spread(v, shape) for v in (a, b, x))
     legal = and_p.bind(and_p.bind(_ge(a, 0), _ge(b, 0)), and_p.bind(_ge(x, 0), _le(x, 1)))
@@ -441,7 +444,7 @@ def _betainc(a: Any, b: Any, x: Any) -> Any:
     return _where(legal, _where(inside, value, edge), math.nan)
 
 
-def _beta_density(t: Any, out: Any, a: Any, b: Any, x: Any) -> Any:
+def _beta_density(t: Operand, out: Operand, a: ArrayLike, b: ArrayLike, x: Operand) -> Any:
     p, q, low, high = _sub(a, 1.0), _sub(b, 1.0), _eq(x, 0), _eq(x, 1)
     log, log_rest = log_p.bind(_where(low, 1.0, x)), log1p_p.bind(neg_p.bind(_where(high, 0.0, x)))
     # At an end where one factor is infinite, the other is 1: its slope is given the sign of the first's, and not 0.
@@ -462,7 +465,7 @@ regularized_incomplete_beta_p: Primitive = curves(
 # ---------------------------------------------------------------------------- scaled Bessel functions
 
 
-def _clenshaw(t: Any, coefficients: tuple[float, ...]) -> Any:
+def _clenshaw(t: Array, coefficients: tuple[float, ...]) -> Any:
     """The Chebyshev series sum c_k T_k(t), without terms below the dtype's precision."""
     small = _eps(t) / 8
     count = max(k for k, c in enumerate(coefficients) if abs(c) > small) + 1
@@ -492,7 +495,7 @@ bessel_i0e_p: Primitive = curve(
 )  # fmt: skip
 
 
-def _bessel_i1e_tangent(t: Any, out: Any, x: Array) -> Any:
+def _bessel_i1e_tangent(t: Operand, out: Operand, x: Array) -> Any:
     # I1' = I0 - I1 / x (DLMF 10.29.2); near 0 the quotient by its power series (10.25.2), for the sake of its slopes.
     near, sign = _lt(abs_p.bind(x), 0.1), sign_p.bind(x)
     square = square_p.bind(_where(near, x, 0.0))
@@ -523,7 +526,7 @@ bessel_i0e: Unary = function(bessel_i0e_p, 1, "Elementwise exp(-abs(x)) * I0(x),
 bessel_i1e: Unary = function(bessel_i1e_p, 1, "Elementwise exp(-abs(x)) * I1(x), of the modified Bessel function.")
 
 
-def polygamma(m: Any, x: Any) -> Array:
+def polygamma(m: ArrayLike, x: ArrayLike) -> Array:
     """Elementwise derivative of digamma, m times, at x; m is a float of whole value.
 
     Below 0 by the sum over all poles, those on the right of x less those of 1 - x (DLMF 5.15.1), all above 0: XLA's own
@@ -552,7 +555,7 @@ def polygamma(m: Any, x: Any) -> Array:
     return _add(polygamma_p.bind(m, _where(reflected, after, x)), _where(reflected, signed, 0.0))
 
 
-def zeta(x: Any, q: Any) -> Array:
+def zeta(x: ArrayLike, q: ArrayLike) -> Array:
     """Elementwise Hurwitz zeta function, the sum of (q + k) ** -x.
 
     >>> from tilewright import lax, numpy as jnp
@@ -562,7 +565,7 @@ def zeta(x: Any, q: Any) -> Array:
     return _zeta(x, q)
 
 
-def igamma(a: Any, x: Any) -> Array:
+def igamma(a: ArrayLike, x: ArrayLike) -> Array:
     """Elementwise regularised lower incomplete gamma function P(a, x).
 
     >>> from tilewright import lax, numpy as jnp
@@ -572,7 +575,7 @@ def igamma(a: Any, x: Any) -> Array:
     return _lower_igamma(a, x)
 
 
-def igammac(a: Any, x: Any) -> Array:
+def igammac(a: ArrayLike, x: ArrayLike) -> Array:
     """Elementwise regularised upper incomplete gamma function Q(a, x).
 
     >>> from tilewright import lax, numpy as jnp
@@ -582,7 +585,7 @@ def igammac(a: Any, x: Any) -> Array:
     return _upper_igamma(a, x)
 
 
-def igamma_grad_a(a: Any, x: Any) -> Array:
+def igamma_grad_a(a: ArrayLike, x: ArrayLike) -> Array:
     """Elementwise derivative of igamma(a, x) in a.
 
     >>> from tilewright import lax, numpy as jnp
@@ -592,7 +595,7 @@ def igamma_grad_a(a: Any, x: Any) -> Array:
     return _igamma_slope(a, x)
 
 
-def betainc(a: Any, b: Any, x: Any) -> Array:
+def betainc(a: ArrayLike, b: ArrayLike, x: ArrayLike) -> Array:
     """Elementwise regularised incomplete beta function I_x(a, b).
 
     >>> from tilewright import lax, numpy as jnp
@@ -602,7 +605,7 @@ def betainc(a: Any, b: Any, x: Any) -> Array:
     return _incomplete_beta(a, b, x)
 
 
-def random_gamma_grad(a: Any, x: Any) -> Array:
+def random_gamma_grad(a: ArrayLike, x: ArrayLike) -> Array:
     """Elementwise derivative in a of a sample x of the gamma distribution: -(dP/da) / (dP/dx).
 
     >>> from tilewright import lax, numpy as jnp

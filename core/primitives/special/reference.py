@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from ...ir.array import ArrayLike, Operand
 from ...support.memo import cached
 
 # Bernoulli numbers B_2, B_4, ...: coefficients of the asymptotic and Euler-Maclaurin series.
@@ -52,7 +53,7 @@ lgamma: Callable[..., Any] = each(_lgamma)
 
 
 @_doubles
-def erf_inv(x: Any) -> Any:
+def erf_inv(x: ArrayLike) -> Any:
     """The inverse of erf: Winitzki's approximation polished by Halley's method on erfc(y) = 1 - |x|."""
     size = np.abs(x)
     inside = size < 1
@@ -71,7 +72,7 @@ def erf_inv(x: Any) -> Any:
 
 
 @_doubles
-def digamma(x: Any) -> Any:
+def digamma(x: Operand) -> Any:
     """Reflection (DLMF 5.5.4), recurrence (5.5.2) up to 12, and the asymptotic series (5.11.2); -inf at 0, as XLA."""
     pole = (x <= 0) & (x == np.floor(x))
     negative = x < 0.5
@@ -91,7 +92,7 @@ def digamma(x: Any) -> Any:
 
 
 @_doubles
-def zeta(s: Any, q: Any) -> Any:
+def zeta(s: Operand, q: Operand) -> Any:
     """Hurwitz's zeta function by the Euler-Maclaurin formula (DLMF 25.11.5), after 12 leading terms."""
     good = (s > 1) & (q > 0)
     s1, q1 = np.where(good, s, 2.0), np.where(good, q, 1.0)
@@ -114,13 +115,13 @@ def zeta(s: Any, q: Any) -> Any:
     return out
 
 
-def _zeta_below(s: Any, q: Any) -> Any:
+def _zeta_below(s: Operand, q: Operand) -> Any:
     steps = np.ceil(-q)
     head = np.array([sum((b + k) ** -a for k in range(int(n))) for a, b, n in zip(s, q, steps, strict=True)])
     return head + zeta(s, q + steps)
 
 
-def polygamma(m: Any, x: Any) -> Any:
+def polygamma(m: Operand, x: Operand) -> Any:
     """(-1)^(m+1) m! zeta(m + 1, x) (DLMF 5.15.1, 25.11.12); digamma for m = 0, NaN for m not a whole number >= 0."""
     m, x = np.broadcast_arrays(m, x)
     order = m.astype(np.float64)
@@ -160,7 +161,7 @@ def bessel_ie(order: int) -> Callable[..., Any]:
     """exp(-|x|) I_n(x) for n = 0 or 1."""
 
     @_doubles
-    def function(x: Any) -> Any:
+    def function(x: Operand) -> Any:
         size = np.abs(x)
         near = np.polynomial.chebyshev.chebval(np.minimum(size, 8) / 4 - 1, bessel_coefficients(order, False))
         large = np.maximum(size, 8)

@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from ...ir.array import Array
+from ...ir.array import Array, ArrayLike, Operand
 from ...ir.axis_relation import other_places, same_places
-from ...ir.primitive import AxisInfo, Primitive, Zero
+from ...ir.primitive import AxisInfo, Linear, Primitive, Zero
 from ...ir.types import BOOL, INT32, ArrayType, canonical_dtype
 from ...support import pytree
 from ...support.errors import ArgumentError, ArgumentTypeError, ShapeError, UnboundAxisError, UnsupportedError
@@ -52,7 +52,7 @@ def _sizes() -> dict[Any, int]:
     return {a[0]: a[1] for a in axis_environment()}
 
 
-def _size_of(name: Any) -> int:
+def _size_of(name: str) -> int:
     sizes = _sizes()
     if name not in sizes:
         bound = ", ".join(map(repr, sizes)) or "none"
@@ -63,7 +63,7 @@ def _size_of(name: Any) -> int:
     return sizes[name]
 
 
-def _names(axis_name: Any) -> Names:
+def _names(axis_name: Hashable) -> Names:
     names = tuple(axis_name) if isinstance(axis_name, (tuple, list)) else (axis_name,)
     for name in names:
         _size_of(name)
@@ -82,7 +82,7 @@ def _on_mesh(names: Names) -> bool:
     return mesh_axes().keys() >= set(names)
 
 
-def _grouped(groups: Any, names: Names, function: str) -> dict[str, Any]:
+def _grouped(groups: Sequence[Any] | None, names: Names, function: str) -> dict[str, Any]:
     """The parameter of a collective within groups of the members, which axes of a mesh alone have."""
     if groups is None:
         return {}
@@ -160,9 +160,9 @@ pmin_p: Primitive = _reduction("pmin", _min, lambda x, n: x)
 
 
 def _mover(
-    name: str, typing: Callable[..., Any], over: Callable[..., Any], shift: Callable[..., Any], transpose: Any,
-    places: Any = same_places, varies: Any = _moving,
-) -> Primitive:
+    name: str, typing: Callable[..., Any], over: Callable[..., Any], shift: Callable[..., Any],
+    transpose: Callable[..., Any], places: Callable[..., Any] = same_places, varies: Callable[..., Any] = _moving,
+) -> Primitive:  # fmt: skip
     """A collective over one axis: `over(axis, x batched at 0, **params) -> out, dim`; `shift(params, dim)` moves its
     dimensions past another batch axis and says where that axis ends up."""
 
@@ -184,7 +184,7 @@ def _plus_one(*names: str) -> Callable[[dict[str, Any]], dict[str, Any]]:
     return lambda params: params | {n: params[n] + 1 for n in names}
 
 
-def _reshaped(x: Any, shape: Sequence[int]) -> Any:
+def _reshaped(x: Operand, shape: Sequence[int]) -> Any:
     return reshape_to(x, tuple(shape))
 
 
@@ -207,7 +207,7 @@ def _gather_places(types: Any, outs: Sequence[Any], *, dimension: int, tiled: bo
     return [(*dims[:dimension], (), *dims[dimension:])]
 
 
-def _gather_over(axis: AxisInfo, x: Any, *, dimension: int, size: int, tiled: bool) -> Any:
+def _gather_over(axis: AxisInfo, x: Operand, *, dimension: int, size: int, tiled: bool) -> Any:
     out = moveaxis(x, 0, dimension)
     if tiled:
         shape = shape_of(out)
@@ -260,7 +260,7 @@ def _scatter_places(types: Any, outs: Sequence[Any], *, dimension: int, tiled: b
     return same_places(types, outs) if tiled else other_places(types, outs, axes=(dimension,))
 
 
-def _scatter_over(axis: AxisInfo, x: Any, *, dimension: int, size: int, tiled: bool) -> Any:
+def _scatter_over(axis: AxisInfo, x: Operand, *, dimension: int, size: int, tiled: bool) -> Any:
     out = _sum(x)
     if tiled:
         shape = shape_of(out)
@@ -292,7 +292,7 @@ def _exchange_typing(
     return x.with_shape(shape).strong()
 
 
-def _exchange_over(axis: AxisInfo, x: Any, *, split: int, concat: int, size: int) -> Any:
+def _exchange_over(axis: AxisInfo, x: Operand, *, split: int, concat: int, size: int) -> Any:
     shape = shape_of(x)[1:]
     parts = _reshaped(x, (size, *shape[:split], size, shape[split] // size, *shape[split + 1 :]))
     # Axis 0 numbers senders, axis split + 1 receivers: receivers lead, senders go before `concat`.
@@ -311,7 +311,7 @@ all_to_all_p: Primitive = _mover(
 )
 
 
-def _permute_over(axis: AxisInfo, x: Any, *, perm: Sequence[tuple[int, int]]) -> Any:
+def _permute_over(axis: AxisInfo, x: Operand, *, perm: Sequence[tuple[int, int]]) -> Any:
     source = {to: start for start, to in perm}
     rows = [slice_in_dim(x, source.get(i, 0), source.get(i, 0) + 1) for i in range(axis.size)]
     out = concatenate(rows, 0)
@@ -333,11 +333,11 @@ ppermute_p: Primitive = _mover(
 )
 
 
-def _broadcast_over(axis: AxisInfo, x: Any, *, source: int) -> Any:
+def _broadcast_over(axis: AxisInfo, x: Operand, *, source: int) -> Any:
     return index_in_dim(x, source, 0, keepdims=False), None
 
 
-def _broadcast_transpose(ct: Array, x: Any, *, axes: Names, source: int) -> list[Any]:
+def _broadcast_transpose(ct: Array, x: Linear, *, axes: Names, source: int) -> list[Any]:
     total = psum_p.bind(ct, axes=axes)
     here = eq_p.bind(axis_index(axes[0]), np.int32(source))
     zero = broadcast_in_dim_p.bind(np.zeros((), ct.dtype)[()], shape=shape_of(ct), broadcast_dimensions=())
@@ -349,7 +349,7 @@ pbroadcast_p: Primitive = _mover(
 )
 
 
-def _index_batch(axis: AxisInfo, args: Any, dims: Any, *, axes: Names) -> Any:
+def _index_batch(axis: AxisInfo, args: Sequence[Any], dims: Sequence[Any], *, axes: Names) -> Any:
     return iota_p.bind(dtype=INT32, shape=(axis.size,), dimension=0), 0
 
 
@@ -391,11 +391,11 @@ PRIMITIVES = (
 # ---------------------------------------------------------------------------- functions
 
 
-def _is_static(x: Any) -> bool:
+def _is_static(x: Operand) -> bool:
     return not isinstance(x, (Value, np.ndarray, np.generic)) and not hasattr(x, "aval")
 
 
-def psum(x: Any, axis_name: Any, *, axis_index_groups: Any = None) -> Any:
+def psum(x: ArrayLike, axis_name: Hashable, *, axis_index_groups: Any = None) -> Any:
     """The sum of a pytree over a named axis (or a tuple of them). Of a Python number: that number times the size.
 
     Raises `UnboundAxisError` where no enclosing `vmap` names the axis.
@@ -411,7 +411,7 @@ def psum(x: Any, axis_name: Any, *, axis_index_groups: Any = None) -> Any:
     )
 
 
-def _reduced(primitive: Primitive, x: Any, names: Names, groups: Any) -> Any:
+def _reduced(primitive: Primitive, x: Array, names: Names, groups: Any) -> Any:
     """A reduction over axes of `vmap`, and then over those of a mesh."""
     if groups is not None:
         grouped = _grouped(groups, names, primitive.name)
@@ -422,7 +422,7 @@ def _reduced(primitive: Primitive, x: Any, names: Names, groups: Any) -> Any:
     return over_mesh(_OVER_MESH[primitive], x, mesh) if mesh else x
 
 
-def pmean(x: Any, axis_name: Any, *, axis_index_groups: Any = None) -> Any:
+def pmean(x: ArrayLike, axis_name: Hashable, *, axis_index_groups: Any = None) -> Any:
     """The mean of a pytree over a named axis. Errors as `psum`.
 
     >>> import tilewright as tw
@@ -433,12 +433,12 @@ def pmean(x: Any, axis_name: Any, *, axis_index_groups: Any = None) -> Any:
     return pytree.map(lambda leaf: leaf / size, psum(x, axis_name, axis_index_groups=axis_index_groups))
 
 
-def _over_leaves(primitive: Primitive, x: Any, axis_name: Hashable, groups: Any) -> Any:
+def _over_leaves(primitive: Primitive, x: Array, axis_name: Hashable, groups: Any) -> Any:
     names = _names(axis_name)
     return pytree.map(lambda leaf: leaf if _is_static(leaf) else _reduced(primitive, leaf, names, groups), x)
 
 
-def pmax(x: Any, axis_name: Any, *, axis_index_groups: Any = None) -> Any:
+def pmax(x: ArrayLike, axis_name: Hashable, *, axis_index_groups: Any = None) -> Any:
     """The largest value over a named axis, elementwise. Errors as `psum`.
 
     >>> import tilewright as tw
@@ -448,7 +448,7 @@ def pmax(x: Any, axis_name: Any, *, axis_index_groups: Any = None) -> Any:
     return _over_leaves(pmax_p, x, axis_name, axis_index_groups)
 
 
-def pmin(x: Any, axis_name: Any, *, axis_index_groups: Any = None) -> Any:
+def pmin(x: ArrayLike, axis_name: Hashable, *, axis_index_groups: Any = None) -> Any:
     """The smallest value over a named axis, elementwise. Errors as `psum`.
 
     >>> import tilewright as tw
@@ -458,7 +458,7 @@ def pmin(x: Any, axis_name: Any, *, axis_index_groups: Any = None) -> Any:
     return _over_leaves(pmin_p, x, axis_name, axis_index_groups)
 
 
-def _one(axis_name: Any, function: str) -> Names:
+def _one(axis_name: Hashable, function: str) -> Names:
     names = _names(axis_name)
     if len(names) != 1 and not _on_mesh(names):
         raise UnsupportedError(f"{function} over several axes {names} at once", "call it over one axis after another")
@@ -472,8 +472,9 @@ def _dimension(axis: int, ndim: int, function: str) -> int:
 
 
 def all_gather(
-    x: Any, axis_name: Any, *, axis_index_groups: Any = None, axis: int = 0, tiled: bool = False, to: str = "varying"
-) -> Any:
+    x: ArrayLike, axis_name: Hashable, *, axis_index_groups: Any = None, axis: int = 0, tiled: bool = False,
+    to: str = "varying",
+) -> Any:  # fmt: skip
     """The values of all members of a named axis, stacked along a new dimension `axis`, or concatenated (`tiled`).
 
     Within a `shard_map` the result counts as varying (`to="varying"`), so that its transpose is `psum_scatter`, or as
@@ -500,7 +501,7 @@ def all_gather(
             return x
         size, n = _product(_names(axis_name)), len(axis_name)
 
-        def flat(leaf: Any) -> Any:
+        def flat(leaf: Operand) -> Any:
             shape = shape_of(leaf)
             at = axis % (len(shape) - n + 1)
             return _reshaped(leaf, (*shape[:at], size, *shape[at + n :]))
@@ -511,7 +512,7 @@ def all_gather(
     size = _members(names, groups)
     primitive = all_gather_invariant_p if to == "invarying" and _on_mesh(names) else all_gather_p
 
-    def gather(leaf: Any) -> Any:
+    def gather(leaf: Array) -> Any:
         ndim = len(shape_of(leaf)) + (not tiled)
         dimension = _dimension(axis, ndim, "all_gather")
         leaf = _entering(leaf, names)
@@ -524,19 +525,19 @@ def _members(names: Names, groups: dict[str, Any]) -> int:
     return len(groups["groups"][0]) if groups else _product(names)
 
 
-def _entering(x: Any, names: Names) -> Any:
+def _entering(x: Array, names: Names) -> Any:
     """An operand of a collective, which on a mesh counts as other on each device."""
     return pvary(x, names) if _on_mesh(names) else x
 
 
-def _checked(primitive: Primitive, x: Any, **params: Any) -> Any:
+def _checked(primitive: Primitive, x: Array, **params: Any) -> Any:
     """Bind after checking the types of one element, which batching rules do not look at."""
     primitive.typing(typeof(x), **params)
     return primitive.bind(x, **params)
 
 
 def psum_scatter(
-    x: Any, axis_name: Any, *, scatter_dimension: int = 0, axis_index_groups: Any = None, tiled: bool = False
+    x: ArrayLike, axis_name: Hashable, *, scatter_dimension: int = 0, axis_index_groups: Any = None, tiled: bool = False
 ) -> Any:
     """The sum over a named axis, of which each member keeps its own part along `scatter_dimension`.
 
@@ -549,7 +550,7 @@ def psum_scatter(
     groups = _grouped(axis_index_groups, names, "psum_scatter")
     size = _members(names, groups)
 
-    def scatter(leaf: Any) -> Any:
+    def scatter(leaf: Array) -> Any:
         dimension = _dimension(scatter_dimension, len(shape_of(leaf)), "psum_scatter")
         leaf = _entering(leaf, names)
         return _checked(psum_scatter_p, leaf, axes=names, dimension=dimension, size=size, tiled=tiled, **groups)
@@ -558,8 +559,9 @@ def psum_scatter(
 
 
 def all_to_all(
-    x: Any, axis_name: Any, split_axis: int, concat_axis: int, *, axis_index_groups: Any = None, tiled: bool = False
-) -> Any:
+    x: ArrayLike, axis_name: Hashable, split_axis: int, concat_axis: int, *, axis_index_groups: Any = None,
+    tiled: bool = False,
+) -> Any:  # fmt: skip
     """Split along `split_axis`, send part i to member i of a named axis, and join what arrives along `concat_axis`.
 
     Without `tiled` the split dimension has the axis's size and disappears, and a new one appears at `concat_axis`.
@@ -574,12 +576,12 @@ def all_to_all(
     groups = _grouped(axis_index_groups, names, "all_to_all")
     size = _members(names, groups)
 
-    def swap(leaf: Any, split: int, concat: int) -> Any:
+    def swap(leaf: Array, split: int, concat: int) -> Any:
         if len(names) > 1 and not _on_mesh(names):
             return _axis_by_axis(leaf, names, split, concat, size)
         return _checked(all_to_all_p, leaf, axes=names, split=split, concat=concat, size=size, **groups)
 
-    def exchange(leaf: Any) -> Any:
+    def exchange(leaf: Array) -> Any:
         leaf = _entering(leaf, names)
         ndim = len(shape_of(leaf))
         split, concat = (_dimension(a, ndim, "all_to_all") for a in (split_axis, concat_axis))
@@ -599,7 +601,7 @@ def all_to_all(
     return pytree.map(exchange, x)
 
 
-def _axis_by_axis(x: Any, names: Names, split: int, concat: int, size: int) -> Any:
+def _axis_by_axis(x: Array, names: Names, split: int, concat: int, size: int) -> Any:
     """`all_to_all` over several axes, of which the first is the major one, as one exchange over each."""
     sizes, shape = [_members((name,), {}) for name in names], [*shape_of(x)]
     if shape[split] % size:
@@ -618,7 +620,7 @@ def _axis_by_axis(x: Any, names: Names, split: int, concat: int, size: int) -> A
     return _reshaped(parts, tuple(shape))
 
 
-def _pairs(perm: Any, size: int) -> tuple[tuple[int, int], ...]:
+def _pairs(perm: Sequence[Any], size: int) -> tuple[tuple[int, int], ...]:
     if isinstance(perm, Iterator):
         raise ArgumentTypeError(f"a permutation of type {type(perm).__name__}, which is empty when it is read again",
                                 "pass a list of pairs")  # fmt: skip
@@ -632,7 +634,7 @@ def _pairs(perm: Any, size: int) -> tuple[tuple[int, int], ...]:
     return pairs
 
 
-def ppermute(x: Any, axis_name: Any, perm: Sequence[tuple[int, int]]) -> Any:
+def ppermute(x: ArrayLike, axis_name: Hashable, perm: Sequence[tuple[int, int]]) -> Any:
     """Send values along `perm`, pairs (source, destination) of members of a named axis; who receives nothing has zeros.
 
     >>> import tilewright as tw
@@ -645,7 +647,7 @@ def ppermute(x: Any, axis_name: Any, perm: Sequence[tuple[int, int]]) -> Any:
     return pytree.map(lambda leaf: ppermute_p.bind(_entering(leaf, names), axes=names, perm=pairs), x)
 
 
-def pshuffle(x: Any, axis_name: Any, perm: Sequence[int]) -> Any:
+def pshuffle(x: ArrayLike, axis_name: Hashable, perm: Sequence[int]) -> Any:
     """Member i of a named axis receives the value of member `perm[i]`.
 
     >>> import tilewright as tw
@@ -658,7 +660,7 @@ def pshuffle(x: Any, axis_name: Any, perm: Sequence[int]) -> Any:
     return ppermute(x, axis_name, list(zip(perm, range(size), strict=True)))
 
 
-def pswapaxes(x: Any, axis_name: Any, axis: int, *, axis_index_groups: Any = None) -> Any:
+def pswapaxes(x: ArrayLike, axis_name: Hashable, axis: int, *, axis_index_groups: Any = None) -> Any:
     """Swap a named axis with dimension `axis`, which has its size.
 
     >>> import tilewright as tw
@@ -670,7 +672,7 @@ def pswapaxes(x: Any, axis_name: Any, axis: int, *, axis_index_groups: Any = Non
     return all_to_all(x, axis_name, axis, axis, axis_index_groups=axis_index_groups)
 
 
-def pbroadcast(x: Any, axis_name: Any, source: int) -> Any:
+def pbroadcast(x: ArrayLike, axis_name: Hashable, source: int) -> Any:
     """The value of member `source` of a named axis, for every member.
 
     >>> import tilewright as tw
@@ -698,7 +700,7 @@ def _from_one(x: Any, names: Names, source: int) -> Any:
     return out if typeof(out).dtype == dtype else convert_element_type_p.bind(out, new_dtype=dtype, weak_type=False)
 
 
-def pcast(x: Any, axis_name: Any, *, to: str = "varying") -> Any:
+def pcast(x: ArrayLike, axis_name: Hashable, *, to: str = "varying") -> Any:
     """A pytree of values that count as other on each device along axes of a mesh (`to="varying"`).
 
     Nothing happens when it runs. Operations do so themselves where it is needed; asked for, it decides where the sum
@@ -726,7 +728,7 @@ def pcast(x: Any, axis_name: Any, *, to: str = "varying") -> Any:
     return pytree.map(lambda leaf: pvary(leaf, names), x)
 
 
-def axis_index(axis_name: Any) -> Array:
+def axis_index(axis_name: Hashable) -> Array:
     """The position of this member along a named axis, an int32 scalar; of a tuple of axes: in row-major order.
 
     >>> import tilewright as tw
@@ -741,7 +743,7 @@ def axis_index(axis_name: Any) -> Array:
     return np.zeros((), canonical_dtype(INT32)) if index is None else index  # type: ignore[return-value]
 
 
-def axis_size(axis_name: Any) -> int:
+def axis_size(axis_name: Hashable) -> int:
     """The size of a named axis (of several: their product), a Python int. Errors as `psum`.
 
     >>> import tilewright as tw

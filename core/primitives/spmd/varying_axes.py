@@ -9,12 +9,12 @@ devices share is the sum of what each contributes, and a sum over devices hands 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 import numpy as np
 
-from ...ir.array import Array
+from ...ir.array import Array, ArrayLike
 from ...ir.axis_relation import same_places
 from ...ir.extension_types import is_opaque
 from ...ir.primitive import OWN, AxisInfo, Primitive
@@ -40,7 +40,7 @@ def ordered(names: Any) -> Names:
     return tuple(sorted(names, key=str))
 
 
-def pvary(x: Any, names: Any) -> Any:
+def pvary(x: ArrayLike, names: Collection[Any]) -> Any:
     """A value that counts as other along some axes of the mesh on each device; itself where it does already.
 
     >>> import tilewright as tw
@@ -148,7 +148,7 @@ assume_equal_p: Primitive = Primitive(
 PRIMITIVES = (pvary_p, psum_invariant_p, pmax_invariant_p, pmin_invariant_p, assume_equal_p)
 
 
-def over_mesh(primitive: Primitive, x: Any, names: Names) -> Any:
+def over_mesh(primitive: Primitive, x: ArrayLike, names: Names) -> Any:
     """A reduction of a value, which may be the same on all devices, over axes of the mesh."""
     if primitive is not psum_invariant_p:
         return primitive.bind(pvary(x, names), axes=names)
