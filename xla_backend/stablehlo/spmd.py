@@ -130,21 +130,41 @@ class Meshes:
             branches = [e.region([], lambda _: args[: len(outs)]), e.region([], lambda _: body(args))]
             return e.ops("stablehlo.case", [e.reshape(entry, ())], outs, regions=", ".join(branches))
 
-        def replicated(types: Sequence[Any]) -> str:
-            texts = (sharding_text(name, [()] * len(t.shape)) for t in types)
-            return f"#sdy.sharding_per_value<[{', '.join(texts)}]>"
+        def replicated(types: Sequence[Any]) -> list[str]:
+            return [sharding_text(name, [()] * len(t.shape)) for t in types]
 
-        axes = ", ".join(json.dumps(str(a)) for a in inner.order if a in free)
         types = [o.type for o in operands]
-        return e.ops("sdy.manual_computation", operands, outs,
-                     f"in_shardings = {replicated(types)}, manual_axes = #sdy<manual_axes{{{axes}}}>, "
-                     f"out_shardings = {replicated(outs)}", e.region(types, on_each, "sdy.return"))  # fmt: skip
+        return manual_computation(e, operands, outs, name, [a for a in inner.order if a in free],
+                                  (replicated(types), replicated(outs)), types, on_each)  # fmt: skip
 
     def texts(self) -> tuple[str, str]:
         """The module's attributes and the declarations of its meshes."""
         head = f"attributes {{mhlo.num_partitions = {self.count} : i32, mhlo.num_replicas = 1 : i32}} "
         declared = "".join(f"sdy.mesh @{name} = {body}\n" for body, name in self.names.items())
         return head, declared
+
+
+def manual_computation(
+    e: Emitter, operands: list[Operand], outs: list[Any], mesh: str, axes: Sequence[Any],
+    shardings: tuple[list[str], list[str]], types: Sequence[Any], body: Callable[[list[Operand]], Sequence[Operand]],
+) -> list[Operand]:  # fmt: skip
+    """What each device along some axes does with its parts, of these types.
+
+    Where there are neither operands nor results, but effects, a constant goes in and comes out: Shardy takes the body
+    for that of all devices otherwise.
+    """
+    ins, results = shardings
+    if not operands and not outs:
+        number, whole = e.constant(0, ArrayType((), INT32)), [f"<@{mesh}, []>"]
+        manual_computation(e, [number], [number.type], mesh, axes, (whole, whole), [number.type],
+                           lambda args: [*body([]), *args])  # fmt: skip
+        return []
+    region = e.region(types, body, "sdy.return")
+    names = ", ".join(json.dumps(str(a)) for a in axes)
+    attributes = (f"in_shardings = #sdy.sharding_per_value<[{', '.join(ins)}]>, "
+                  f"manual_axes = #sdy<manual_axes{{{names}}}>, "
+                  f"out_shardings = #sdy.sharding_per_value<[{', '.join(results)}]>")  # fmt: skip
+    return e.ops("sdy.manual_computation", operands, outs, attributes, region)
 
 
 def boundary(
@@ -207,13 +227,9 @@ def _shard_map(
     ins += [_specs_text(name, PartitionSpec(a), 1, free) for a in counted] + [f"<@{name}, []>"] * len([*known, *tokens])
     results = [_specs_text(name, s, len(t.shape), free) for s, t in zip(out_specs, outs, strict=True)]
     results += [f"<@{name}, []>"] * len(tokens)
-    region = e.region([*program.in_types, *indices.values(), *(t.type for t in tokens)], body, "sdy.return")
-    axes = ", ".join(json.dumps(str(a)) for a in manual)
-    attributes = (f"in_shardings = #sdy.sharding_per_value<[{', '.join(ins)}]>, "
-                  f"manual_axes = #sdy<manual_axes{{{axes}}}>, "
-                  f"out_shardings = #sdy.sharding_per_value<[{', '.join(results)}]>")  # fmt: skip
+    types = [*program.in_types, *indices.values(), *(t.type for t in tokens)]
     given = [*operands, *iotas, *known.values(), *tokens]
-    found = e.ops("sdy.manual_computation", given, [*outs, *(t.type for t in tokens)], attributes, region)
+    found = manual_computation(e, given, [*outs, *(t.type for t in tokens)], name, manual, (ins, results), types, body)
     if tokens:
         e.token = found.pop()
     return found

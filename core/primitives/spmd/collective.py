@@ -704,12 +704,13 @@ def pcast(x: ArrayLike, axis_name: Hashable, *, to: str = "varying") -> Any:
     """A pytree of values that count as other on each device along axes of a mesh (`to="varying"`).
 
     Nothing happens when it runs. Operations do so themselves where it is needed; asked for, it decides where the sum
-    of a derivative is taken: `grad` by a value made so gives each device its own part of the gradient. Types within
-    `shard_map` do not tell reduced values (`to="reduced"`), or parts that are yet to be summed (`to="unreduced"`, of
-    what differs already), from others that vary.
+    of a derivative is taken: `grad` by a value made so gives each device its own part of the gradient. So it does by
+    one that is `to="reduced"`, which is the same on all devices before. Types within `shard_map` show such values, and
+    parts that are yet to be summed (`to="unreduced"`, of what differs already), as varying.
 
     Raises:
-      ArgumentError: another `to`; axes that are not those of a mesh here; `to="unreduced"` of what is the same on all.
+      ArgumentError: another `to`; axes that are not those of a mesh here; `to="unreduced"` of what is the same on all
+        devices; `to="reduced"` of what differs.
 
     >>> import tilewright as tw
     >>> from tilewright.sharding import P
@@ -721,10 +722,14 @@ def pcast(x: ArrayLike, axis_name: Hashable, *, to: str = "varying") -> Any:
     names = _names(axis_name)
     if to not in ("varying", "reduced", "unreduced") or not _on_mesh(names):
         raise ArgumentError(f"pcast over {names} to {to!r}", "to='varying', over axes of the mesh of a `shard_map`")
-    for leaf in pytree.leaves(x) if to == "unreduced" else ():
-        if not typeof(leaf).vary.issuperset(names):
+    for leaf in pytree.leaves(x):
+        varies = typeof(leaf).vary.intersection(names)
+        if to == "unreduced" and len(varies) < len(names):
             raise ArgumentError(f"pcast of {typeof(leaf).show()} over {names} to 'unreduced', of which all devices "
                                 "hold the same", "pass a value that differs along the axes")  # fmt: skip
+        if to == "reduced" and varies:
+            raise ArgumentError(f"pcast of {typeof(leaf).show()} over {names} to 'reduced', which differs between "
+                                "devices", "reduce it (`lax.psum`) or gather it (`lax.all_gather`) first")  # fmt: skip
     return pytree.map(lambda leaf: pvary(leaf, names), x)
 
 

@@ -89,6 +89,22 @@ def test_printing_within_a_map_over_some_axes(axis, ordered, capfd):
     assert len(lines) == 4 * n
 
 
+@pytest.mark.parametrize("axes", [{"x", "y"}, {"x"}])
+@pytest.mark.parametrize("operands", [0, 1])
+def test_printing_of_constants_within_a_map(axes, operands, capfd):
+    """The callback, and the map in the first case, have neither operands nor results."""
+    def f(*xs):
+        tw.debug.print("a line")
+        return xs
+
+    x = np.arange(8.0, dtype=np.float32)
+    mapped = tw.jit(tw.shard_map(f, mesh=GRID, in_specs=(P("x"),) * operands, out_specs=P("x"), axis_names=axes))
+    for out in mapped(*[x] * operands):
+        np.testing.assert_array_equal(out, x)
+    tw.effects_barrier()
+    assert capfd.readouterr().out.splitlines() == ["a line"] * (8 if len(axes) == 2 else 4)
+
+
 def test_a_callback_with_effects_and_results_in_a_map_over_some_axes():
     def f(x):
         return tw.io_callback(lambda x: x, tw.ShapeDtypeStruct(x.shape, x.dtype), x)

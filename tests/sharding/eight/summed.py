@@ -317,6 +317,25 @@ def test_reduced_arguments_of_shard_map():
         tw.shard_map(lambda w: lax.pcast(w, "x", to="unreduced"), in_specs=P(), out_specs=P())(W)
 
 
+def test_casts_to_reduced_values():
+    """Each device has its part of the gradient, and one sum over the devices is taken where it is asked for."""
+    def slope(w, x):
+        return tw.grad(lambda w: tnp.sum(tnp.tanh(x @ w) ** 2))(lax.pcast(w, "x", to="reduced"))
+
+    want = tw.grad(lambda w: tnp.sum(tnp.tanh(X @ w) ** 2))(tnp.asarray(W))
+    parts = tw.shard_map(slope, in_specs=(P(), P("x")), out_specs=P(unreduced={"x"}))
+    total = tw.shard_map(lambda w, x: lax.psum(slope(w, x), "x"), in_specs=(P(), P("x")), out_specs=P())
+    for f, sums in ((parts, []), (total, ["all-reduce"])):
+        assert kinds(f, W, tw.device_put(X, P("x"))) == sums
+        close(tw.jit(f)(W, X), want)
+    for body in (
+        lambda w: lax.pcast(w * lax.axis_index("x"), "x", to="reduced"),
+        lambda w: lax.pcast({"w": lax.pcast(w, "x")}, "x", to="reduced"),
+    ):
+        with pytest.raises(ArgumentError, match="to 'reduced', which differs"):
+            tw.shard_map(body, in_specs=P(), out_specs=P("x"))(W)
+
+
 def test_specs_of_parts():
     spec = P("x", unreduced={"y"})
     assert spec is P(("x",), unreduced=["y"]) and repr(spec) == "P('x', unreduced={'y'})" and spec.partitions == ("x",)
