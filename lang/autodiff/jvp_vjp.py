@@ -256,7 +256,8 @@ def derivative_plan(kernel: Kernel) -> list[OperandPlan]:
             continue
         route = route_of(kernel, block)
         ignored = tuple(a for a in kernel.long_axes if a not in route.axes)
-        over = f"grid axes {route.axes} parallel" + (f", summed over {ignored}" if ignored else "")
+        told = [f"grid axes {route.axes} parallel"] * bool(route.axes) + [f"summed over {ignored}"] * bool(ignored)
+        over = ", ".join(told) or "one program instance"
         if parts is None:
             over = f"a reverse sweep over the carry axes {carry}{_stated(kernel, carry)}; blocks of axes {route.axes}"
             over += f", summed over {ignored}; {_saved(kernel)}"

@@ -88,7 +88,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command with arguments as given on the command line.
 
     >>> main(["--version"])
-    tilewright 0.1.0
+    tilewright 0.2.0
     0
     """
     parser = parser_of()

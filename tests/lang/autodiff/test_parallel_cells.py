@@ -113,6 +113,15 @@ def test_cells_that_may_meet_in_far_memory_keep_their_order_and_it_is_told():
     assert "derivative of x_ref: a reverse sweep" in text
 
 
+def test_a_kernel_without_a_grid_has_no_grid_axes_in_its_plan():
+    def double(x_ref, o_ref):
+        o_ref[...] = x_ref[...] * 2.0
+
+    x = np.ones((8, 128), np.float32)
+    text = str(tw.explain(tl.kernel_call(double, out_shape=tw.ShapeDtypeStruct(x.shape, x.dtype)), x))
+    assert "derivative of x_ref: independent cells, one program instance" in text and "axes ()" not in text
+
+
 @settings(max_examples=20, deadline=None)
 @given(st.data())
 def test_axes_are_told_apart_only_if_no_two_cells_meet(data):
