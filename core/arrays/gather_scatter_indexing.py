@@ -491,7 +491,7 @@ def _final_shape(shape: Shape, new_axes: Dims) -> Shape:
 
 
 def _update(
-    x: Operand, index: Index, values: ArrayLike, operation: _Operation, flags: Sequence[Any], mode: str | None,
+    x: Operand, index: Index, values: ArrayLike, operation: _Operation, flags: Sequence[Any], mode: Any,
     wrap: bool,
 ) -> Any:  # fmt: skip
     shape = shape_of(x)

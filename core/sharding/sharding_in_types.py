@@ -233,7 +233,7 @@ def auto_axes(
         return functools.partial(auto_axes, axes=axes, out_sharding=out_sharding)
 
     @functools.wraps(f)
-    def run(*args: Any, out_sharding: PartitionSpec = out_sharding, **kwargs: Any) -> Any:
+    def run(*args: Any, out_sharding: Any = out_sharding, **kwargs: Any) -> Any:
         return placed(out_sharding, f, *args, **kwargs)
 
     return run
@@ -260,7 +260,7 @@ def placed(out_sharding: Any, f: Callable[..., Any], *args: Any, **kwargs: Any) 
 
 @inline_jit("rest", "f", "treedef", "out_sharding")
 def _left_open(
-    arrays: Sequence[Any], rest: Sequence[Any], f: Callable[..., Any], treedef: PyTreeDef, out_sharding: PartitionSpec
+    arrays: Sequence[Any], rest: Sequence[Any], f: Callable[..., Any], treedef: PyTreeDef, out_sharding: Any
 ) -> Any:
     """The result of a function whose sums of what is split on both sides stay open, as `out_sharding` says."""
     given = iter(arrays)
@@ -318,7 +318,7 @@ def explicit_axes(
         return functools.partial(explicit_axes, axes=axes, in_sharding=in_sharding)
 
     @functools.wraps(f)
-    def run(*args: Any, in_sharding: PartitionSpec = in_sharding, **kwargs: Any) -> Any:
+    def run(*args: Any, in_sharding: Any = in_sharding, **kwargs: Any) -> Any:
         mesh = get_mesh()
         if in_sharding is None or mesh.empty:
             raise ArgumentError("explicit_axes without a mesh in force or without in_sharding",

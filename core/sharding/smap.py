@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable
 from typing import Any
 
 from ..support import pytree
@@ -59,7 +59,7 @@ def smap(
     return run
 
 
-def _specs(axes: int | None, ranks: int | Sequence[int], name: Hashable, what: str) -> Any:
+def _specs(axes: pytree.PyTree, ranks: pytree.PyTree, name: Hashable, what: str) -> Any:
     """The spec of each value whose number of dimensions is given."""
     flat, structure = pytree.flatten(ranks)
     return structure.unflatten(

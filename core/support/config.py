@@ -141,7 +141,7 @@ class _ConfigAccess:
             _checked(name, None)
         return getattr(watched if name in WATCHED else current(), name)
 
-    def __setattr__(self, name: str, value: str) -> None:
+    def __setattr__(self, name: str, value: Any) -> None:
         self.update(name, value)
 
     def read(self, name: str) -> Any:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -136,7 +136,7 @@ def adamw(
 
 
 def reference(
-    params: Mapping[str, Any], grads: Mapping[str, Any], state: dict[str, Any], *, learning_rate: ArrayLike,
+    params: PyTree, grads: PyTree, state: dict[str, Any], *, learning_rate: ArrayLike,
     b1: float = 0.9, b2: float = 0.999, epsilon: float = 1e-8, weight_decay: float = 1e-4,
 ) -> tuple[Any, dict[str, Any]]:  # fmt: skip
     def step(p: Array, g: Array, m: Array, v: Array, factors: Array) -> Any:

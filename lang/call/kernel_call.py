@@ -221,7 +221,7 @@ class _Request:
 
     def __init__(
         self, body: Callable[..., Any], out_shape: Any, spec: GridSpec, aliases: dict[int, int],
-        semantics: Sequence[str] | None, interpret: bool, name: str, settings: tuple[tuple[str, Any], ...],
+        semantics: Sequence[str] | None, interpret: Any, name: str, settings: tuple[tuple[str, Any], ...],
         strict: bool | None, debug: bool,
     ):  # fmt: skip
         self.body, self.spec, self.aliases, self.interpret, self.name = body, spec, aliases, interpret, name

@@ -311,7 +311,7 @@ class Auto:
 
     # ------------------------------------------------------------ the kernel
 
-    def __call__(self, *args: Any, tiles: Mapping[str, int] | None = None, interpret: bool = False) -> Any:
+    def __call__(self, *args: Any, tiles: Mapping[str, int] | None = None, interpret: Any = False) -> Any:
         arrays = [as_array(x) for x in args]
         types: Any = tuple(typeof(x).strong() for x in arrays)
         chosen = dict(self.choices(*arrays)[0] if tiles is None else {**self.choices(*arrays)[0], **tiles})
@@ -341,7 +341,7 @@ class _Tiling:
         self.carried = [a for a in reduced if a not in kept and self.grid[self.at[a]] > 1]
         self.wide = [t.dtype.itemsize < 4 and is_float(t.dtype) and bool(self.carried) for t in self.outs]
 
-    def call(self, interpret: bool) -> Callable[..., Any]:
+    def call(self, interpret: Any) -> Callable[..., Any]:
         axes, auto = self.axes, self.auto
         result = [ArrayType(tuple(self.sizes[a] for a in one), t.dtype)
                   for one, t in zip(axes.outs, self.outs, strict=True)]  # fmt: skip
@@ -456,7 +456,7 @@ def auto(
         made = Auto(body, parsed(axes), space or {}, whole, reduce, most or {}, options)
 
         @functools.wraps(body)
-        def call(*args: Any, tiles: Mapping[str, int] | None = None, interpret: bool = False) -> Any:
+        def call(*args: Any, tiles: Mapping[str, int] | None = None, interpret: Any = False) -> Any:
             return made(*args, tiles=tiles, interpret=interpret)
 
         call.__signature__ = inspect.signature(made)

@@ -52,7 +52,7 @@ def _sizes() -> dict[Any, int]:
     return {a[0]: a[1] for a in axis_environment()}
 
 
-def _size_of(name: str) -> int:
+def _size_of(name: Hashable) -> int:
     sizes = _sizes()
     if name not in sizes:
         bound = ", ".join(map(repr, sizes)) or "none"
