@@ -8,6 +8,7 @@ is sent over first, and where sizes do not divide, the arrays are padded around 
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -19,6 +20,7 @@ from ...core.ir.program import Eqn, Program, Var
 from ...core.primitives.control_flow.jit_primitive import jit_p
 from ...core.primitives.elementwise.arithmetic import mul_p
 from ...core.primitives.movement.shape import broadcast_in_dim_p, concatenate, pad_p, slice_in_dim, slice_p
+from ...core.primitives.movement.sort import sort_p
 from ...core.primitives.spmd.varying_axes import pvary
 from ...core.sharding.mesh import AnyMesh, PartitionSpec, constraint_p
 from ...core.sharding.shard_map import part_type, shard_map_p
@@ -157,7 +159,7 @@ class Calls:
                 chosen = _chosen(found, mesh, ins, outs)
                 if made and _gathers(found, chosen, mesh, ins, outs):
                     why = FINER
-                elif chosen:
+                elif chosen and not (eqn.primitive is sort_p and _exchanges(eqn, mesh, ins)):
                     if eqn.primitive in KERNELS:
                         self._split[_name(eqn), _shown(found, mesh, chosen)] = None
                     return _on_devices(eqn, found, mesh, chosen)
@@ -194,6 +196,19 @@ def _gathers(found: Splits, chosen: Chosen, mesh: AnyMesh, ins: Sequence[Any], o
     pairs = [pair for keys, lying in [*zip(found.outs, outs), *zip(found.ins, ins)] if lying
              for pair in zip(keys, lying)]  # fmt: skip
     return any(axes and tuple(names[a] for a in axes) != chosen.get(key, ()) for key, axes in pairs)
+
+
+def _exchanges(eqn: Eqn, mesh: AnyMesh, ins: Sequence[Any]) -> bool:
+    """Whether XLA sorts a split axis without a gather: it splits the other axes further meanwhile.
+
+    Not with other operands: they are mostly indices, by which the result of a gather is read without communication.
+    """
+    names, shape = {str(n): n for n in mesh.axis_names}, eqn.inputs[0].type.shape
+    parts = [mesh.parts(tuple(names[a] for a in axes)) for axes in ins[0] or ()]
+    along = eqn.params["dimension"]
+    rest = [n for d, n in enumerate(shape) if d != along]
+    return (bool(parts) and len(eqn.inputs) == 1 and parts[along] > 1 and max(rest, default=1) % math.prod(parts) == 0
+            and all(n % p == 0 for n, p in zip(shape, parts, strict=True)))  # fmt: skip
 
 
 def _types(eqn: Eqn) -> tuple[tuple[Any, ...], tuple[Any, ...]]:

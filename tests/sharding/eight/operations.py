@@ -134,6 +134,22 @@ def test_scan_along_an_axis_that_the_devices_do_not_divide(scan, dtype, reverse)
     np.testing.assert_allclose(tw.jit(f)(split), tw.jit(f)(ragged), rtol=1e-3, atol=1e-4)
 
 
+SORTED, UNEVEN = draws((32, 16), (30, 16), seed=3)
+
+
+@pytest.mark.parametrize("spec", [P("x"), BOTH, P("y", "x")], ids=str)
+@pytest.mark.parametrize("x", [SORTED, UNEVEN, SORTED[:, :5]], ids=lambda x: "by".join(map(str, x.shape)))
+def test_sort_along_a_split_axis(x, spec):
+    """Where sizes divide, the devices exchange rows for columns and back, and the result is split as before."""
+    split, f = placed(x, spec), tw.jit(lambda x: tnp.sort(x, 0))
+    found = f(split)
+    np.testing.assert_array_equal(found, np.sort(x, 0))
+    if x is SORTED:
+        text = f.lower(split).compile().as_text()
+        assert "all-to-all(" in text and "all-gather(" not in text and found.sharding.spec == spec
+    np.testing.assert_array_equal(tw.jit(lambda x: tnp.argsort(x, 0))(split), np.argsort(x, 0))
+
+
 def rows_at(x, j=J):
     return x[tnp.arange(16), j]
 
