@@ -391,7 +391,8 @@ def test_code_that_takes_long_to_compile_is_xlas(monkeypatch):
 
 
 @needs_llvm
-def test_a_kernel_that_is_called_often_is_compiled_for_all_its_calls():
+def test_a_kernel_that_is_called_often_is_compiled_for_all_its_calls(monkeypatch):
+    monkeypatch.setattr(calls, "LINE_SECONDS", 3 * calls.LINE_SECONDS)  # narrow vectors have more to gain, too
     few = rows(softmax, shape=(128, 1024))
     with tw.config(cpu_rates=RATES.text()):
         (once,) = routes(few, (128, 1024))

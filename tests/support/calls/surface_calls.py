@@ -229,7 +229,7 @@ ELSEWHERE = {
         "custom_linear_solve custom_root empty fft fori_loop map optimization_barrier pbroadcast platform_dependent "
         "pmax pmean pmin ppermute pshuffle psum psum_scatter pswapaxes ragged_dot_general reduce reduce_window "
         "rng_bit_generator rng_uniform scaled_dot scan scatter_apply stage switch while_loop with_sharding_constraint "
-        "polynomial precv psend ragged_all_to_all"
+        "conv_general_permutations polynomial precv psend ragged_all_to_all"
     ),
     "nn": "get_scaled_dot_general_config scaled_dot_general scaled_matmul",
     "scipy.stats": "gaussian_kde",
