@@ -234,7 +234,7 @@ def test_types_name_the_axes_along_which_values_vary():
 class Tag(jex.Primitive):
     """tag(x, y) -> (x,): its rules are methods of the class, as kfac-jax defines its tags."""
 
-    multiple_results = True
+    multiple_results = True  # type: ignore[assignment]
 
     def impl(self, x, y):
         return (x,)
