@@ -87,7 +87,7 @@ def initialize(
     ... tw.distributed.initialize("127.0.0.1:{port}", num_processes=1, process_id=0)
     ... print(tw.process_index(), "of", tw.process_count())
     ... '''
-    >>> print(subprocess.run([sys.executable, "-c", script], capture_output=True, text=True).stdout.strip())
+    >>> print(subprocess.run([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True).stdout.strip())
     0 of 1
     """
     if is_initialized() or _state.ended:
